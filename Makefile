@@ -1,0 +1,79 @@
+# Two commands from a fresh machine: `make demo` and `make test`. Needs make and Python 3.11+.
+
+PYTHON ?= python3
+PORT ?= 8080
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+UV_VENV := .lock-venv
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types pytest bench docs lock node clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.runtime ## serve the demo on 127.0.0.1:8080 (PORT= overrides)
+	@exec $(BIN)/dragoman demo --port $(PORT)
+
+test: lint types pytest ## lint, types and every test
+
+lint: $(VENV)/.dev ## ruff and the import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+types: $(VENV)/.dev ## mypy, strict
+	$(BIN)/mypy
+
+pytest: $(VENV)/.dev ## the tests alone (ARGS= is passed on)
+	$(BIN)/pytest $(ARGS)
+
+bench: $(VENV)/.dev ## measure cost per request and per event (ARGS= is passed on)
+	$(BIN)/python bench/run.py $(ARGS)
+
+docs: $(VENV)/.dev ## write the generated pages
+	$(BIN)/python -m dragoman.config_reference docs/configuration.md
+
+format: $(VENV)/.dev ## let ruff rewrite the code
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+node: tests/node/node_modules/.package-lock.json ## install the Node SDKs that the tests judge with
+
+# uv only resolves here: it is thrown away, and neither the package nor its tests need it.
+LOCK := $(UV_VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
+
+lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versions)
+	$(PYTHON) -m venv --clear $(UV_VENV)
+	$(UV_VENV)/bin/python -m pip --disable-pip-version-check --quiet install uv
+	$(LOCK) $(UPGRADE) --group build pyproject.toml --output-file requirements/runtime.lock
+	$(LOCK) $(UPGRADE) --group dev pyproject.toml --constraint requirements/runtime.lock \
+		--output-file requirements/dev.lock
+	rm -rf $(UV_VENV)
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) $(UV_VENV) tests/node/node_modules dist .mypy_cache .ruff_cache .pytest_cache \
+		.hypothesis .import_linter_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "dragoman needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps sit in the virtualenv, so that removing it removes them. The package is installed in
+# place: a changed source needs no new install.
+$(VENV)/.runtime: requirements/runtime.lock pyproject.toml | $(BIN)/python
+	$(PIP) install --requirement requirements/runtime.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock requirements/runtime.lock pyproject.toml | $(BIN)/python
+	$(PIP) install --requirement requirements/dev.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $(VENV)/.runtime $@
+
+tests/node/node_modules/.package-lock.json: tests/node/package.json tests/node/package-lock.json
+	npm ci --prefix tests/node --no-audit --no-fund
+	@touch $@
