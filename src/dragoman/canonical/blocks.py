@@ -1,0 +1,218 @@
+"""Blocks: the ordered pieces of one turn, in requests and in answers.
+
+A block carries its meaning and, in `path`, where the client wrote it, so that a loss can be
+reported in the client's own terms. Opaque payloads (signatures, encrypted reasoning, tool
+arguments) are kept as the text they came in and never re-serialised.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.canonical.losses import LossKind
+
+
+class Base64(Struct, frozen=True):
+    """Bytes carried inline. `data` is base64 text as it came, without a data-URL head."""
+
+    media_type: str
+    data: str
+
+
+class Url(Struct, frozen=True):
+    """Bytes the upstream is to fetch from an http(s) address."""
+
+    url: str
+
+
+class FileId(Struct, frozen=True):
+    """A handle into one vendor's file store; it means nothing to another vendor."""
+
+    id: str
+
+
+class PlainText(Struct, frozen=True):
+    """A document given as text."""
+
+    text: str
+
+
+class Nested(Struct, frozen=True):
+    """A document given as content blocks (text and images)."""
+
+    blocks: tuple[Block, ...]
+
+
+MediaSource: TypeAlias = Base64 | Url | FileId
+DocumentSource: TypeAlias = Base64 | Url | FileId | PlainText | Nested
+
+
+class CacheMark(Struct, frozen=True):
+    """The prompt up to and including this block should be cached.
+
+    `ttl` is the client's word for the lifetime ("5m", "30m", "1h", "12h") or None.
+    """
+
+    ttl: str | None = None
+
+
+class Opaque(Struct, frozen=True):
+    """Reasoning state only its maker can read: a signature or an encrypted payload.
+
+    `origin` names the protocol that made it, or "marker" for a payload of ours that merely
+    stands in where a client needs a non-empty value. `id` is the maker's item id, if it has one.
+    `account` tags the account or organisation the state is bound to, empty if unknown.
+    """
+
+    origin: str
+    data: str
+    id: str | None = None
+    account: str = ""
+
+
+class Block(Struct, frozen=True, kw_only=True):
+    """What all blocks have in common."""
+
+    path: str = ""
+    """Where the client wrote the block, for example `messages[2].content[0]`."""
+    cache: CacheMark | None = None
+
+
+class UrlCitation(Struct, frozen=True, kw_only=True):
+    """A source cited for a span of a text block.
+
+    `start` and `end` count characters from the beginning of the block (end exclusive);
+    both None means the whole block.
+    """
+
+    url: str
+    title: str = ""
+    start: int | None = None
+    end: int | None = None
+    cited_text: str | None = None
+
+
+class ForeignCitation(Struct, frozen=True):
+    """A citation only its own protocol can express; `raw` is its JSON value."""
+
+    origin: str
+    raw: dict[str, Any]
+
+
+Annotation: TypeAlias = UrlCitation | ForeignCitation
+
+
+class Text(Block, frozen=True, kw_only=True):
+    """Visible text. `phase` is a model's word for the role of a message ("commentary",
+    "final_answer"). `logprobs` are token records in the shape both OpenAI protocols share:
+    `{token, logprob, bytes, top_logprobs}`.
+    """
+
+    text: str
+    annotations: tuple[Annotation, ...] = ()
+    logprobs: tuple[Any, ...] | None = None
+    phase: str | None = None
+
+
+class Refusal(Block, frozen=True, kw_only=True):
+    """The model's words for declining, apart from ordinary text."""
+
+    text: str
+
+
+class Image(Block, frozen=True, kw_only=True):
+    """A picture. `detail` is auto, low, high or original, None when not given."""
+
+    source: MediaSource
+    detail: str | None = None
+
+
+class Document(Block, frozen=True, kw_only=True):
+    """A file the model reads. `title` is a title or file name; `context` is text about the
+    document that is not part of it; `citations` asks the model to cite it.
+    """
+
+    source: DocumentSource
+    title: str | None = None
+    context: str | None = None
+    citations: bool = False
+
+
+class Audio(Block, frozen=True, kw_only=True):
+    """Recorded sound: base64 `data` in `format` (wav, mp3)."""
+
+    data: str
+    format: str
+
+
+class SearchResult(Block, frozen=True, kw_only=True):
+    """A search hit given to the model as content."""
+
+    source: str
+    title: str
+    content: tuple[Text, ...]
+    citations: bool = False
+
+
+class Reasoning(Block, frozen=True, kw_only=True):
+    """What the model thought.
+
+    `parts` are the readable pieces in order (several summary parts, or one thinking text);
+    empty when nothing readable was given. `style` says whether the text is a summary the
+    vendor made or the raw reasoning. `redacted` marks reasoning withheld by the vendor, of
+    which only `opaque` exists.
+    """
+
+    parts: tuple[str, ...] = ()
+    style: Literal["summary", "raw"] = "summary"
+    opaque: Opaque | None = None
+    redacted: bool = False
+
+    @property
+    def text(self) -> str:
+        """All parts, joined by a blank line."""
+        return "\n\n".join(self.parts)
+
+
+class ToolCall(Block, frozen=True, kw_only=True):
+    """The model's request to run a tool.
+
+    `arguments` is JSON text for a function tool, exactly as it came, and free text when
+    `custom` is true. `namespace` is the group the tool was declared in, if any.
+    """
+
+    id: str
+    name: str
+    arguments: str = ""
+    custom: bool = False
+    namespace: str | None = None
+
+
+class ToolReference(Block, frozen=True, kw_only=True):
+    """Names a deferred tool that a tool search found."""
+
+    name: str
+
+
+class ToolResult(Block, frozen=True, kw_only=True):
+    """What running a tool gave. `is_error` is None where the protocol cannot say."""
+
+    call_id: str
+    content: tuple[Block, ...] = ()
+    is_error: bool | None = None
+    custom: bool = False
+
+
+class Foreign(Block, frozen=True, kw_only=True):
+    """A block only its own protocol can express.
+
+    `origin` names the protocol, `type` the wire type, `raw` the whole JSON value. `loss` says
+    what leaving it out would be.
+    """
+
+    origin: str
+    type: str
+    raw: Any
+    loss: LossKind = LossKind.CONTENT

@@ -1,0 +1,98 @@
+"""One hierarchy of errors, and the neutral description each protocol renders in its own shape."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+
+class FaultKind(StrEnum):
+    """What went wrong, independent of protocol. Each protocol package maps a kind to its status,
+    type and code.
+    """
+
+    INVALID_REQUEST = "invalid_request"
+    CONTEXT_TOO_LONG = "context_too_long"
+    UNAUTHENTICATED = "unauthenticated"
+    PAYMENT_REQUIRED = "payment_required"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    MODEL_NOT_FOUND = "model_not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    REQUEST_TIMEOUT = "request_timeout"
+    CONFLICT = "conflict"
+    TOO_LARGE = "too_large"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    UNPROCESSABLE = "unprocessable"
+    UPGRADE_REQUIRED = "upgrade_required"
+    RATE_LIMITED = "rate_limited"
+    INTERNAL = "internal"
+    UPSTREAM_FAILED = "upstream_failed"
+    NO_ACCOUNT = "no_account"
+    OVERLOADED = "overloaded"
+    UPSTREAM_TIMEOUT = "upstream_timeout"
+
+
+class Fault(Struct, frozen=True):
+    """An error to be shown to a client.
+
+    `param` names the field at fault, `code` is a machine-readable word in the vocabulary of the
+    OpenAI protocols, `retry_after` is in seconds. `status` overrides the HTTP status that the
+    kind implies (for example an upstream's own 4xx). `details` are extra members for protocols
+    that have a place for them.
+    """
+
+    kind: FaultKind
+    message: str
+    param: str | None = None
+    code: str | None = None
+    status: int | None = None
+    retry_after: float | None = None
+    details: dict[str, Any] | None = None
+
+
+class DragomanError(Exception):
+    """Root of all errors dragoman raises on purpose; `fault` is what a client may see."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+class InvalidRequest(DragomanError):
+    """The client's request is at fault. Nothing was sent upstream."""
+
+    @classmethod
+    def at(cls, path: str, problem: str, *, code: str | None = None) -> InvalidRequest:
+        """An error at `path`, for example `messages[0].role`, with `problem` in plain words."""
+        message = f"{path}: {problem}" if path else problem
+        return cls(Fault(FaultKind.INVALID_REQUEST, message, param=path or None, code=code))
+
+
+class Refused(InvalidRequest):
+    """The request is well formed but the policy allows no translation that loses `paths`."""
+
+    def __init__(self, fault: Fault, paths: tuple[str, ...]) -> None:
+        super().__init__(fault)
+        self.paths = paths
+
+
+class UpstreamError(DragomanError):
+    """The upstream answered with an error, or with something that cannot be believed."""
+
+    @classmethod
+    def unreadable(cls, problem: str) -> UpstreamError:
+        """The upstream's answer is not what its protocol says; becomes a 502."""
+        return cls(
+            Fault(
+                FaultKind.UPSTREAM_FAILED,
+                f"The upstream's answer is unusable: {problem}",
+                code="upstream_error",
+            )
+        )
+
+
+class IllegalEvent(AssertionError):
+    """A stream stage was given an event that its grammar does not allow: a bug of ours."""

@@ -1,0 +1,128 @@
+"""A full answer is the fold of its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from dragoman.canonical.blocks import (
+    Annotation,
+    Block,
+    Opaque,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+)
+from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.events import (
+    Annotated,
+    Closed,
+    Delta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    Metered,
+    Opened,
+    PartBreak,
+    Sealed,
+    Started,
+)
+from dragoman.canonical.responses import Finish, Response
+from dragoman.canonical.usage import Usage
+
+
+class _Growing:
+    """A block under construction."""
+
+    __slots__ = ("annotations", "head", "logprobs", "opaque", "parts", "pieces")
+
+    def __init__(self, head: Block) -> None:
+        self.head = head
+        self.pieces: list[str] = []
+        self.parts: list[str] = []
+        self.annotations: list[Annotation] = []
+        self.logprobs: list[Any] | None = None
+        self.opaque: Opaque | None = None
+
+    def add(self, event: Event) -> None:
+        match event:
+            case Delta():
+                self.pieces.append(event.text)
+                if event.logprobs is not None:
+                    self.logprobs = [*(self.logprobs or ()), *event.logprobs]
+            case PartBreak():
+                self.parts.append("".join(self.pieces))
+                self.pieces.clear()
+            case Annotated():
+                self.annotations.append(event.annotation)
+            case Sealed():
+                self.opaque = event.opaque
+
+    def build(self) -> Block:
+        text = "".join(self.pieces)
+        head = self.head
+        match head:
+            case Text():
+                return replace(
+                    head,
+                    text=head.text + text,
+                    annotations=(*head.annotations, *self.annotations),
+                    logprobs=None if self.logprobs is None else tuple(self.logprobs),
+                )
+            case Refusal():
+                return replace(head, text=head.text + text)
+            case ToolCall():
+                return replace(head, arguments=head.arguments + text)
+            case Reasoning():
+                parts = (*self.parts, text) if text or self.parts else ()
+                return replace(head, parts=(*head.parts, *parts), opaque=self.opaque or head.opaque)
+        return head
+
+
+def fold(events: Iterable[Event]) -> Response:
+    """Build the whole answer from its events, in the order blocks opened.
+
+    Raises:
+        UpstreamError: the events end in `Failed`, or without `Ended`.
+    """
+    started = Started("", "")
+    growing: dict[int, _Growing] = {}
+    finish: Finish | None = None
+    usage: Usage | None = None
+    service_tier: str | None = None
+    ended = False
+    for event in events:
+        match event:
+            case Started():
+                started = event
+                service_tier = event.service_tier
+            case Opened():
+                growing[event.index] = _Growing(event.block)
+            case Delta() | PartBreak() | Annotated() | Sealed():
+                growing[event.index].add(event)
+            case Finished():
+                finish = event.finish
+            case Metered():
+                usage = event.usage
+                service_tier = event.service_tier or service_tier
+            case Ended():
+                ended = True
+            case Failed():
+                raise UpstreamError(event.fault)
+            case Closed():
+                pass
+    if finish is None or not ended:
+        raise UpstreamError.unreadable("it ends before the model finished")
+    return Response(
+        id=started.id,
+        model=started.model,
+        created=started.created,
+        blocks=tuple(block.build() for block in growing.values()),
+        finish=finish,
+        usage=usage,
+        service_tier=service_tier,
+    )

@@ -1,0 +1,52 @@
+"""The legal order of stream events, as a table.
+
+Every stream writer steps through it, so a stage that breaks the order is found at the event
+that broke it and not in a client.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from dragoman.canonical import events as ev
+from dragoman.canonical.errors import IllegalEvent
+
+
+class State(Enum):
+    """Where a stream stands."""
+
+    NEW = "new"
+    IDLE = "idle"
+    OPEN = "open"
+    FINISHED = "finished"
+    OVER = "over"
+
+
+_BLOCK_EVENTS = (ev.Delta, ev.PartBreak, ev.Annotated, ev.Sealed)
+
+TRANSITIONS: dict[tuple[State, type], State] = {
+    (State.NEW, ev.Started): State.IDLE,
+    (State.IDLE, ev.Opened): State.OPEN,
+    (State.OPEN, ev.Closed): State.IDLE,
+    (State.IDLE, ev.Finished): State.FINISHED,
+    (State.FINISHED, ev.Ended): State.OVER,
+    **{(State.OPEN, event): State.OPEN for event in _BLOCK_EVENTS},
+    **{(state, ev.Metered): state for state in (State.IDLE, State.OPEN, State.FINISHED)},
+    **{
+        (state, ev.Failed): State.OVER
+        for state in (State.NEW, State.IDLE, State.OPEN, State.FINISHED)
+    },
+}
+"""(state, event type) to the next state; what is not here is illegal."""
+
+
+def step(state: State, event: ev.Event) -> State:
+    """The state after `event`.
+
+    Raises:
+        IllegalEvent: the grammar does not allow `event` in `state`.
+    """
+    try:
+        return TRANSITIONS[state, type(event)]
+    except KeyError:
+        raise IllegalEvent(f"{type(event).__name__} is illegal in state {state.name}") from None

@@ -1,0 +1,103 @@
+"""What a translation could not carry, and what to do about it.
+
+Every lossy step adds a `Loss` to the ledger of the request; a `Policy` decides which losses
+refuse the request and which are only reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+
+from msgspec import Struct
+
+from dragoman.canonical.errors import Fault, FaultKind, Refused
+
+
+class LossKind(StrEnum):
+    """How much a loss matters."""
+
+    KNOB = "knob"
+    """A tuning knob, hint or telemetry was left out; the client still works without it."""
+    CONVERTED = "converted"
+    """The meaning was kept in another form and some information went with the old form."""
+    REPAIRED = "repaired"
+    """Something the upstream would refuse was completed or re-ordered."""
+    CONTENT = "content"
+    """Something the model was meant to see or obey, or the client counts on, was left out."""
+
+
+class Policy(StrEnum):
+    """Which losses refuse a request before any upstream call."""
+
+    STRICT = "strict"
+    """Any loss is a 400."""
+    BALANCED = "balanced"
+    """Lost content is a 400; every other loss is reported."""
+    LENIENT = "lenient"
+    """Nothing is refused; every loss is reported."""
+
+
+class Loss(Struct, frozen=True):
+    """One thing that did not arrive.
+
+    `path` names it in the client's request (or, for answers, in the upstream's answer), for
+    example `messages[0].content[1].image_url.detail`. `detail` says in a few words what
+    happened; it never quotes a value, so no prompt reaches a log.
+    """
+
+    path: str
+    kind: LossKind
+    detail: str
+
+
+class Ledger:
+    """The losses of one request, in the order they happened; the same path is listed once."""
+
+    __slots__ = ("_losses",)
+
+    def __init__(self) -> None:
+        self._losses: dict[tuple[str, LossKind], Loss] = {}
+
+    def add(self, path: str, kind: LossKind, detail: str) -> None:
+        """Record that what stood at `path` was lost or changed."""
+        self._losses.setdefault((path, kind), Loss(path, kind, detail))
+
+    def extend(self, losses: Iterable[Loss]) -> None:
+        """Record losses found elsewhere."""
+        for loss in losses:
+            self._losses.setdefault((loss.path, loss.kind), loss)
+
+    def __iter__(self) -> Iterator[Loss]:
+        return iter(tuple(self._losses.values()))
+
+    def __len__(self) -> int:
+        return len(self._losses)
+
+    def enforce(self, policy: Policy) -> None:
+        """Refuse the request if `policy` does not allow what was lost so far.
+
+        Raises:
+            Refused: with the losses that are not allowed; its message names their paths.
+        """
+        refused = tuple(loss for loss in self._losses.values() if not _allowed(loss, policy))
+        if refused:
+            first = refused[0]
+            others = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+            raise Refused(
+                Fault(
+                    FaultKind.INVALID_REQUEST,
+                    f"{first.path}: {first.detail}{others}",
+                    param=first.path,
+                    code="unsupported_by_upstream",
+                ),
+                paths=tuple(loss.path for loss in refused),
+            )
+
+
+def _allowed(loss: Loss, policy: Policy) -> bool:
+    if policy is Policy.LENIENT:
+        return True
+    if policy is Policy.STRICT:
+        return False
+    return loss.kind is not LossKind.CONTENT

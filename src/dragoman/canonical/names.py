@@ -1,0 +1,71 @@
+"""Tool names and call ids, fitted to what the upstream allows and turned back for the client."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from dragoman.canonical.requests import ToolRef
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def safe_id(value: str, limit: int) -> str:
+    """A call id made of `[A-Za-z0-9_-]`, at most `limit` long: `value` itself if it already is.
+
+    Deterministic and without a table: the same value always gives the same id, and the short
+    hash keeps different values apart.
+    """
+    legal = _ILLEGAL.sub("_", value)
+    if legal == value and 0 < len(value) <= limit:
+        return value
+    return _hashed(legal, value, limit)
+
+
+def _hashed(legal: str, value: str, limit: int) -> str:
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{legal[: limit - 9]}_{digest}"
+
+
+class ToolNames:
+    """A collision-free, reversible map between the client's tools and upstream tool names.
+
+    Ordinary legal names stay as they are. A tool in a namespace becomes `namespace__name`,
+    illegal characters become `_`, and a name that is too long, was changed, or would clash
+    gets a hash of its full name: the result never depends on the order of tools.
+    """
+
+    __slots__ = ("_inward", "_limit", "_outward")
+
+    def __init__(self, tools: Iterable[ToolRef], limit: int) -> None:
+        refs = {(ref.namespace, ref.name): ref for ref in tools}
+        self._limit = limit
+        self._outward: dict[tuple[str | None, str], str] = {}
+        self._inward: dict[str, ToolRef] = {}
+        candidates = {key: _flat(*key) for key in refs}
+        uses = Counter(candidates.values())
+        plain = {name for (space, name) in refs if space is None}
+        for key, ref in refs.items():
+            flat = candidates[key]
+            legal = _ILLEGAL.sub("_", flat)
+            ordinary = key[0] is None and legal == flat and 0 < len(flat) <= limit
+            clashes = uses[flat] > 1 or (key[0] is not None and flat in plain)
+            if not ordinary and (legal != flat or len(flat) > limit or clashes or not flat):
+                flat = _hashed(legal, repr(key), limit)
+            self._outward[key] = flat
+            self._inward[flat] = ref
+
+    def outward(self, name: str, namespace: str | None = None) -> str:
+        """The upstream's name for a tool, also for one that was never declared."""
+        known = self._outward.get((namespace, name))
+        return known if known is not None else safe_id(_flat(namespace, name), self._limit)
+
+    def inward(self, name: str) -> ToolRef | None:
+        """The client's tool behind an upstream name; None if no such tool was declared."""
+        return self._inward.get(name)
+
+
+def _flat(namespace: str | None, name: str) -> str:
+    return f"{namespace}__{name}" if namespace else name

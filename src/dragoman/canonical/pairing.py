@@ -1,0 +1,121 @@
+"""Tool calls and their results, brought together the way every vendor demands.
+
+Every call is answered directly after the turn that made it, in the order of the calls, before
+anything else the user says. What clients' truncated histories lack is completed, and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from dragoman.canonical.blocks import Block, Text, ToolCall, ToolResult
+from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.canonical.options import Options
+from dragoman.canonical.requests import Role, Turn
+
+UNAVAILABLE = "[Tool result unavailable - conversation history was truncated]"
+"""Text of a synthetic result (seed 000)."""
+
+
+class _Slot(NamedTuple):
+    """Where the result of a call belongs."""
+
+    results: dict[str, ToolResult]
+    turn: int
+
+
+def coalesce(turns: Iterable[Turn], roles: frozenset[Role]) -> list[Turn]:
+    """Merge neighbouring turns of the same role, for the given roles, keeping block order."""
+    merged: list[Turn] = []
+    for turn in turns:
+        if merged and turn.role in roles and merged[-1].role == turn.role:
+            merged[-1] = replace(merged[-1], blocks=merged[-1].blocks + turn.blocks)
+        else:
+            merged.append(turn)
+    return merged
+
+
+def pair_tools(turns: Iterable[Turn], options: Options, ledger: Ledger) -> list[Turn]:
+    """Neighbouring assistant turns merged, every call answered at its place.
+
+    Calls without a result get a synthetic error result (REPAIRED), or are lost content when
+    `options.orphan_calls` is "reject". Results without a call are lost content, dropped, or
+    become user text, as `options.orphan_results` says.
+    """
+    source = coalesce(turns, frozenset({"assistant"}))
+    open_calls: dict[str, _Slot] = {}
+    answers: dict[int, dict[str, ToolResult]] = {}
+    remaining: list[Turn] = []
+    for number, turn in enumerate(source):
+        if turn.role == "assistant":
+            calls = [block for block in turn.blocks if isinstance(block, ToolCall)]
+            if calls:
+                results = answers.setdefault(number, {})
+                open_calls.update({call.id: _Slot(results, number) for call in calls})
+            remaining.append(turn)
+            continue
+        blocks: list[Block] = []
+        for block in turn.blocks:
+            if not isinstance(block, ToolResult):
+                blocks.append(block)
+                continue
+            slot = open_calls.pop(block.call_id, None)
+            if slot is None:
+                blocks += _orphan_result(block, options, ledger)
+                continue
+            if any(later.role == "assistant" for later in source[slot.turn + 1 : number]):
+                ledger.add(block.path, LossKind.REPAIRED, "result moved to its call")
+            slot.results[block.call_id] = block
+        remaining.append(replace(turn, blocks=tuple(blocks)))
+    return _assemble(source, remaining, answers, options, ledger)
+
+
+def _assemble(
+    source: list[Turn],
+    remaining: list[Turn],
+    answers: dict[int, dict[str, ToolResult]],
+    options: Options,
+    ledger: Ledger,
+) -> list[Turn]:
+    paired: list[Turn] = []
+    pending: tuple[Block, ...] = ()
+    for number, turn in enumerate(remaining):
+        if pending and turn.role == "user":
+            turn = replace(turn, blocks=pending + turn.blocks)
+            pending = ()
+        elif pending:
+            paired.append(Turn(role="user", blocks=pending))
+            pending = ()
+        if turn.blocks or not source[number].blocks:
+            paired.append(turn)
+        if number in answers:
+            pending = tuple(_answers(turn, answers[number], options, ledger))
+    if pending:
+        paired.append(Turn(role="user", blocks=pending))
+    return paired
+
+
+def _answers(
+    turn: Turn, results: dict[str, ToolResult], options: Options, ledger: Ledger
+) -> Iterable[ToolResult]:
+    for call in turn.blocks:
+        if not isinstance(call, ToolCall):
+            continue
+        result = results.get(call.id)
+        if result is None:
+            reject = options.orphan_calls == "reject"
+            kind = LossKind.CONTENT if reject else LossKind.REPAIRED
+            ledger.add(call.path, kind, "tool call has no result in the history")
+            content = (Text(text=UNAVAILABLE),)
+            result = ToolResult(call_id=call.id, content=content, is_error=True, custom=call.custom)
+        yield replace(result, custom=call.custom) if result.custom != call.custom else result
+
+
+def _orphan_result(block: ToolResult, options: Options, ledger: Ledger) -> tuple[Block, ...]:
+    reject = options.orphan_results == "reject"
+    kind = LossKind.CONTENT if reject else LossKind.CONVERTED
+    ledger.add(block.path, kind, "tool result has no call in the history")
+    return block.content if options.orphan_results == "text" else ()

@@ -1,0 +1,186 @@
+"""A request: the conversation so far, the tools on offer, and how to answer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from dragoman.canonical.blocks import Block, CacheMark, Text
+from dragoman.canonical.losses import LossKind
+
+Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """What one side said. Tool results are blocks of a `user` turn, tool calls and reasoning
+    blocks of an `assistant` turn. `name` is the speaker's name, if given.
+    """
+
+    role: Role
+    blocks: tuple[Block, ...]
+    name: str | None = None
+    path: str = ""
+
+
+class FunctionTool(Struct, frozen=True, kw_only=True):
+    """A tool called with JSON arguments. `schema` is its JSON schema as given, None if none was;
+    `strict` is None when the client left the choice to the service. `deferred` tools are
+    hidden from the model until a tool search names them. `namespace` groups tools of a set.
+    """
+
+    name: str
+    description: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    namespace: str | None = None
+    deferred: bool = False
+    cache: CacheMark | None = None
+    path: str = ""
+
+
+class Grammar(Struct, frozen=True):
+    """A constraint on free text: `syntax` is "lark" or "regex"."""
+
+    syntax: str
+    definition: str
+
+
+class CustomTool(Struct, frozen=True, kw_only=True):
+    """A tool called with free text, optionally constrained by a grammar."""
+
+    name: str
+    description: str | None = None
+    grammar: Grammar | None = None
+    namespace: str | None = None
+    deferred: bool = False
+    path: str = ""
+
+
+class HostedTool(Struct, frozen=True, kw_only=True):
+    """A tool that only its own vendor can run or describe (web search, code interpreter, shell).
+
+    `origin` names the protocol, `type` the wire type, `raw` the whole declaration.
+    """
+
+    origin: str
+    type: str
+    raw: dict[str, Any]
+    path: str = ""
+
+
+Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
+
+
+class ToolRef(Struct, frozen=True):
+    """Names a declared tool."""
+
+    name: str
+    custom: bool = False
+    namespace: str | None = None
+
+
+class ToolChoice(Struct, frozen=True, kw_only=True):
+    """Which tools the model may or must call.
+
+    `mode`: "auto", "none", "required" (any tool), or "tool" (the one named by `tool`).
+    `allowed`, when not None, restricts auto or required to those tools.
+    """
+
+    mode: Literal["auto", "none", "required", "tool"]
+    tool: ToolRef | None = None
+    allowed: tuple[ToolRef, ...] | None = None
+    path: str = ""
+
+
+class JsonObject(Struct, frozen=True):
+    """The answer is to be some JSON object."""
+
+
+class JsonSchema(Struct, frozen=True, kw_only=True):
+    """The answer is to be JSON that conforms to `schema`."""
+
+    schema: dict[str, Any]
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+OutputFormat: TypeAlias = JsonObject | JsonSchema
+
+
+class Thinking(Struct, frozen=True, kw_only=True):
+    """How much the model should think, and what of it to show.
+
+    `effort`: none, minimal, low, medium, high, xhigh, max. `mode`: adaptive (the model decides),
+    enabled (with `budget` tokens), disabled, between_tools. `display`: "summarized", "omitted" or
+    another word of the client's. `summary`: how readable reasoning is to be summarised (auto,
+    concise, detailed). All None when the client left it to the service.
+    """
+
+    effort: str | None = None
+    mode: Literal["adaptive", "enabled", "disabled", "between_tools"] | None = None
+    budget: int | None = None
+    display: str | None = None
+    summary: str | None = None
+
+
+class Extra(Struct, frozen=True):
+    """A field of the client's request that has no home in the canonical model.
+
+    A writer of another protocol reports it; nothing vanishes unseen.
+    """
+
+    path: str
+    value: Any
+    kind: LossKind
+    detail: str = "has no counterpart upstream"
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """One call, in the form of no protocol.
+
+    `instructions` are system texts given apart from the turns. Token limits are in tokens;
+    None everywhere means that the client did not say. `safety_identifier` is the opaque id of
+    the end user. `service_tier` is in the words of the OpenAI protocols. `source` is the
+    client's decoded body, for echoing; it takes no part in translation.
+    """
+
+    model: str
+    turns: tuple[Turn, ...]
+    instructions: tuple[Text, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop: tuple[str, ...] = ()
+    logprobs: bool = False
+    top_logprobs: int | None = None
+    output_format: OutputFormat | None = None
+    verbosity: str | None = None
+    thinking: Thinking | None = None
+    stream: bool = False
+    include_usage: bool = False
+    metadata: dict[str, str] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    auto_cache: CacheMark | None = None
+    service_tier: str | None = None
+    speed: str | None = None
+    moderation: dict[str, Any] | None = None
+    store: bool | None = None
+    extras: tuple[Extra, ...] = ()
+    paths: dict[str, str] = field(default_factory=dict)
+    """Canonical field name to the client's own name for it, where they differ
+    (`max_output_tokens` to `max_tokens`); losses are reported under the client's name."""
+    source: dict[str, Any] = field(default_factory=dict)
+
+    def path_of(self, name: str) -> str:
+        """The client's name for the canonical field `name`."""
+        return self.paths.get(name, name)

@@ -1,0 +1,128 @@
+"""Tool calls of an upstream, turned back into the client's own tools as they stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.canonical.blocks import ToolCall
+from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.events import Closed, Delta, Event, Failed, Finished, Opened
+from dragoman.canonical.names import ToolNames
+from dragoman.canonical.responses import FinishReason
+
+CUSTOM_INPUT = "input"
+"""Name of the one string argument of a function that emulates a custom tool."""
+
+_ALIASES = ("input", "patch", "content", "text", "command")
+
+
+class _Call:
+    """What is known of a call while it streams."""
+
+    __slots__ = ("emulated", "head", "pieces")
+
+    def __init__(self, head: ToolCall, emulated: bool) -> None:
+        self.head = head
+        self.emulated = emulated
+        self.pieces: list[str] = []
+
+
+class ToolRestorer:
+    """A stage between reader and sequencer.
+
+    Restores names and namespaces, unwraps emulated custom tools (their input is held until it
+    is whole), makes missing arguments `{}`, and turns an answer whose arguments are not a JSON
+    object into a failure, unless the output limit cut them.
+    """
+
+    __slots__ = ("_broken", "_calls", "_names")
+
+    def __init__(self, names: ToolNames) -> None:
+        self._names = names
+        self._calls: dict[int, _Call] = {}
+        self._broken: str | None = None
+
+    def push(self, event: Event) -> tuple[Event, ...]:
+        """Take one event; return what it becomes."""
+        match event:
+            case Delta():
+                call = self._calls.get(event.index)
+                if call is None:
+                    return (event,)
+                call.pieces.append(event.text)
+                return () if call.emulated else (event,)
+            case Opened(block=ToolCall() as head):
+                return (self._opened(event, head),)
+            case Closed():
+                call = self._calls.pop(event.index, None)
+                return (event,) if call is None else self._closed(event, call)
+            case Finished() if self._broken and event.finish.reason is not FinishReason.LENGTH:
+                problem = f"the arguments of tool call {self._broken} are not a JSON object"
+                message = f"The upstream's answer is unusable: {problem}"
+                fault = Fault(FaultKind.UPSTREAM_FAILED, message, code="invalid_tool_arguments")
+                return (Failed(fault),)
+        return (event,)
+
+    def _opened(self, event: Opened, head: ToolCall) -> Event:
+        emulated = False
+        known = self._names.inward(head.name) if head.namespace is None else None
+        if known is not None:
+            emulated = known.custom and not head.custom
+            head = replace(head, name=known.name, namespace=known.namespace, custom=known.custom)
+        self._calls[event.index] = _Call(head, emulated)
+        return Opened(event.index, head)
+
+    def _closed(self, event: Closed, call: _Call) -> tuple[Event, ...]:
+        text = "".join(call.pieces)
+        if call.emulated:
+            unwrapped = unwrap_custom(text)
+            if unwrapped is None:
+                self._broken = call.head.name
+                return (event,)
+            return (Delta(event.index, unwrapped), event)
+        if call.head.custom:
+            return (event,)
+        if not text.strip():
+            return (Delta(event.index, "{}"), event)
+        if not is_json_object(text):
+            self._broken = call.head.name
+        return (event,)
+
+
+def is_json_object(text: str) -> bool:
+    """Whether `text` is one JSON object."""
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return False
+
+
+def wrap_custom(text: str) -> dict[str, Any]:
+    """The arguments of the function that emulates a custom tool."""
+    return {CUSTOM_INPUT: text}
+
+
+def unwrap_custom(arguments: str) -> str | None:
+    """The free text inside the arguments of an emulated custom tool.
+
+    Models at times name the one argument after its content (`patch`, `content`); a single
+    string is taken whatever its name. None if there is no such string.
+    """
+    try:
+        value = msgspec.json.decode(arguments) if arguments.strip() else {}
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return None
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict):
+        return None
+    for name in _ALIASES:
+        if isinstance(value.get(name), str):
+            return str(value[name])
+    strings = [item for item in value.values() if isinstance(item, str)]
+    if len(strings) == 1:
+        return strings[0]
+    return "" if not value else None

@@ -1,0 +1,24 @@
+"""Token counts in one convention: totals include cached and reasoning tokens."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """What one answer cost, in tokens.
+
+    `input` includes `cached` (read from a prompt cache) and `cache_write` (written to one);
+    `output` includes `reasoning`. None means that the upstream did not say.
+    """
+
+    input: int = 0
+    output: int = 0
+    cached: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+
+    @property
+    def total(self) -> int:
+        """Input and output together."""
+        return self.input + self.output

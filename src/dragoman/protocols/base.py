@@ -1,0 +1,186 @@
+"""What every protocol package offers, under the same names.
+
+Nine pairs come from three packages: a request is read by the client's package and written by
+the upstream's, an answer is read by the upstream's and written by the client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import Fault
+from dragoman.canonical.events import Event
+from dragoman.canonical.losses import Ledger
+from dragoman.canonical.names import ToolNames
+from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.requests import Request
+from dragoman.canonical.responses import Response
+from dragoman.canonical.usage import Usage
+from dragoman.protocols.fields import JsonObject
+from dragoman.sse import Frame
+
+
+class Inbound(Struct, frozen=True):
+    """What a reader needs besides the bytes.
+
+    `account` tags opaque reasoning state with the account it is bound to. `ledger` takes the
+    losses of an answer (a request's reader keeps them in `Request.extras` instead).
+    """
+
+    sealer: Sealer
+    ledger: Ledger
+    options: Options = Options()
+    account: str = ""
+
+
+class Outbound(Struct, frozen=True):
+    """What the writer of a request needs besides the request.
+
+    `model` is the upstream's name of the model, `names` the map of tool names. Losses go into
+    `ledger`; the writer never refuses by itself, the policy does.
+    """
+
+    model: str
+    names: ToolNames
+    ledger: Ledger
+    sealer: Sealer
+    options: Options = Options()
+    capabilities: Capabilities = Capabilities()
+
+
+class Reply(Struct, frozen=True):
+    """What the writer of an answer needs besides the answer.
+
+    `request` is the client's own request; `id` the response id to show, in the client's style
+    (`chatcmpl-`, `msg_`, `resp_`); `created` is in Unix seconds; `model` is the name the
+    client asked for. `mint` gives a fresh item id with the prefix it is given (`fc_`, `rs_`).
+    """
+
+    request: Request
+    id: str
+    created: int
+    model: str
+    ledger: Ledger
+    sealer: Sealer
+    mint: Callable[[str], str]
+    options: Options = Options()
+
+
+class StreamReader(Protocol):
+    """Turns an upstream's frames into events. One instance reads one stream.
+
+    Readers accept what real servers send; what cannot be understood becomes a `Failed` event,
+    what is left out becomes a loss in the ledger. Blocks may interleave.
+    """
+
+    def read(self, frame: Frame) -> Iterable[Event]:
+        """The events of one frame, in order."""
+        ...
+
+    def finish(self) -> Iterable[Event]:
+        """The bytes are over: `Ended`, or `Failed` if the terminator is missing; nothing if
+        the stream had already ended."""
+        ...
+
+
+class StreamWriter(Protocol):
+    """Turns events in grammatical order into the bytes of the client's stream.
+
+    Raises `IllegalEvent` for an event out of order.
+    """
+
+    def write(self, event: Event) -> bytes:
+        """The frames of one event, possibly none (`b""`), ready to be sent in one piece."""
+        ...
+
+
+class Relay(Protocol):
+    """Watches a stream that is passed through byte for byte.
+
+    `usage` is the last seen, `ended` whether the upstream's own terminator was seen, `fault`
+    an error the upstream put into its stream (it is passed on as well).
+    """
+
+    usage: Usage | None
+    ended: bool
+    fault: Fault | None
+
+    def relay(self, frame: Frame) -> bytes:
+        """The bytes to pass on: `frame.raw`, or less, or with only the model name changed."""
+        ...
+
+    def finish(self) -> bytes:
+        """The bytes are over: nothing, or an error in the protocol's own form if the
+        terminator was missing (then `fault` is set)."""
+        ...
+
+
+class Rendered(Struct, frozen=True):
+    """An error as a client is to see it."""
+
+    status: int
+    body: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One protocol, both ways.
+
+    The functions are pure; the classes hold the state of one stream. See each package's
+    modules (`requests`, `responses`, `streams`, `errors`, `relay`) for the rules.
+    """
+
+    name: str
+    """The protocol's name in the configuration: openai_chat, anthropic_messages, ..."""
+    path: str
+    """Path below the base URL's `/v1`, for example `/chat/completions`."""
+    id_prefix: str
+    """Prefix of response ids: `chatcmpl-`, `msg_`, `resp_`."""
+    tool_name_limit: int
+    """Longest tool name the protocol allows."""
+    namespaces: bool
+    """Whether tools can be declared in namespaces."""
+    read_request: Callable[[JsonObject, Sealer], Request]
+    """Raises InvalidRequest naming the field."""
+    write_request: Callable[[Request, Outbound], JsonObject]
+    """The upstream's body. Everything of the request that it does not carry is in the ledger."""
+    read_response: Callable[[JsonObject, Inbound], Iterable[Event]]
+    """A whole answer as the events of its stream. Raises UpstreamError when it is unusable."""
+    write_response: Callable[[Response, Reply], JsonObject]
+    """The client's body."""
+    stream_reader: Callable[[Inbound], StreamReader]
+    stream_writer: Callable[[Reply], StreamWriter]
+    read_error: Callable[[int, Mapping[str, str], bytes], Fault]
+    """An upstream's error answer (status, lower-case headers, body) as a fault."""
+    write_error: Callable[[Fault, str], Rendered]
+    """A fault (and the request id) as the client's protocol shows it."""
+    keepalive: bytes
+    """What to write in a stream during silence."""
+    forward_request: Callable[[Mapping[str, msgspec.Raw], str, Capabilities], bytes]
+    """Pass-through: the client's top-level members with the model replaced and, for Chat
+    streams, usage asked for; all other values byte for byte."""
+    forward_response: Callable[[bytes, str], tuple[bytes, Usage | None]]
+    """Pass-through: a whole answer under the model name the client asked for (byte for byte
+    when the name is the same), and its usage. Raises UpstreamError when it is not an answer."""
+    relay: Callable[[str | None, bool], Relay]
+    """Pass-through of a stream: model name to show (None: unchanged), and whether the client
+    asked for a usage chunk (Chat)."""
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def to_json(value: Any) -> bytes:
+    """Compact JSON, UTF-8."""
+    return _encoder.encode(value)
+
+
+def to_json_text(value: Any) -> str:
+    """Compact JSON as text."""
+    return _encoder.encode(value).decode()

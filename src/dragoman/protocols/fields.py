@@ -1,0 +1,239 @@
+"""Reading JSON objects field by field, so that every field is either taken or accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any, NoReturn, TypeAlias
+
+import msgspec
+
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import Extra
+
+JsonObject: TypeAlias = dict[str, Any]
+
+MAX_DEPTH = 64
+"""Deepest nesting of arrays and objects accepted inside a request."""
+
+
+class _Missing(Enum):
+    MISSING = 0
+
+
+class Field:
+    """What becomes of a wire field that has no canonical home.
+
+    `kind` says what leaving it out means; `neutral` values ask for nothing and are no loss.
+    """
+
+    __slots__ = ("detail", "kind", "neutral")
+
+    def __init__(
+        self,
+        kind: LossKind,
+        detail: str = "has no counterpart upstream",
+        neutral: tuple[Any, ...] = (),
+    ) -> None:
+        self.kind = kind
+        self.detail = detail
+        self.neutral = neutral
+
+
+UNKNOWN = Field(LossKind.KNOB, "unknown field")
+"""Fields no table names: kept for pass-through, reported elsewhere."""
+
+
+def decode_object(body: bytes) -> JsonObject:
+    """The JSON object in a request body.
+
+    Raises:
+        InvalidRequest: not JSON, not an object, nested without end, or text with a lone
+            surrogate.
+    """
+    try:
+        value = msgspec.json.decode(body)
+    except RecursionError:
+        raise InvalidRequest.at("", "The request body is nested too deeply.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        _explain(body)
+    if not isinstance(value, dict):
+        raise InvalidRequest.at("", "The request body must be a JSON object.")
+    return value
+
+
+def _explain(body: bytes) -> NoReturn:
+    """Raise the error that says why `body` is not usable JSON."""
+    import json  # only on the way to an error
+
+    try:
+        value = json.loads(body)
+    except RecursionError:
+        raise InvalidRequest.at("", "The request body is nested too deeply.") from None
+    except ValueError as error:
+        raise InvalidRequest.at("", f"The request body is not valid JSON: {error}.") from None
+    path = _find_surrogate(value, "")
+    if path is not None:
+        raise InvalidRequest.at(path or "body", "text holds a lone surrogate")
+    raise InvalidRequest.at("", "The request body is not valid JSON.")
+
+
+def _find_surrogate(value: Any, path: str) -> str | None:
+    if isinstance(value, str):
+        return path if any("\ud800" <= char <= "\udfff" for char in value) else None
+    children: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, dict):
+        children = ((f"{path}.{key}" if path else str(key), item) for key, item in value.items())
+    elif isinstance(value, list):
+        children = ((f"{path}[{number}]", item) for number, item in enumerate(value))
+    for child_path, item in children:
+        found = _find_surrogate(item, child_path)
+        if found is not None:
+            return found
+    return None
+
+
+def check_depth(value: Any, path: str, limit: int = MAX_DEPTH) -> None:
+    """Refuse a carried value (a schema, tool input) nested deeper than `limit`.
+
+    Raises:
+        InvalidRequest: naming `path`.
+    """
+    level: list[Any] = [value]
+    for _ in range(limit):
+        deeper: list[Any] = []
+        for item in level:
+            if type(item) is dict:
+                deeper += [child for child in item.values() if type(child) in (dict, list)]
+            elif type(item) is list:
+                deeper += [child for child in item if type(child) in (dict, list)]
+        if not deeper:
+            return
+        level = deeper
+    raise InvalidRequest.at(path, f"nested deeper than {limit} levels")
+
+
+class Fields:
+    """A cursor over one JSON object of a request.
+
+    Each `take_*` removes a field, checks its type and returns None when it is absent or null.
+    What nobody took is handed out by `rest`. `path` is where the object stands, empty at the
+    top.
+    """
+
+    __slots__ = ("_data", "path")
+
+    def __init__(self, value: Any, path: str = "") -> None:
+        if type(value) is not dict:
+            raise InvalidRequest.at(path, "must be an object")
+        self._data: JsonObject = value.copy()
+        self.path = path
+
+    def at(self, name: str) -> str:
+        """The path of the field `name`."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def fail(self, name: str, problem: str) -> NoReturn:
+        """Raise `InvalidRequest` at the field `name`."""
+        raise InvalidRequest.at(self.at(name), problem)
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null (and not yet taken)."""
+        return self._data.get(name) is not None
+
+    def take(self, name: str) -> Any:
+        """The field, of any type."""
+        return self._data.pop(name, None)
+
+    def take_str(self, name: str) -> str | None:
+        """A string."""
+        value = self._data.pop(name, None)
+        if value is None or type(value) is str:
+            return value
+        self.fail(name, "must be a string")
+
+    def need_str(self, name: str) -> str:
+        """A string that must be there."""
+        value = self.take_str(name)
+        if value is None:
+            self.fail(name, "is required")
+        return value
+
+    def take_bool(self, name: str) -> bool | None:
+        """A boolean."""
+        value = self._data.pop(name, None)
+        if value is None or type(value) is bool:
+            return value
+        self.fail(name, "must be a boolean")
+
+    def take_int(self, name: str, minimum: int | None = None) -> int | None:
+        """A whole number."""
+        value = self._data.pop(name, None)
+        if value is None:
+            return None
+        if type(value) is float and value.is_integer():
+            value = int(value)
+        if type(value) is not int:
+            self.fail(name, "must be a whole number")
+        if minimum is not None and value < minimum:
+            self.fail(name, f"must be at least {minimum}")
+        return value
+
+    def take_float(
+        self, name: str, minimum: float | None = None, maximum: float | None = None
+    ) -> float | None:
+        """A number."""
+        value = self._data.pop(name, None)
+        if value is None:
+            return None
+        if type(value) not in (int, float):
+            self.fail(name, "must be a number")
+        if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
+            self.fail(name, f"must be between {minimum} and {maximum}")
+        return float(value)
+
+    def take_list(self, name: str) -> list[Any] | None:
+        """An array."""
+        value = self._data.pop(name, None)
+        if value is None or type(value) is list:
+            return value
+        self.fail(name, "must be an array")
+
+    def take_object(self, name: str) -> JsonObject | None:
+        """An object that is carried as it is; its depth is checked."""
+        value = self._data.pop(name, None)
+        if value is None:
+            return None
+        if type(value) is not dict:
+            self.fail(name, "must be an object")
+        check_depth(value, self.at(name))
+        return value
+
+    def take_fields(self, name: str) -> Fields | None:
+        """An object that is read field by field."""
+        value = self._data.pop(name, None)
+        return None if value is None else Fields(value, self.at(name))
+
+    def take_choice(self, name: str, words: Iterable[str]) -> str | None:
+        """One of a closed set of words."""
+        value = self.take_str(name)
+        allowed = tuple(words)
+        if value is not None and value not in allowed:
+            self.fail(name, f"must be one of {', '.join(allowed)}")
+        return value
+
+    def ignore(self, *names: str) -> None:
+        """Leave fields out on purpose: they carry nothing another protocol would miss."""
+        for name in names:
+            self._data.pop(name, None)
+
+    def rest(self, extras: list[Extra], table: Mapping[str, Field] = {}) -> None:
+        """Move all fields nobody took into `extras`, with what `table` says of them."""
+        for name, value in self._data.items():
+            if value is None:
+                continue
+            field = table.get(name, UNKNOWN)
+            if any(type(value) is type(same) and value == same for same in field.neutral):
+                continue
+            extras.append(Extra(self.at(name), value, field.kind, field.detail))

@@ -1,0 +1,147 @@
+"""Server-sent events: an incremental decoder that reads everything, an encoder that writes the
+one form every client reads (protocols rule: LF only, one data line, never `id:` or `retry:`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+DEFAULT_MAX_EVENT = 64 * 1024 * 1024
+"""Largest event accepted, in bytes; images and files travel inside events."""
+
+DONE = b"[DONE]"
+"""The payload that ends a Chat Completions stream. It is not JSON."""
+
+
+class Frame(NamedTuple):
+    """One event: its name (empty if unnamed), its data (lines joined by LF), and its raw bytes
+    including the blank line that ends it.
+    """
+
+    event: bytes
+    data: bytes
+    raw: bytes
+
+
+class EventTooLarge(ValueError):
+    """An event is larger than the decoder accepts."""
+
+
+class Decoder:
+    """Turns byte chunks, cut anywhere, into frames.
+
+    Accepts LF, CRLF and CR, a byte-order mark, comments, fields without a space after the
+    colon and several data lines. Comments and frames without data give no frame.
+    """
+
+    __slots__ = ("_buffer", "_max", "_scanned", "_started")
+
+    def __init__(self, max_event: int = DEFAULT_MAX_EVENT) -> None:
+        self._buffer = b""
+        self._scanned = 0
+        self._max = max_event
+        self._started = False
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take the next bytes; return the frames they complete.
+
+        Raises:
+            EventTooLarge: an event exceeds the limit.
+        """
+        buffer = self._buffer + chunk if self._buffer else chunk
+        if not self._started and buffer:
+            if len(buffer) < 3 and b"\xef\xbb\xbf".startswith(buffer):
+                self._buffer = buffer
+                return []
+            self._started = True
+            buffer = buffer.removeprefix(b"\xef\xbb\xbf")
+        frames: list[Frame] = []
+        if b"\r" in buffer:
+            return self._feed_any_newline(buffer, frames)
+        start = 0
+        search = self._scanned
+        while (end := buffer.find(b"\n\n", search)) >= 0:
+            frame = _parse(buffer[start : end + 2])
+            if frame is not None:
+                frames.append(frame)
+            start = search = end + 2
+        self._keep(buffer[start:] if start else buffer)
+        return frames
+
+    def finish(self) -> list[Frame]:
+        """The bytes are over: a last event without its blank line counts as complete."""
+        rest, self._buffer = self._buffer, b""
+        frame = _parse(rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\n\n")
+        return [] if frame is None else [frame]
+
+    def _feed_any_newline(self, buffer: bytes, frames: list[Frame]) -> list[Frame]:
+        # A trailing CR may be the first half of a CRLF: it waits for the next chunk.
+        held = b"\r" if buffer.endswith(b"\r") else b""
+        body = buffer[: len(buffer) - len(held)]
+        body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *complete, rest = body.split(b"\n\n")
+        for raw in complete:
+            frame = _parse(raw + b"\n\n")
+            if frame is not None:
+                frames.append(frame)
+        self._keep(rest + held)
+        return frames
+
+    def _keep(self, rest: bytes) -> None:
+        if len(rest) > self._max:
+            raise EventTooLarge(f"an event exceeds {self._max} bytes")
+        self._buffer = rest
+        self._scanned = max(0, len(rest) - 1)
+
+
+def _parse(raw: bytes) -> Frame | None:
+    # The two shapes every vendor writes are cut out directly.
+    if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
+        return Frame(b"", raw[6:-2], raw)
+    if raw.startswith(b"event: "):
+        line_end = raw.find(b"\n")
+        if raw.startswith(b"data: ", line_end + 1) and raw.find(b"\n", line_end + 1) == (
+            len(raw) - 2
+        ):
+            return Frame(raw[7:line_end], raw[line_end + 7 : -2], raw)
+    name = b""
+    data: list[bytes] = []
+    for line in raw.split(b"\n"):
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            data.append(value)
+        elif field == b"event":
+            name = value
+    return Frame(name, b"\n".join(data), raw) if data else None
+
+
+_SEPARATORS = (
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+    (b"\xc2\x85", b"\\u0085"),
+)
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+    (b"\xc2\x85", b"\\u0085"),
+)
+
+
+def escape(data: bytes) -> bytes:
+    """JSON text without raw U+2028, U+2029 and U+0085, at which some readers split lines."""
+    if b"\xe2\x80" in data or b"\xc2\x85" in data:
+        for raw, escaped in _SEPARATORS:
+            data = data.replace(raw, escaped)
+    return data
+
+
+def encode(data: bytes, event: bytes = b"") -> bytes:
+    """One event, ready to be written in one piece. `data` is JSON on one line."""
+    data = escape(data)
+    if event:
+        return b"event: " + event + b"\ndata: " + data + b"\n\n"
+    return b"data: " + data + b"\n\n"
+
+
+COMMENT = b": keepalive\n\n"
+"""A keepalive every client ignores."""
