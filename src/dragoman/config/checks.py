@@ -1,0 +1,110 @@
+"""What types cannot say about a configuration: references, duplicates, reach."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import urlsplit
+
+from dragoman.config.convert import suggestion
+from dragoman.config.names import covers
+from dragoman.config.settings import Client, Config
+from dragoman.config.toml_lines import Path
+
+Fault = tuple[Path, str]
+
+
+def errors(config: Config) -> Iterator[Fault]:
+    """What makes `config` unusable, each with the place at fault."""
+    yield from _duplicates("clients", (entry.name for entry in config.clients))
+    yield from _duplicates("upstreams", (entry.name for entry in config.upstreams))
+    yield from _duplicates("accounts", (entry.name for entry in config.accounts))
+    yield from _shared_client_keys(config.clients)
+    yield from _unknown_upstreams(config)
+    for index, upstream in enumerate(config.upstreams):
+        yield from _url(upstream.base_url, ("upstreams", index, "base_url"), ("http", "https"))
+        if upstream.proxy is not None:
+            yield from _url(upstream.proxy.reveal(), ("upstreams", index, "proxy"), _PROXIES)
+    if not config.clients and not is_loopback(config.server.host):
+        yield (
+            ("server", "host"),
+            "anyone who reaches this address could spend your accounts: "
+            "add [[clients]] with keys, or listen on 127.0.0.1",
+        )
+
+
+def warnings(config: Config) -> Iterator[Fault]:
+    """What is allowed but can hardly be meant, each with the place at fault."""
+    for later, route in enumerate(config.routes):
+        for earlier in range(later):
+            pattern = config.routes[earlier].match
+            if covers(pattern, route.match):
+                yield (
+                    ("routes", later, "match"),
+                    f"never reached: routes[{earlier}] ({pattern}) matches first",
+                )
+                break
+    served = {account.upstream for account in config.accounts}
+    for index, upstream in enumerate(config.upstreams):
+        if upstream.name not in served:
+            yield ("upstreams", index, "name"), "has no account, so nothing can be sent to it"
+    if not config.upstreams:
+        yield (), "no [[upstreams]]: every request will be refused"
+
+
+_PROXIES = ("http", "https", "socks5", "socks5h")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _duplicates(table: str, names: Iterable[str]) -> Iterator[Fault]:
+    seen: dict[str, int] = {}
+    for index, name in enumerate(names):
+        first = seen.setdefault(name, index)
+        if first != index:
+            yield (table, index, "name"), f"{name} is already the name of {table}[{first}]"
+
+
+def _shared_client_keys(clients: Sequence[Client]) -> Iterator[Fault]:
+    seen: dict[str, int] = {}
+    for index, client in enumerate(clients):
+        first = seen.setdefault(client.key.reveal(), index)
+        if first != index:
+            yield ("clients", index, "key"), f"clients[{first}] has the same key"
+
+
+def _unknown_upstreams(config: Config) -> Iterator[Fault]:
+    known = [upstream.name for upstream in config.upstreams]
+    references = {
+        "accounts": [account.upstream for account in config.accounts],
+        "routes": [route.upstream for route in config.routes],
+    }
+    for table, names in references.items():
+        for index, name in enumerate(names):
+            if name not in known:
+                near = suggestion(name, known)
+                yield (table, index, "upstream"), f"no upstream named {name}{near}"
+
+
+def _url(url: str, path: Path, schemes: tuple[str, ...]) -> Iterator[Fault]:
+    # The URL itself is not quoted: a proxy's may hold a password.
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        yield path, "not a URL"
+        return
+    if parts.scheme not in schemes or not host:
+        yield path, f"expected a URL with a host and one of the schemes {', '.join(schemes)}"
+    elif path[-1] == "base_url" and (parts.username or parts.password):
+        yield path, "a key does not belong in the URL: put it in [[accounts]]"
+    elif parts.query or parts.fragment:
+        yield path, "a URL without ? and # is needed: paths are added to it"

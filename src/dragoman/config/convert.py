@@ -1,0 +1,167 @@
+"""From the plain tables of TOML to typed settings, with every fault told and not only the first."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import types
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.config.secret import Secret, SecretError
+from dragoman.config.toml_lines import Path
+
+Resolve = Callable[[str], Secret]
+"""Turns a reference into its secret or raises `SecretError`."""
+
+
+class Converter:
+    """Converts values and collects what is wrong with them in `faults`.
+
+    A value with a fault becomes None; so does a table that holds one. The result as a whole is
+    usable only when `faults` is empty.
+    """
+
+    def __init__(self, resolve: Resolve) -> None:
+        self.faults: list[tuple[Path, str]] = []
+        self._resolve = resolve
+
+    def convert(self, value: object, kind: Any, path: Path) -> Any:
+        """Convert `value`, which stands at `path`, to the type `kind`."""
+        plain = _plain(kind)
+        origin = get_origin(plain)
+        if _is_struct(plain):
+            return self._struct(value, plain, path)
+        if origin is tuple:
+            item = get_args(plain)[0]
+            if isinstance(value, list):
+                return tuple(
+                    self.convert(entry, item, (*path, index)) for index, entry in enumerate(value)
+                )
+            if _is_struct(item):
+                self._fault(path, f"expected a list of tables: [[{dotted(path)}]]")
+                return None
+        if origin is dict and isinstance(value, dict):
+            key_kind, item = get_args(plain)
+            return {
+                self._leaf(key, key_kind, (*path, key)): self.convert(entry, item, (*path, key))
+                for key, entry in value.items()
+            }
+        return self._leaf(value, kind, path)
+
+    def _struct(self, value: object, kind: type[Struct], path: Path) -> Any:
+        if not isinstance(value, dict):
+            what = "[[%s]]" if path and isinstance(path[-1], int) else "[%s]"
+            name = ".".join(part for part in path if isinstance(part, str))
+            self._fault(path, f"expected a table: {what % name}")
+            return None
+        before = len(self.faults)
+        fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
+        for key in value.keys() - fields.keys():
+            self._fault((*path, key), f"unknown key{suggestion(key, fields)}")
+        for name in fields.keys() - value.keys():
+            if fields[name].required:
+                self._fault((*path, name), "required, but not set")
+        arguments = {
+            info.name: self.convert(value[name], info.type, (*path, name))
+            for name, info in fields.items()
+            if name in value
+        }
+        return kind(**arguments) if len(self.faults) == before else None
+
+    def _leaf(self, value: object, kind: Any, path: Path) -> Any:
+        try:
+            if _plain(kind) is Secret:
+                return self._resolve(msgspec.convert(value, str))
+            if isinstance(value, float) and not math.isfinite(value):
+                raise msgspec.ValidationError("Expected a number that is finite")
+            return msgspec.convert(value, kind)
+        except SecretError as error:
+            self._fault(path, str(error))
+        except msgspec.ValidationError as error:
+            self._fault(path, _reason(error, value, kind))
+        return None
+
+    def _fault(self, path: Path, message: str) -> None:
+        self.faults.append((path, message))
+
+
+def dotted(path: Path) -> str:
+    """A path as a person writes it, such as `upstreams[0].base_url`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = part if part.replace("_", "").replace("-", "").isalnum() else f'"{part}"'
+            text += f".{name}" if text else name
+    return text
+
+
+def _is_struct(kind: Any) -> TypeGuard[type[Struct]]:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _plain(kind: Any) -> Any:
+    """`kind` without its constraints and without None, which TOML cannot write."""
+    while True:
+        origin = get_origin(kind)
+        if origin is Annotated:
+            kind = get_args(kind)[0]
+        elif origin in (Union, types.UnionType):
+            others = [arm for arm in get_args(kind) if arm is not type(None)]
+            if len(others) != 1:
+                return kind
+            kind = others[0]
+        else:
+            return kind
+
+
+def _choices(kind: Any) -> list[str]:
+    plain = _plain(kind)
+    if get_origin(plain) is Literal:
+        return [str(choice) for choice in get_args(plain)]
+    if isinstance(plain, type) and issubclass(plain, Enum):
+        return [str(member.value) for member in plain]
+    return []
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The end of a message: the known word nearest to `word`, or nothing if none is near."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _reason(error: msgspec.ValidationError, value: object, kind: Any) -> str:
+    choices = _choices(kind)
+    if choices and isinstance(value, str):
+        return f"expected one of {', '.join(choices)}{suggestion(value, choices)}"
+    message = str(error).partition(" - at `")[0]
+    if "matching regex" in message and (meaning := _description(kind)):
+        return f"expected {meaning}"
+    for jargon, word in _WORDS:
+        message = message.replace(jargon, word)
+    return message[:1].lower() + message[1:]
+
+
+_WORDS = (
+    (" | null`", "`"),
+    ("`str` of length >= 1", "a text that is not empty"),
+    ("`str`", "a text"),
+    ("`int`", "a whole number"),
+    ("`float`", "a number"),
+    ("`bool`", "true or false"),
+    ("`array`", "a list"),
+    ("`object`", "a table"),
+)
+
+
+def _description(kind: Any) -> str | None:
+    for part in get_args(kind)[1:] if get_origin(kind) is Annotated else ():
+        if isinstance(part, msgspec.Meta):
+            return part.description
+    return None

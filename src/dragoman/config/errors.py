@@ -1,0 +1,40 @@
+"""What can be wrong with a configuration, and how it is told."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Problem(Struct, frozen=True):
+    """One thing at fault in a configuration file.
+
+    `line` counts from 1. `key` is the dotted path, such as `upstreams[0].base_url`; it is empty
+    when the file as a whole is at fault. `message` never holds a secret.
+    """
+
+    line: int
+    key: str
+    message: str
+
+    def located(self, file: str) -> str:
+        """The problem as one line of text, in the form that editors turn into a link."""
+        return ": ".join(part for part in (f"{file}:{self.line}", self.key, self.message) if part)
+
+
+class ConfigError(Exception):
+    """A configuration cannot be used. `problems` has every fault found, in order of line."""
+
+    def __init__(self, file: str, problems: tuple[Problem, ...]) -> None:
+        self.file = file
+        self.problems = problems
+        super().__init__("\n".join(problem.located(file) for problem in problems))
+
+    @property
+    def line(self) -> int:
+        """The line of the first fault, counted from 1."""
+        return self.problems[0].line
+
+    @property
+    def key(self) -> str:
+        """The dotted key of the first fault; empty when the whole file is at fault."""
+        return self.problems[0].key

@@ -1,0 +1,155 @@
+"""Reading a configuration file."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.canonical.options import Options
+from dragoman.config import checks
+from dragoman.config.convert import Converter, dotted
+from dragoman.config.errors import ConfigError, Problem
+from dragoman.config.names import ALIASES, LEGACY, PREFIXES
+from dragoman.config.secret import Secret, resolve_secret
+from dragoman.config.settings import Config, Models, Route
+from dragoman.config.toml_lines import Path as KeyPath
+from dragoman.config.toml_lines import TomlLines
+
+_log = logging.getLogger(__name__)
+
+
+class Loaded(Struct, frozen=True):
+    """A usable configuration and what was odd about it."""
+
+    config: Config
+    warnings: tuple[Problem, ...]
+
+
+def load_config(path: str | os.PathLike[str]) -> Config:
+    """Read, check and resolve the configuration file at `path`; oddities are logged.
+
+    Raises:
+        ConfigError: the file cannot be read or used; it names every line and key at fault.
+    """
+    loaded = read_config(path)
+    for warning in loaded.warnings:
+        _log.warning("%s", warning.located(os.fspath(path)))
+    return loaded.config
+
+
+def read_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os.environ) -> Loaded:
+    """Read the configuration file at `path`, taking `env:` references from `environ`.
+
+    Raises:
+        ConfigError: as `load_config`.
+    """
+    file = os.fspath(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        problem = Problem(1, "", f"cannot read the file: {error.strerror}")
+        raise ConfigError(file, (problem,)) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(file, (Problem(1, "", f"not UTF-8: {error.reason}"),)) from None
+    return parse_config(text, file=file, environ=environ, directory=Path(path).parent)
+
+
+def parse_config(
+    text: str,
+    *,
+    file: str = "<string>",
+    environ: Mapping[str, str] = os.environ,
+    directory: Path = Path(),
+) -> Loaded:
+    """Check and resolve the text of a configuration.
+
+    `file` is only for messages; `file:` references start at `directory`.
+
+    Raises:
+        ConfigError: as `load_config`.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(file, (_syntax_problem(str(error), text),)) from None
+    lines = TomlLines(text)
+
+    def resolve(reference: str) -> Secret:
+        return resolve_secret(reference, environ=environ, directory=directory)
+
+    converter = Converter(resolve)
+    converted = converter.convert(document, Config, ())
+    _fail_on(file, lines, converter.faults)
+    _fail_on(file, lines, _policies_set_twice(document))
+    config = _completed(converted, document)
+    _fail_on(file, lines, checks.errors(config))
+    return Loaded(config, _problems(lines, checks.warnings(config)))
+
+
+def _policies_set_twice(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    for index, route in enumerate(document.get("routes", ())):
+        if "policy" in route and "policy" in route.get("options", {}):
+            yield ("routes", index, "policy"), "also set as options.policy: set one of them"
+
+
+def _completed(config: Config, document: dict[str, Any]) -> Config:
+    """The configuration with what one table lends another filled in.
+
+    A route takes the options it does not set from the top-level `[options]`; names of `[models]`
+    are added to the built-in ones. `document` tells what was set from what is a default.
+    """
+    raw_routes = document.get("routes", [])
+    return replace(
+        config,
+        routes=tuple(
+            _with_options(route, config.options, raw)
+            for route, raw in zip(config.routes, raw_routes, strict=True)
+        ),
+        models=_with_builtin(config.models, document.get("models", {})),
+    )
+
+
+def _with_options(route: Route, shared: Options, raw: dict[str, Any]) -> Route:
+    own = {name: getattr(route.options, name) for name in raw.get("options", {})}
+    if route.policy is not None:
+        own["policy"] = route.policy
+    return replace(route, options=replace(shared, **own))
+
+
+def _with_builtin(models: Models, raw: dict[str, Any]) -> Models:
+    def merged(key: str, shipped: dict[str, str]) -> dict[str, str]:
+        own: dict[str, str] = getattr(models, key) if key in raw else {}
+        return {**own, **{name: to for name, to in shipped.items() if name not in own}}
+
+    if not models.builtin:
+        return replace(models, **{key: {} for key in _BUILTIN if key not in raw})
+    return replace(models, **{key: merged(key, shipped) for key, shipped in _BUILTIN.items()})
+
+
+_BUILTIN = {"aliases": ALIASES, "legacy": LEGACY, "prefixes": PREFIXES}
+
+
+def _fail_on(file: str, lines: TomlLines, faults: Iterable[tuple[KeyPath, str]]) -> None:
+    if problems := _problems(lines, faults):
+        raise ConfigError(file, problems)
+
+
+def _problems(lines: TomlLines, faults: Iterable[tuple[KeyPath, str]]) -> tuple[Problem, ...]:
+    found = {Problem(lines.line(path), dotted(path), message) for path, message in faults}
+    return tuple(sorted(found, key=lambda problem: (problem.line, problem.key)))
+
+
+def _syntax_problem(message: str, text: str) -> Problem:
+    """A problem from the parser's message, which ends in `(at line 3, column 5)` or the like."""
+    reason, _, place = message.rpartition(" (at ")
+    if position := re.fullmatch(r"line (\d+), column \d+\)", place):
+        return Problem(int(position.group(1)), "", f"not TOML: {reason}")
+    return Problem(text.count("\n") + 1, "", f"not TOML: {reason or message}")

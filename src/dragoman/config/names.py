@@ -1,0 +1,47 @@
+"""Model names: patterns, and the names that clients use out of habit."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+ALIASES: Final[dict[str, str]] = {
+    "claude-sonnet-4-6": "anthropic/claude-sonnet-4-6",
+    "claude-opus-4-6": "anthropic/claude-opus-4-6",
+    "gpt-5-mini": "openai/gpt-5-mini",
+}
+"""Short names and the provider's model each stands for."""
+
+LEGACY: Final[dict[str, str]] = {
+    "claude-3-5-sonnet-20241022": "anthropic/claude-sonnet-4-5",
+    "claude-3-opus-20240229": "anthropic/claude-opus-4-6",
+}
+"""Names of retired models and what took their place."""
+
+PREFIXES: Final[dict[str, str]] = {
+    "claude-*": "anthropic/",
+    "gpt-*": "openai/",
+    "gemini-*": "google/",
+    "grok-*": "xai/",
+}
+"""Patterns of model names and the provider prefix that such names lack."""
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether `name` is what `pattern` describes; `*` stands for any text, also none.
+
+    Everything else stands for itself, and case counts.
+    """
+    return _compiled(pattern).fullmatch(name) is not None
+
+
+def covers(general: str, special: str) -> bool:
+    """Whether every name that `special` matches is matched by `general` too."""
+    # A character that no pattern holds can be matched by a star only, so it stands for "anything".
+    return matches(general, special.replace("*", "\0"))

@@ -1,0 +1,78 @@
+"""Secrets: values that are used but never shown."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class SecretError(ValueError):
+    """A reference to a secret cannot be resolved. The message never holds the secret."""
+
+
+class Secret:
+    """A value that shows nothing of itself: not in `repr`, `str`, f-strings, or tracebacks' locals.
+
+    `reveal()` is the one way to the text, so that a search for it finds every use. Two secrets
+    compare equal in constant time. Secrets cannot be pickled or encoded as JSON.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(self._value.encode(), other._value.encode())
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a secret cannot be pickled")
+
+
+def resolve_secret(reference: str, *, environ: Mapping[str, str], directory: Path) -> Secret:
+    """Turn `env:NAME`, `file:PATH` or a literal into the secret it stands for.
+
+    A relative `PATH` starts at `directory`, the folder of the configuration file. White space
+    around the content of a file or variable is not part of the secret: files usually end in a
+    newline.
+
+    Raises:
+        SecretError: the variable is not set, the file cannot be read, or the value is empty or
+            has characters that an HTTP header cannot carry.
+    """
+    if reference.startswith("env:"):
+        name = reference[4:]
+        value = environ.get(name)
+        if value is None:
+            raise SecretError(f"environment variable {name} is not set")
+        source = f"environment variable {name}"
+    elif reference.startswith("file:"):
+        path = directory / Path(reference[5:]).expanduser()
+        try:
+            value = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise SecretError(f"cannot read {path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise SecretError(f"{path} is not UTF-8 text") from None
+        source = str(path)
+    else:
+        value, source = reference, "the value"
+    value = value.strip()
+    if not value:
+        raise SecretError(f"{source} is empty")
+    if not (value.isascii() and value.isprintable()):
+        raise SecretError(f"{source} has characters that an HTTP header cannot carry")
+    return Secret(value)

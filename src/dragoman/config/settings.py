@@ -1,0 +1,197 @@
+"""The settings of a gateway, typed. `docs/configuration.md` is generated from the docstrings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from dragoman.canonical.losses import Policy
+from dragoman.canonical.options import Capabilities, Options
+from dragoman.config.names import ALIASES, LEGACY, PREFIXES
+from dragoman.config.secret import Secret
+
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        description="a name of at most 64 letters, digits, _ . and -",
+    ),
+]
+"""A name for logs, metrics and the prefix of models, so it is kept to what these can carry."""
+
+HeaderName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$", description="the name of an HTTP header")
+]
+"""A token of RFC 9110, section 5.6.2."""
+
+NonEmpty = Annotated[str, Meta(min_length=1)]
+Seconds = Annotated[float, Meta(ge=0)]
+AtLeastOne = Annotated[int, Meta(ge=1)]
+
+ProtocolName = Literal["openai_chat", "anthropic_messages", "openai_responses"]
+AuthStyle = Literal["bearer", "x-api-key"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the gateway listens, and its limits."""
+
+    host: NonEmpty = "127.0.0.1"
+    """Address to listen on. Any other than a loopback address requires at least one
+    `[[clients]]` entry."""
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8080
+    """TCP port to listen on; 0 takes any free one."""
+    workers: AtLeastOne = 1
+    """Processes that serve. Each keeps its own view of the accounts."""
+    body_limit_bytes: AtLeastOne = 32 * 1024 * 1024
+    """Largest request body, in bytes; a larger one is answered 413."""
+    max_concurrent: AtLeastOne = 1000
+    """Requests that one worker serves at once; further ones are answered 503."""
+    keepalive_s: Seconds = 10.0
+    """Seconds of silence after which a stream is given a sign of life that clients ignore; 0
+    for none."""
+    commit_after_s: Seconds = 30.0
+    """Seconds to hold back the head of a streamed answer while the upstream has not begun.
+    Until then another account can be tried and a failure has its true status; afterwards the
+    client is sent signs of life, and a failure becomes an error inside the stream. 0 holds it
+    back until the upstream begins, however long that takes."""
+    shutdown_grace_s: Seconds = 30.0
+    """Seconds that requests in flight are given to finish when the gateway is told to stop."""
+    cors: bool = True
+    """Answer preflight requests and allow any origin, so that pages in a browser can call."""
+    log_level: LogLevel = "info"
+    """Least severe messages that are logged. Keys and prompts are logged at no level."""
+
+
+class Client(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Someone who may call the gateway. None at all is allowed on a loopback address only."""
+
+    name: Name
+    """Name for logs and metrics."""
+    key: Secret
+    """What the client sends as `Authorization: Bearer` or `x-api-key`."""
+    policy: Policy | None = None
+    """Which losses refuse this client's requests; overrides the route's."""
+    models: tuple[NonEmpty, ...] | None = None
+    """Model names that the client may ask for, `*` allowed in each; absent: all."""
+
+
+class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits for one call of an upstream, in seconds; 0 for none."""
+
+    connect_s: Seconds = 10.0
+    """Until the connection stands, TLS included."""
+    first_byte_s: Seconds = 600.0
+    """From the request sent to the head of the answer."""
+    idle_s: Seconds = 300.0
+    """Between two reads of an answer."""
+    total_s: Seconds = 3600.0
+    """From start to end of the call."""
+
+
+class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A service that requests are sent to."""
+
+    name: Name
+    """Name that accounts and routes refer to, and the prefix of `name/model`."""
+    protocol: ProtocolName
+    """What the service speaks."""
+    base_url: NonEmpty
+    """Address of the service, with or without its `/v1`."""
+    auth: AuthStyle | None = None
+    """Header that carries the account's key; absent: `x-api-key` for `anthropic_messages`,
+    else `bearer`."""
+    headers: dict[HeaderName, Secret] = field(default_factory=dict)
+    """Headers added to every request. Values may be references, as keys may."""
+    proxy: Secret | None = None
+    """URL of an HTTP or SOCKS proxy for every call. A reference is resolved, since such a URL
+    may hold a password."""
+    models: tuple[NonEmpty, ...] | None = None
+    """Models listed for this upstream by `/v1/models`; absent: those it lists itself."""
+    timeouts: Timeouts = Timeouts()
+    """Limits for one call."""
+    capabilities: Capabilities = Capabilities()
+    """What the service accepts and needs."""
+
+    @property
+    def auth_style(self) -> AuthStyle:
+        """The header that carries the account's key, the protocol's own where none is set."""
+        if self.auth is not None:
+            return self.auth
+        return "x-api-key" if self.protocol == "anthropic_messages" else "bearer"
+
+
+class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key to an upstream. An upstream may have many, and requests are spread over them."""
+
+    name: Name
+    """Name for logs, metrics and errors."""
+    upstream: Name
+    """Name of the upstream."""
+    key: Secret | None = None
+    """The upstream's key; absent: requests carry none, as a server of your own may want it."""
+    models: tuple[NonEmpty, ...] | None = None
+    """Upstream models that this account is used for, `*` allowed in each; absent: all."""
+    headers: dict[HeaderName, Secret] = field(default_factory=dict)
+    """Headers added to requests of this account, over those of the upstream."""
+
+
+class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a model name leads. The first route that matches wins."""
+
+    match: NonEmpty
+    """Model name that the client sends; `*` stands for any text, also none."""
+    upstream: Name
+    """Name of the upstream."""
+    model: NonEmpty | None = None
+    """Model name for the upstream; absent: the one the client sent. Answers always name the
+    one the client sent."""
+    policy: Policy | None = None
+    """Which losses refuse a request; short for `options.policy`."""
+    options: Options = Options()
+    """How requests and answers are translated. Keys that are absent are taken from the
+    top-level `[options]`."""
+
+
+class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Names that clients use out of habit, and the list of models.
+
+    A name that no route matches as it was sent is looked up in `aliases`, `legacy` and
+    `prefixes`, in this order, and the routes are tried again with what was found. A name
+    `upstream/model` that no route matches leads to that upstream.
+    """
+
+    builtin: bool = True
+    """Know the names below that this gateway ships; yours win over them."""
+    aliases: dict[NonEmpty, NonEmpty] = field(default_factory=lambda: dict(ALIASES))
+    """Short names and what each stands for. These, too, are listed by `/v1/models`."""
+    legacy: dict[NonEmpty, NonEmpty] = field(default_factory=lambda: dict(LEGACY))
+    """Names of retired models and what took their place."""
+    prefixes: dict[NonEmpty, NonEmpty] = field(default_factory=lambda: dict(PREFIXES))
+    """Patterns of names and the provider prefix that such names lack."""
+    list_cache_s: Seconds = 300.0
+    """Seconds for which an upstream's list of models is kept."""
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole configuration."""
+
+    server: Server = Server()
+    clients: tuple[Client, ...] = ()
+    upstreams: tuple[Upstream, ...] = ()
+    accounts: tuple[Account, ...] = ()
+    routes: tuple[Route, ...] = ()
+    options: Options = Options()
+    models: Models = Models()
+
+    def upstream(self, name: str) -> Upstream:
+        """The upstream of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for upstream in self.upstreams:
+            if upstream.name == name:
+                return upstream
+        raise KeyError(name)
