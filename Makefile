@@ -33,7 +33,7 @@ bench: $(VENV)/.dev ## measure cost per request and per event (ARGS= is passed o
 	$(BIN)/python bench/run.py $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated pages
-	$(BIN)/python -m dragoman.config_reference docs/configuration.md
+	$(BIN)/python -m dragoman.config.reference docs/configuration.md
 
 format: $(VENV)/.dev ## let ruff rewrite the code
 	$(BIN)/ruff check --fix

@@ -1,0 +1,231 @@
+"""The configuration reference, written from the settings themselves.
+
+`python -m dragoman.config.reference FILE` writes it; `make docs` does.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import FieldInfo
+
+from dragoman.canonical.losses import Policy
+from dragoman.canonical.options import Capabilities, Options
+from dragoman.config import names
+from dragoman.config.secret import Secret
+from dragoman.config.settings import Account, Client, Models, Route, Server, Timeouts, Upstream
+
+_TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
+    ("[server]", Server),
+    ("[[clients]]", Client),
+    ("[[upstreams]]", Upstream),
+    ("[upstreams.timeouts]", Timeouts),
+    ("[upstreams.capabilities]", Capabilities),
+    ("[[accounts]]", Account),
+    ("[[routes]]", Route),
+    ("[options] and [routes.options]", Options),
+    ("[models]", Models),
+)
+
+_INTRODUCTION: Final = """\
+# Configuration
+
+This page is generated from the settings by `make docs`; a test keeps it up to date.
+
+One TOML file holds everything: `dragoman serve --config dragoman.toml`. `dragoman check
+dragoman.toml` reads it without serving and names the line and key of each fault.
+
+```toml
+[[upstreams]]
+name = "openai"
+protocol = "openai_responses"
+base_url = "https://api.openai.com/v1"
+
+[[accounts]]
+name = "openai-1"
+upstream = "openai"
+key = "env:OPENAI_API_KEY"
+
+[[routes]]
+match = "gpt-*"
+upstream = "openai"
+```
+
+**Secrets.** Where the type is *secret*, `env:NAME` takes the value of an environment variable,
+`file:PATH` the content of a file (a relative path starts at the folder of the configuration), and
+anything else is the value itself. Secrets are resolved once, when the configuration is read, and
+are shown nowhere.
+
+**Patterns.** `*` stands for any text, also none; everything else stands for itself, and case
+counts.
+"""
+
+_WORDS: Final[dict[Any, str]] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    Secret: "secret",
+}
+
+
+def reference() -> str:
+    """The whole page, in Markdown."""
+    sections = [_section(heading, table) for heading, table in _TABLES]
+    return "\n".join([_INTRODUCTION, *sections, _policies(), _builtin_names()])
+
+
+def _section(heading: str, table: type[Struct]) -> str:
+    docs = attribute_docs(table)
+    summary = _one_line(inspect.getdoc(table) or "")
+    lines = [f"## `{heading}`", "", summary, ""]
+    for info in msgspec.structs.fields(table):
+        if _is_table(info.type):
+            continue
+        default = "required" if info.required else f"default {_default(info)}"
+        lines.append(
+            f"- **`{info.encode_name}`** ({_type(info.type)}; {default}): "
+            f"{_one_line(docs[info.name])}"
+        )
+    return "\n".join([*map(_wrapped, lines), ""])
+
+
+def attribute_docs(table: type[Struct]) -> dict[str, str]:
+    """The text under each field of a struct: the string literal that follows its definition."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(table))).body
+    assert isinstance(definition, ast.ClassDef)
+    docs: dict[str, str] = {}
+    for field, text in zip(definition.body, definition.body[1:], strict=False):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(doc))),
+            ):
+                docs[name] = inspect.cleandoc(doc)
+    return docs
+
+
+def _type(kind: Any) -> str:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _type(arguments[0]) + _bounds(arguments[1:])
+    if origin in (Union, UnionType):
+        return " or ".join(_type(arm) for arm in arguments if arm is not NoneType)
+    if origin is Literal:
+        return _either(arguments)
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}"
+    if origin is dict:
+        return f"table of {_type(arguments[1])}"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _either(tuple(member.value for member in kind))
+    return _WORDS[kind]
+
+
+def _bounds(metadata: tuple[Any, ...]) -> str:
+    limits = [
+        f"{word} {limit}"
+        for meta in metadata
+        for word, limit in (("at least", meta.ge), ("at most", meta.le))
+        if limit is not None
+    ]
+    return ", " + ", ".join(limits) if limits else ""
+
+
+def _either(choices: tuple[Any, ...]) -> str:
+    return " | ".join(f"`{choice}`" for choice in choices)
+
+
+def _default(info: FieldInfo) -> str:
+    value = info.default
+    if value is msgspec.NODEFAULT:
+        assert info.default_factory is not msgspec.NODEFAULT
+        value = info.default_factory()
+    if value is None or value == {}:
+        return "none"
+    if value in (names.ALIASES, names.LEGACY, names.PREFIXES):
+        return "the built-in ones"
+    return f"`{_toml(value)}`"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(entry)}" for key, entry in value.items()) + " }"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return json.dumps(value)
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _policies() -> str:
+    lines = [
+        "## Policies",
+        "",
+        "What a translation cannot carry is a loss, and a policy decides "
+        "which losses refuse the request. The others are named in the response header "
+        "`x-dragoman-losses`.",
+        "",
+    ]
+    docs = _enum_docs(Policy)
+    lines += [f"- **`{policy.value}`**: {_one_line(docs[policy.name])}" for policy in Policy]
+    return "\n".join([*map(_wrapped, lines), ""])
+
+
+def _enum_docs(kind: type[Enum]) -> dict[str, str]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    docs: dict[str, str] = {}
+    for member, text in zip(definition.body, definition.body[1:], strict=False):
+        match member, text:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(doc))),
+            ):
+                docs[name] = doc
+    return docs
+
+
+def _builtin_names() -> str:
+    def rows() -> Iterator[str]:
+        for title, table in (
+            ("alias", names.ALIASES),
+            ("legacy", names.LEGACY),
+            ("prefix", names.PREFIXES),
+        ):
+            for name, target in table.items():
+                yield f"| {title} | `{name}` | `{target}` |"
+
+    return "\n".join(
+        ["## Built-in names", "", "| kind | name | stands for |", "|---|---|---|", *rows(), ""]
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _wrapped(line: str) -> str:
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(
+        line, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(reference(), encoding="utf-8")
