@@ -120,6 +120,10 @@ class Relay(Protocol):
         terminator was missing (then `fault` is set)."""
         ...
 
+    def fail(self, fault: Fault) -> bytes:
+        """The stream is cut short for a reason of ours: the error in the protocol's own form."""
+        ...
+
 
 class Rendered(Struct, frozen=True):
     """An error as a client is to see it."""
