@@ -30,7 +30,7 @@ pytest: $(VENV)/.dev ## the tests alone (ARGS= is passed on)
 	$(BIN)/pytest $(ARGS)
 
 bench: $(VENV)/.dev ## measure cost per request and per event (ARGS= is passed on)
-	$(BIN)/python bench/run.py $(ARGS)
+	$(BIN)/python -m bench $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python -m dragoman.config.reference docs/configuration.md

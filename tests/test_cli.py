@@ -1,0 +1,94 @@
+"""The command line, run as a person runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dragoman
+
+GOOD = """
+[[upstreams]]
+name = "openai"
+protocol = "openai_responses"
+base_url = "https://api.openai.com/v1"
+
+[[accounts]]
+name = "openai-1"
+upstream = "openai"
+key = "env:SOME_OPENAI_KEY"
+
+[[routes]]
+match = "gpt-*"
+upstream = "openai"
+"""
+
+
+def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dragoman", *arguments],
+        capture_output=True,
+        check=False,
+        env={"PATH": os.environ["PATH"], **environ},
+        text=True,
+        timeout=30,
+    )
+
+
+def test_version() -> None:
+    result = run("--version")
+    assert (result.returncode, result.stdout) == (0, f"dragoman, version {dragoman.__version__}\n")
+
+
+def test_check_a_usable_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(GOOD)
+    result = run("check", str(file), SOME_OPENAI_KEY="sk-1")
+    assert result.returncode == 0
+    assert result.stderr == ""
+    assert result.stdout == f"{file}: usable (0 clients, 1 upstream, 1 account, 1 route)\n"
+
+
+def test_check_tells_every_fault(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(GOOD.replace("match", "matsch"))
+    result = run("check", str(file))
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        f"error: {file}:10: accounts[0].key: environment variable SOME_OPENAI_KEY is not set",
+        f"error: {file}:12: routes[0].match: required, but not set",
+        f"error: {file}:13: routes[0].matsch: unknown key; did you mean match?",
+    ]
+
+
+def test_check_tells_warnings(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(GOOD + "[[routes]]\nmatch = 'gpt-5'\nupstream = 'openai'\n")
+    result = run("check", str(file), SOME_OPENAI_KEY="sk-1")
+    assert result.returncode == 0
+    assert result.stderr == (
+        f"warning: {file}:16: routes[1].match: never reached: routes[0] (gpt-*) matches first\n"
+    )
+
+
+def test_check_a_file_that_is_not_there(tmp_path: Path) -> None:
+    result = run("check", str(tmp_path / "none.toml"))
+    assert result.returncode == 1
+    assert "cannot read the file: No such file or directory" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("module", ["dragoman.cli", "dragoman.config"])
+def test_what_every_command_imports_is_small(module: str) -> None:
+    """Starting is cheap because servers, clients and protocols are imported only to be used."""
+    script = f"import sys, {module}; print(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True, timeout=30
+    ).stdout.split()
+    heavy = ("asyncio", "uvicorn", "uvloop", "pyreqwest", "dragoman.gateway", "dragoman.protocols")
+    assert [name for name in heavy if name in loaded] == []

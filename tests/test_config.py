@@ -1,0 +1,450 @@
+"""The configuration: what is accepted, what it means, and how a fault is told."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import traceback
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.canonical.losses import Policy
+from dragoman.config import (
+    Config,
+    ConfigError,
+    Loaded,
+    Problem,
+    Secret,
+    load_config,
+    parse_config,
+    read_config,
+)
+
+KEY = "sk-very-secret-0123456789"
+
+WHOLE = """
+[server]
+host = "0.0.0.0"
+port = 9000
+workers = 2
+keepalive_s = 5
+
+[[clients]]
+name = "me"
+key = "env:DRAGOMAN_KEY"
+policy = "strict"
+models = ["gpt-*"]
+
+[[upstreams]]
+name = "openai"
+protocol = "openai_responses"
+base_url = "https://api.openai.com/v1"
+headers = { "X-Team" = "env:TEAM" }
+proxy = "http://me:pass@proxy.example:3128"
+[upstreams.timeouts]
+idle_s = 60
+[upstreams.capabilities]
+sampling = false
+
+[[upstreams]]
+name = "local"
+protocol = "openai_chat"
+base_url = "http://127.0.0.1:8000"
+
+[[upstreams]]
+name = "anthropic"
+protocol = "anthropic_messages"
+base_url = "https://api.anthropic.com"
+
+[[accounts]]
+name = "openai-1"
+upstream = "openai"
+key = "file:keys/openai"
+models = ["gpt-5*"]
+
+[[accounts]]
+name = "anthropic-1"
+upstream = "anthropic"
+key = "sk-ant-literal"
+
+[[accounts]]
+name = "local"
+upstream = "local"
+
+[options]
+responses_done = true
+reasoning_field = "both"
+
+[[routes]]
+match = "gpt-*"
+upstream = "openai"
+model = "gpt-5.5"
+policy = "lenient"
+[routes.options]
+reasoning_field = "reasoning"
+
+[[routes]]
+match = "*"
+upstream = "local"
+
+[models.aliases]
+fast = "openai/gpt-5-mini"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys/openai").write_text(f"{KEY}\n")
+    (tmp_path / "dragoman.toml").write_text(WHOLE)
+    return tmp_path
+
+
+def whole(folder: Path) -> Config:
+    environ = {"DRAGOMAN_KEY": "sk-client", "TEAM": "blue"}
+    loaded = read_config(folder / "dragoman.toml", environ=environ)
+    assert loaded.warnings == ()
+    return loaded.config
+
+
+def faults(text: str, **environ: str) -> list[str]:
+    """The faults of a configuration text, each as `LINE: key: message`."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, environ=environ)
+    return [problem.located("")[1:] for problem in caught.value.problems]
+
+
+def warned(text: str) -> list[str]:
+    return [warning.located("")[1:] for warning in parse_config(text, environ={}).warnings]
+
+
+UPSTREAM = '[[upstreams]]\nname = "up"\nprotocol = "openai_chat"\nbase_url = "http://x"\n'
+ACCOUNT = '[[accounts]]\nname = "a"\nupstream = "up"\n'
+
+
+def test_whole_example(folder: Path) -> None:
+    """Every table arrives typed, with its defaults and its references resolved."""
+    config = whole(folder)
+    assert (config.server.host, config.server.port, config.server.workers) == ("0.0.0.0", 9000, 2)
+    assert config.server.keepalive_s == 5.0
+    assert isinstance(config.server.keepalive_s, float)
+    assert config.server.body_limit_bytes == 32 * 1024 * 1024
+    (client,) = config.clients
+    assert client.key.reveal() == "sk-client"
+    assert client.policy is Policy.STRICT
+    assert client.models == ("gpt-*",)
+    openai, local, anthropic = config.upstreams
+    assert openai.headers["X-Team"].reveal() == "blue"
+    assert openai.timeouts.idle_s == 60.0
+    assert openai.timeouts.connect_s == 10.0
+    assert not openai.capabilities.sampling
+    assert local.capabilities.sampling
+    assert [up.auth_style for up in (openai, local, anthropic)] == ["bearer", "bearer", "x-api-key"]
+    assert [account.key and account.key.reveal() for account in config.accounts] == [
+        KEY,
+        "sk-ant-literal",
+        None,
+    ]
+    assert config.upstream("local") is local
+    with pytest.raises(KeyError):
+        config.upstream("nobody")
+
+
+def test_routes_inherit_options(folder: Path) -> None:
+    """A route sets what it names and takes the rest from the top-level options."""
+    first, second = whole(folder).routes
+    assert first.model == "gpt-5.5"
+    assert first.options.reasoning_field == "reasoning"
+    assert first.options.responses_done
+    assert first.options.policy is Policy.LENIENT
+    assert second.options.reasoning_field == "both"
+    assert second.options.policy is Policy.BALANCED
+
+
+def test_builtin_names(folder: Path) -> None:
+    """The shipped aliases, legacy names and prefixes. req: 145, 146, 147"""
+    models = whole(folder).models
+    assert models.aliases == {
+        "fast": "openai/gpt-5-mini",
+        "claude-sonnet-4-6": "anthropic/claude-sonnet-4-6",
+        "claude-opus-4-6": "anthropic/claude-opus-4-6",
+        "gpt-5-mini": "openai/gpt-5-mini",
+    }
+    assert models.legacy == {
+        "claude-3-5-sonnet-20241022": "anthropic/claude-sonnet-4-5",
+        "claude-3-opus-20240229": "anthropic/claude-opus-4-6",
+    }
+    assert models.prefixes == {
+        "claude-*": "anthropic/",
+        "gpt-*": "openai/",
+        "gemini-*": "google/",
+        "grok-*": "xai/",
+    }
+    assert models.list_cache_s == 300.0
+
+
+def test_builtin_names_can_be_changed_and_left_out() -> None:
+    own = '[models]\nprefixes = { "gpt-*" = "azure/" }\n'
+    prefixes = parse_config(own, environ={}).config.models.prefixes
+    assert prefixes["gpt-*"] == "azure/"
+    assert prefixes["grok-*"] == "xai/"
+    bare = parse_config("[models]\nbuiltin = false\naliases = { a = 'up/b' }", environ={})
+    assert bare.config.models.aliases == {"a": "up/b"}
+    assert bare.config.models.legacy == bare.config.models.prefixes == {}
+
+
+def test_an_empty_file_is_the_defaults() -> None:
+    assert parse_config("", environ={}).config == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[server]\nwrokers = 2", "2: server.wrokers: unknown key; did you mean workers?"),
+        ("[sever]\nport = 1", "1: sever: unknown key; did you mean server?"),
+        ("[server]\nzzz = 2", "2: server.zzz: unknown key"),
+        ('[server]\n\nport = "x"', "3: server.port: expected a whole number, got a text"),
+        ("[server]\nport = 70000", "2: server.port: expected a whole number <= 65535"),
+        ("[server]\nport = true", "2: server.port: expected a whole number, got true or false"),
+        ("[server]\nworkers = 0", "2: server.workers: expected a whole number >= 1"),
+        ("[server]\nkeepalive_s = -1", "2: server.keepalive_s: expected a number >= 0.0"),
+        ("[server]\nkeepalive_s = nan", "2: server.keepalive_s: expected a number that is finite"),
+        ('[server]\nhost = ""', "2: server.host: expected a text that is not empty"),
+        ("server = 1", "1: server: expected a table: [server]"),
+        ("[upstreams]\nname = 'x'", "1: upstreams: expected a list of tables: [[upstreams]]"),
+        ("clients = 3", "1: clients: expected a list of tables: [[clients]]"),
+        ("clients = [\n1]", "2: clients[0]: expected a table: [[clients]]"),
+        (
+            '[server]\nlog_level = "inf"',
+            "2: server.log_level: expected one of debug, info, warning, error; did you mean info?",
+        ),
+        (
+            UPSTREAM + "models = ['a',\n 3]",
+            "6: upstreams[0].models[1]: expected a text, got a whole number",
+        ),
+        (UPSTREAM + "models = 'a'", "5: upstreams[0].models: expected a list, got a text"),
+        (
+            UPSTREAM + "[upstreams.headers]\n'a b' = 'x'",
+            '6: upstreams[0].headers."a b": expected the name of an HTTP header',
+        ),
+        (
+            UPSTREAM + "[upstreams.capabilities]\nsampling = 1",
+            "6: upstreams[0].capabilities.sampling: expected true or false, got a whole number",
+        ),
+        (
+            UPSTREAM + "capabilities.thinking_budgets = { low = 1, high = 'x' }",
+            "5: upstreams[0].capabilities.thinking_budgets.high: "
+            "expected a whole number, got a text",
+        ),
+        (
+            "[options]\npolicy = 'strct'",
+            "2: options.policy: expected one of strict, balanced, lenient; did you mean strict?",
+        ),
+        (
+            UPSTREAM + "[[routes]]\nmatch = 'a'\nupstream = 'up'\noptions.map_fats = true",
+            "8: routes[0].options.map_fats: unknown key; did you mean map_fast?",
+        ),
+        (
+            UPSTREAM.replace('"up"', '"a b"'),
+            "2: upstreams[0].name: expected a name of at most 64 letters, digits, _ . and -",
+        ),
+        ("[[clients]]\nname = 'me'", "1: clients[0].key: required, but not set"),
+        (
+            UPSTREAM + ACCOUNT.replace('"up"', '"upp"'),
+            "7: accounts[0].upstream: no upstream named upp; did you mean up?",
+        ),
+        (
+            "[[routes]]\nmatch = 'a'\nupstream = 'up'",
+            "3: routes[0].upstream: no upstream named up",
+        ),
+        (
+            UPSTREAM + UPSTREAM,
+            "6: upstreams[1].name: up is already the name of upstreams[0]",
+        ),
+        (
+            UPSTREAM + ACCOUNT + ACCOUNT,
+            "9: accounts[1].name: a is already the name of accounts[0]",
+        ),
+        (
+            "[[clients]]\nname='a'\nkey='k'\n[[clients]]\nname='a'\nkey='l'",
+            "5: clients[1].name: a is already the name of clients[0]",
+        ),
+        (
+            "[[clients]]\nname='a'\nkey='k'\n[[clients]]\nname='b'\nkey='k'",
+            "6: clients[1].key: clients[0] has the same key",
+        ),
+        (
+            UPSTREAM
+            + "[[routes]]\nmatch = 'a'\nupstream = 'up'\npolicy = 'strict'\n"
+            + "[routes.options]\npolicy = 'lenient'",
+            "8: routes[0].policy: also set as options.policy: set one of them",
+        ),
+        (
+            UPSTREAM.replace("http://x", "x.example"),
+            "4: upstreams[0].base_url: "
+            "expected a URL with a host and one of the schemes http, https",
+        ),
+        (
+            UPSTREAM.replace("http://x", "http://[x"),
+            "4: upstreams[0].base_url: not a URL",
+        ),
+        (
+            UPSTREAM.replace("http://x", "https://x/v1?a=b"),
+            "4: upstreams[0].base_url: a URL without ? and # is needed: paths are added to it",
+        ),
+        ("[server]\nport = ", "2: not TOML: Invalid value"),
+        ("a = 1\na = 2", "2: not TOML: Cannot overwrite a value"),
+        ("a = '''\n\n", "3: not TOML: Expected \"'''\""),
+    ],
+)
+def test_a_fault_is_told_with_its_line_and_key(text: str, expected: str) -> None:
+    assert faults(text) == [expected]
+
+
+def test_all_faults_are_told_in_order() -> None:
+    text = (
+        "[server]\nport = 'x'\nhots = 'y'\n"
+        "[[upstreams]]\nname = 'up'\nprotocol = 'openai'\n"
+        "[[accounts]]\nname = 'a'\nupstream = 'up'\nkey = 'env:NOT_SET'\n"
+    )
+    assert faults(text) == [
+        "2: server.port: expected a whole number, got a text",
+        "3: server.hots: unknown key; did you mean host?",
+        "4: upstreams[0].base_url: required, but not set",
+        "6: upstreams[0].protocol: expected one of openai_chat, anthropic_messages, "
+        "openai_responses; did you mean openai_chat?",
+        "10: accounts[0].key: environment variable NOT_SET is not set",
+    ]
+
+
+def test_the_error_names_file_line_and_key(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text("[server]\nport = 'x'\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    error = caught.value
+    assert (error.file, error.line, error.key) == (str(file), 2, "server.port")
+    assert str(error) == f"{file}:2: server.port: expected a whole number, got a text"
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the file: No such file"):
+        load_config(tmp_path / "none.toml")
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"a = '\xff'")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_config(binary)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_no_clients_on_loopback(host: str) -> None:
+    assert parse_config(f"[server]\nhost = '{host}'", environ={}).config.server.host == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "gateway.example"])
+def test_no_clients_elsewhere_is_refused(host: str) -> None:
+    (fault,) = faults(f"[server]\nhost = '{host}'")
+    assert fault.startswith("2: server.host: anyone who reaches this address")
+    with_client = f"[server]\nhost = '{host}'\n[[clients]]\nname = 'me'\nkey = 'k'"
+    assert parse_config(with_client, environ={}).config.server.host == host
+
+
+def test_a_route_that_is_never_reached_is_a_warning() -> None:
+    routes = "".join(
+        f"[[routes]]\nmatch = '{match}'\nupstream = 'up'\n"
+        for match in ("gpt-5", "gpt-*", "gpt-5*", "*-mini", "gpt-*-mini", "claude-*", "*", "x")
+    )
+    assert warned(UPSTREAM + ACCOUNT + routes) == [
+        "15: routes[2].match: never reached: routes[1] (gpt-*) matches first",
+        "21: routes[4].match: never reached: routes[1] (gpt-*) matches first",
+        "30: routes[7].match: never reached: routes[6] (*) matches first",
+    ]
+
+
+def test_other_warnings() -> None:
+    assert warned("") == ["1: no [[upstreams]]: every request will be refused"]
+    assert warned(UPSTREAM) == [
+        "2: upstreams[0].name: has no account, so nothing can be sent to it"
+    ]
+
+
+def test_warnings_are_logged_on_load(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(UPSTREAM)
+    with caplog.at_level(logging.WARNING, "dragoman"):
+        load_config(file)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{file}:2: upstreams[0].name: has no account, so nothing can be sent to it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ("env:EMPTY", "environment variable EMPTY is empty"),
+        ("env:NOPE", "environment variable NOPE is not set"),
+        ("file:/nowhere/key", "cannot read /nowhere/key: No such file or directory"),
+        ("  ", "the value is empty"),
+        ("sk-\\u00e9", "the value has characters that an HTTP header cannot carry"),
+        ("sk-a\\r\\nX: y", "the value has characters that an HTTP header cannot carry"),
+    ],
+)
+def test_a_secret_that_cannot_be_used(reference: str, reason: str) -> None:
+    text = f'[[clients]]\nname = "me"\nkey = "{reference}"'
+    assert faults(text, EMPTY="\n") == [f"3: clients[0].key: {reason}"]
+
+
+def test_a_secret_shows_nothing(folder: Path) -> None:
+    """Neither the whole configuration nor a fault beside a key shows the key."""
+    secret = Secret(KEY)
+    shown = [repr(secret), str(secret), f"{secret}", f"{secret!r:>40}", repr(whole(folder))]
+    assert not [text for text in shown if KEY in text or "pass@" in text]
+    with pytest.raises(TypeError):
+        pickle.dumps(secret)
+    for encode in (msgspec.json.encode, json.dumps):
+        with pytest.raises(TypeError):
+            encode(secret)
+    assert secret == Secret(KEY)
+    assert secret != Secret("other")
+    assert secret != KEY
+    assert {secret, Secret(KEY)} == {secret}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[[clients]]\nname = 'a'\nkey = '{KEY}'\n[[clients]]\nname = 'b'\nkey = '{KEY}'",
+        f"[[clients]]\nname = 'a'\nkey = '{KEY}\\u00e9'".replace("'", '"'),
+        f"[[clients]]\nname = 'a'\nkey = ['{KEY}']",
+        f"[[clients]]\nname = 'a'\nkey = {{ value = '{KEY}' }}",
+        UPSTREAM + f"proxy = 'ftp://me:{KEY}@proxy'",
+        UPSTREAM + f"proxy = 'http://me:{KEY}@[proxy'",
+        UPSTREAM.replace("http://x", f"http://me:{KEY}@x"),
+        UPSTREAM + ACCOUNT + f"key = '{KEY}'\nkeys = '{KEY}'",
+    ],
+)
+def test_a_fault_never_shows_a_secret(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, environ={})
+    told = "".join(traceback.format_exception(caught.value, chain=False))
+    assert KEY not in told
+
+
+def test_settings_are_frozen(folder: Path) -> None:
+    config: Any = whole(folder)
+    for table in (config, config.server, config.clients[0], config.upstreams[0].timeouts):
+        name = table.__struct_fields__[0]
+        with pytest.raises(AttributeError):
+            setattr(table, name, None)
+
+
+def test_loaded_is_told_apart_from_problems() -> None:
+    loaded = parse_config(UPSTREAM, environ={})
+    assert isinstance(loaded, Loaded)
+    assert loaded.warnings == (
+        Problem(2, "upstreams[0].name", "has no account, so nothing can be sent to it"),
+    )

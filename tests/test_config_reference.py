@@ -1,0 +1,35 @@
+"""The generated page about the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec import Struct
+
+from dragoman.canonical.options import Capabilities, Options
+from dragoman.config import Account, Client, Models, Route, Server, Timeouts, Upstream, parse_config
+from dragoman.config.reference import attribute_docs, reference
+
+PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference(), "run: make docs"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [Account, Capabilities, Client, Models, Options, Route, Server, Timeouts, Upstream],
+)
+def test_every_setting_is_explained(table: type[Struct]) -> None:
+    docs = attribute_docs(table)
+    assert [field.name for field in msgspec.structs.fields(table) if not docs.get(field.name)] == []
+
+
+def test_the_example_on_the_page_is_a_configuration() -> None:
+    example = reference().split("```toml\n", 1)[1].split("```", 1)[0]
+    loaded = parse_config(example, environ={"OPENAI_API_KEY": "sk-test"})
+    assert loaded.warnings == ()
+    assert loaded.config.routes[0].match == "gpt-*"
