@@ -1,0 +1,30 @@
+"""Joins a reader and a writer: the public library call, usable without the server.
+
+    call = translate_request("anthropic_messages", "openai_chat", body, model="gpt-5.5")
+    call.body                      # bytes for the upstream
+    call.losses                    # what could not be carried
+    call.response(upstream_body)   # bytes for the client
+    stream = call.stream()         # or, for a streamed answer:
+    stream.feed(chunk)             # bytes for the client, as they come
+    stream.finish()                # the upstream's bytes are over
+
+Nothing here performs I/O. Between the same protocol nothing is translated: values pass byte for
+byte, and only the model name and the request for usage change.
+"""
+
+from __future__ import annotations
+
+from dragoman.translation.call import Call, Settings, mint, tool_names, translate_request
+from dragoman.translation.client_request import ClientRequest
+from dragoman.translation.streams import AnswerStream, Outcome
+
+__all__ = [
+    "AnswerStream",
+    "Call",
+    "ClientRequest",
+    "Outcome",
+    "Settings",
+    "mint",
+    "tool_names",
+    "translate_request",
+]

@@ -1,0 +1,236 @@
+"""One request on its way to one upstream, and its answer on the way back."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.canonical.blocks import ToolCall
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.events import Event
+from dragoman.canonical.fold import fold
+from dragoman.canonical.losses import Ledger, Loss
+from dragoman.canonical.names import ToolNames
+from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.requests import CustomTool, FunctionTool, Request, ToolRef
+from dragoman.canonical.sequencer import Sequencer
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import Codec, Inbound, Outbound, Reply, to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.sse import Decoder, escape
+from dragoman.translation.client_request import ClientRequest
+from dragoman.translation.streams import (
+    AnswerStream,
+    Outcome,
+    RelayedStream,
+    TranslatedStream,
+    restored,
+)
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What a translation depends on besides the two protocols.
+
+    `model` is the name sent upstream (None: the client's). `account` tags reasoning state with
+    the account it will be bound to. `response_id` and `created` are minted when not given.
+    """
+
+    model: str | None = None
+    options: Options = Options()
+    capabilities: Capabilities = Capabilities()
+    sealer: Sealer = Sealer()
+    account: str = ""
+    response_id: str | None = None
+    created: int | None = None
+
+
+class Call:
+    """A request on its way to one upstream, and the way back for its answer."""
+
+    __slots__ = ("_names", "_source", "body", "codec", "ledger", "settings")
+
+    def __init__(self, source: ClientRequest, upstream: str, settings: Settings) -> None:
+        """Write the request for an upstream that speaks `upstream`.
+
+        Raises:
+            InvalidRequest: the request is malformed.
+            Refused: the policy does not allow what would be lost.
+        """
+        self._source = source
+        self.codec = CODECS[upstream]
+        self.settings = settings
+        self.ledger = Ledger()
+        if self.passes_through:
+            self._names = ToolNames((), self.codec.tool_name_limit)
+            self.body = source.forward(settings.model or source.model, settings.capabilities)
+            return
+        request = source.read(settings.sealer)
+        self._names = tool_names(request, self.codec)
+        outbound = Outbound(
+            model=settings.model or source.model,
+            names=self._names,
+            ledger=self.ledger,
+            sealer=settings.sealer,
+            options=settings.options,
+            capabilities=settings.capabilities,
+        )
+        body = self.codec.write_request(request, outbound)
+        self.ledger.enforce(settings.options.policy)
+        self.body = to_json(body)
+
+    @property
+    def passes_through(self) -> bool:
+        """Whether both sides speak the same protocol, so that nothing is translated."""
+        return self._source.codec is self.codec
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What was lost so far, of the request and of the answer."""
+        return tuple(self.ledger)
+
+    def response(self, body: bytes, outcome: Outcome | None = None) -> bytes:
+        """Turn an upstream's whole answer into the client's.
+
+        Raises:
+            UpstreamError: the answer is an error, unreadable, or not of the upstream's protocol.
+        """
+        outcome = outcome or Outcome()
+        if self.passes_through:
+            answer, outcome.usage = self.codec.forward_response(body, self._source.model)
+            outcome.ended = True
+            return answer
+        return self._whole(self._events(body), outcome)
+
+    def stream(self) -> AnswerStream:
+        """A translator for the upstream's streamed answer. It keeps nothing of this call's
+        bodies alive."""
+        if self.passes_through:
+            renamed = self.settings.model not in (None, self._source.model)
+            shown = self._source.model if renamed else None
+            return RelayedStream(self.codec.relay(shown, self._source.include_usage))
+        return TranslatedStream(
+            self.codec.stream_reader(self._inbound()),
+            self._names,
+            self._source.codec.stream_writer(self._reply()),
+        )
+
+    def stream_of(self, body: bytes, outcome: Outcome | None = None) -> bytes:
+        """The client's stream for an upstream that answered whole although asked to stream.
+
+        Raises:
+            UpstreamError: as for `response`.
+        """
+        outcome = outcome or Outcome()
+        writer = self._source.codec.stream_writer(self._reply())
+        sequencer = Sequencer()
+        written: list[bytes] = []
+        for event in restored(self._events(body), self._names, outcome):
+            written += [writer.write(ordered) for ordered in sequencer.push(event)]
+        outcome.ended = outcome.fault is None
+        return b"".join(written)
+
+    def response_of(self, stream: bytes, outcome: Outcome | None = None) -> bytes:
+        """The client's whole answer from an upstream's stream, given whole.
+
+        Raises:
+            UpstreamError: the stream failed or is not complete.
+        """
+        reader = self.codec.stream_reader(self._inbound())
+        decoder = Decoder()
+        frames = [*decoder.feed(stream), *decoder.finish()]
+        events = [event for frame in frames for event in reader.read(frame)]
+        return self._whole([*events, *reader.finish()], outcome or Outcome())
+
+    def _events(self, body: bytes) -> Iterable[Event]:
+        return self.codec.read_response(decode_answer(body), self._inbound())
+
+    def _whole(self, events: Iterable[Event], outcome: Outcome) -> bytes:
+        folded = fold(restored(events, self._names, outcome))
+        outcome.ended = True
+        return escape(to_json(self._source.codec.write_response(folded, self._reply())))
+
+    def _inbound(self) -> Inbound:
+        settings = self.settings
+        return Inbound(
+            sealer=settings.sealer,
+            ledger=self.ledger,
+            options=settings.options,
+            account=settings.account,
+        )
+
+    def _reply(self) -> Reply:
+        settings = self.settings
+        return Reply(
+            request=self._source.read(settings.sealer),
+            id=settings.response_id or mint(self._source.codec.id_prefix),
+            created=settings.created if settings.created is not None else int(time.time()),
+            model=self._source.model,
+            ledger=self.ledger,
+            sealer=settings.sealer,
+            mint=mint,
+            options=settings.options,
+        )
+
+
+def mint(prefix: str) -> str:
+    """A fresh id with `prefix`."""
+    return prefix + secrets.token_hex(12)
+
+
+def translate_request(
+    client: str, upstream: str, body: bytes, *, model: str | None = None, **settings: Any
+) -> Call:
+    """Translate a request body between two protocols.
+
+    `client` and `upstream` are protocol names (openai_chat, anthropic_messages,
+    openai_responses); `model` is the upstream's name of the model; further keywords are the
+    fields of `Settings`.
+
+    Raises:
+        InvalidRequest: the request is malformed; the error names the field.
+        Refused: the policy does not allow what would be lost.
+    """
+    return Call(ClientRequest(client, body), upstream, Settings(model=model, **settings))
+
+
+def tool_names(request: Request, upstream: Codec) -> ToolNames:
+    """The map of tool names between a client's request and an upstream's protocol."""
+    refs = [
+        ToolRef(tool.name, isinstance(tool, CustomTool), _space(tool.namespace, upstream))
+        for tool in request.tools
+        if isinstance(tool, FunctionTool | CustomTool)
+    ]
+    declared = {(ref.namespace, ref.name) for ref in refs}
+    for turn in request.turns:
+        for block in turn.blocks:
+            if isinstance(block, ToolCall):
+                key = (_space(block.namespace, upstream), block.name)
+                if key not in declared:
+                    declared.add(key)
+                    refs.append(ToolRef(block.name, block.custom, key[0]))
+    return ToolNames(refs, upstream.tool_name_limit)
+
+
+def _space(namespace: str | None, upstream: Codec) -> str | None:
+    return None if upstream.namespaces else namespace
+
+
+def decode_answer(body: bytes) -> JsonObject:
+    """The JSON object of an upstream's whole answer.
+
+    Raises:
+        UpstreamError: it is not one.
+    """
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise UpstreamError.unreadable("it is not JSON") from None
+    if not isinstance(value, dict):
+        raise UpstreamError.unreadable("it is not a JSON object")
+    return value

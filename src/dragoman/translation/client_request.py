@@ -1,0 +1,106 @@
+"""A client's request, read once for however many upstreams it is offered to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.options import Capabilities
+from dragoman.canonical.requests import Request
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import Codec
+from dragoman.protocols.fields import decode_object
+
+
+class ClientRequest:
+    """A client's request, read once, to be written for one upstream after another.
+
+    `model` and `stream` are known at once; the whole body is read only when an upstream of
+    another protocol needs it.
+    """
+
+    __slots__ = ("_members", "_request", "body", "codec", "model", "stream")
+
+    def __init__(self, protocol: str, body: bytes) -> None:
+        """Read the head of `body`.
+
+        Raises:
+            InvalidRequest: not a JSON object, or model, stream or the list of messages are
+                missing or of the wrong type.
+        """
+        self.codec: Codec = CODECS[protocol]
+        self.body = body
+        self._request: Request | None = None
+        self._members = _decode_members(body)
+        self.model, self.stream = _read_head(self._members)
+
+    def read(self, sealer: Sealer) -> Request:
+        """The whole request in canonical form.
+
+        Raises:
+            InvalidRequest: naming the field.
+        """
+        if self._request is None:
+            self._request = self.codec.read_request(decode_object(self.body), sealer)
+        return self._request
+
+    def forward(self, model: str, capabilities: Capabilities) -> bytes:
+        """The body for an upstream of the same protocol, values byte for byte."""
+        return self.codec.forward_request(self._members, model, capabilities)
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a Chat client asked for a usage chunk in its stream."""
+        options = self._members.get("stream_options")
+        if options is None:
+            return False
+        try:
+            return msgspec.json.decode(options, type=_StreamOptions).include_usage is True
+        except msgspec.ValidationError:
+            return False
+
+
+class _StreamOptions(Struct):
+    include_usage: bool | None = None
+
+
+class _Head(Struct):
+    model: Any = None
+    stream: Any = None
+
+
+_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _decode_members(body: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        return _members_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        decode_object(body)
+        raise InvalidRequest.at("", "The request body is not valid JSON.") from None
+
+
+def _read_head(members: dict[str, msgspec.Raw]) -> tuple[str, bool]:
+    model = _member(members, "model")
+    if model is None or model == "":
+        raise InvalidRequest.at("model", "is required", code="missing_required_parameter")
+    if not isinstance(model, str):
+        raise InvalidRequest.at("model", "must be a string")
+    stream = _member(members, "stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise InvalidRequest.at("stream", "must be a boolean")
+    return model, bool(stream)
+
+
+def _member(members: dict[str, msgspec.Raw], name: str) -> Any:
+    raw = members.get(name)
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidRequest.at(name, "is not valid JSON text") from None

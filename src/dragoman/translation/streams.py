@@ -1,0 +1,181 @@
+"""An upstream's streamed answer on its way to the client, without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind, IllegalEvent
+from dragoman.canonical.events import Ended, Event, Failed, Finished, Metered, Started
+from dragoman.canonical.names import ToolNames
+from dragoman.canonical.responses import Finish
+from dragoman.canonical.sequencer import Sequencer
+from dragoman.canonical.tools import ToolRestorer
+from dragoman.canonical.usage import Usage
+from dragoman.protocols.base import Relay, StreamReader, StreamWriter
+from dragoman.sse import Decoder, EventTooLarge, Frame
+
+
+class Outcome:
+    """What became of an answer, filled in while it is read: usage, how it ended, what failed."""
+
+    __slots__ = ("ended", "fault", "finish", "usage")
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self.finish: Finish | None = None
+        self.fault: Fault | None = None
+        self.ended = False
+
+    def note(self, event: Event) -> None:
+        """Remember what `event` says of the answer as a whole."""
+        if isinstance(event, Metered):
+            self.usage = event.usage
+        elif isinstance(event, Finished):
+            self.finish = event.finish
+        elif isinstance(event, Failed):
+            self.fault = event.fault
+
+
+class AnswerStream:
+    """An upstream's streamed answer on its way to the client.
+
+    `outcome` tells, at any time, what is known of it. `begun` becomes true with the first
+    frame that proves the upstream is answering; until then nothing need be shown.
+    """
+
+    __slots__ = ("_decoder", "begun", "outcome")
+
+    def __init__(self) -> None:
+        self._decoder = Decoder()
+        self.outcome = Outcome()
+        self.begun = False
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be written: the answer ended, or failed."""
+        return self.outcome.ended or self.outcome.fault is not None
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take the next bytes of the upstream; return the bytes for the client."""
+        try:
+            frames = self._decoder.feed(chunk)
+        except EventTooLarge as error:
+            return self.fail(Fault(FaultKind.UPSTREAM_FAILED, str(error), code="upstream_error"))
+        if len(frames) == 1:
+            return self._take(frames[0])
+        return b"".join([self._take(frame) for frame in frames])
+
+    def finish(self) -> bytes:
+        """The upstream's bytes are over; return the rest for the client (an explicit error if
+        the answer is not whole)."""
+        rest = b"".join([self._take(frame) for frame in self._decoder.finish()])
+        return rest + self._close()
+
+    def fail(self, fault: Fault) -> bytes:
+        """End the client's stream with an error in its own form; nothing if it is over."""
+        raise NotImplementedError
+
+    def _take(self, frame: Frame) -> bytes:
+        raise NotImplementedError
+
+    def _close(self) -> bytes:
+        raise NotImplementedError
+
+
+class TranslatedStream(AnswerStream):
+    """A stream between two protocols: reader, tool restorer, sequencer, writer."""
+
+    __slots__ = ("_reader", "_restorer", "_sequencer", "_writer")
+
+    def __init__(self, reader: StreamReader, names: ToolNames, writer: StreamWriter) -> None:
+        super().__init__()
+        self._reader = reader
+        self._restorer = ToolRestorer(names)
+        self._sequencer = Sequencer()
+        self._writer = writer
+
+    def _take(self, frame: Frame) -> bytes:
+        if self.over:
+            return b""
+        return self._pass_on(self._reader.read(frame))
+
+    def _close(self) -> bytes:
+        return b"" if self.over else self._pass_on(self._reader.finish())
+
+    def fail(self, fault: Fault) -> bytes:
+        if self.over:
+            return b""
+        self.outcome.fault = fault
+        return self._writer.write(Failed(fault))
+
+    def _pass_on(self, events: Iterable[Event]) -> bytes:
+        written: list[bytes] = []
+        try:
+            for event in events:
+                for changed in self._restorer.push(event):
+                    for ordered in self._sequencer.push(changed):
+                        # One by one: an error must not lose what was already written.
+                        written.append(self._write(ordered))  # noqa: PERF401
+        except (IllegalEvent, DragomanError) as error:
+            fault = error.fault if isinstance(error, DragomanError) else _ILLEGAL
+            written.append(self.fail(fault))
+        return written[0] if len(written) == 1 else b"".join(written)
+
+    def _write(self, event: Event) -> bytes:
+        kind = type(event)
+        if kind is Started:
+            self.begun = True
+        elif kind in _NOTED:
+            self.outcome.note(event)
+        elif kind is Ended:
+            self.outcome.ended = True
+        return self._writer.write(event)
+
+
+_NOTED = frozenset({Metered, Finished, Failed})
+_ILLEGAL = Fault(FaultKind.UPSTREAM_FAILED, "The upstream's events came in an impossible order.")
+
+
+class RelayedStream(AnswerStream):
+    """A stream within one protocol: bytes pass, a relay watches."""
+
+    __slots__ = ("_relay",)
+
+    def __init__(self, relay: Relay) -> None:
+        super().__init__()
+        self._relay = relay
+
+    def _take(self, frame: Frame) -> bytes:
+        if self.over:
+            return b""
+        passed = self._relay.relay(frame)
+        self._observe()
+        self.begun = self.begun or self.outcome.fault is None
+        return passed
+
+    def _close(self) -> bytes:
+        if self.over:
+            return b""
+        rest = self._relay.finish()
+        self._observe()
+        return rest
+
+    def fail(self, fault: Fault) -> bytes:
+        if self.over:
+            return b""
+        self.outcome.fault = fault
+        return self._relay.fail(fault)
+
+    def _observe(self) -> None:
+        self.outcome.usage = self._relay.usage
+        self.outcome.ended = self._relay.ended
+        self.outcome.fault = self._relay.fault
+
+
+def restored(events: Iterable[Event], names: ToolNames, outcome: Outcome) -> Iterator[Event]:
+    """Events with the client's own tools in them, noted in `outcome` on the way."""
+    restorer = ToolRestorer(names)
+    for event in events:
+        for changed in restorer.push(event):
+            outcome.note(changed)
+            yield changed
