@@ -34,11 +34,12 @@ class Decoder:
     colon and several data lines. Comments and frames without data give no frame.
     """
 
-    __slots__ = ("_buffer", "_max", "_scanned", "_started")
+    __slots__ = ("_max", "_pending", "_size", "_started", "_tail")
 
     def __init__(self, max_event: int = DEFAULT_MAX_EVENT) -> None:
-        self._buffer = b""
-        self._scanned = 0
+        self._pending: list[bytes] = []
+        self._size = 0
+        self._tail = b""
         self._max = max_event
         self._started = False
 
@@ -48,50 +49,68 @@ class Decoder:
         Raises:
             EventTooLarge: an event exceeds the limit.
         """
-        buffer = self._buffer + chunk if self._buffer else chunk
-        if not self._started and buffer:
-            if len(buffer) < 3 and b"\xef\xbb\xbf".startswith(buffer):
-                self._buffer = buffer
+        if self._pending:
+            # Chunks of a large event are joined once, when its end is in sight.
+            if not _may_end(self._tail + chunk):
+                self._hold(chunk)
+                return []
+            self._pending.append(chunk)
+            buffer = b"".join(self._pending)
+            self._pending.clear()
+            self._size = 0
+        else:
+            buffer = chunk
+        if not self._started:
+            if len(buffer) < len(_BOM) and _BOM.startswith(buffer):
+                self._hold(buffer)
                 return []
             self._started = True
-            buffer = buffer.removeprefix(b"\xef\xbb\xbf")
-        frames: list[Frame] = []
+            buffer = buffer.removeprefix(_BOM)
         if b"\r" in buffer:
-            return self._feed_any_newline(buffer, frames)
+            return self._feed_any_newline(buffer)
+        frames: list[Frame] = []
         start = 0
-        search = self._scanned
-        while (end := buffer.find(b"\n\n", search)) >= 0:
+        while (end := buffer.find(b"\n\n", start)) >= 0:
             frame = _parse(buffer[start : end + 2])
             if frame is not None:
                 frames.append(frame)
-            start = search = end + 2
-        self._keep(buffer[start:] if start else buffer)
+            start = end + 2
+        if start < len(buffer):
+            self._hold(buffer[start:])
         return frames
 
     def finish(self) -> list[Frame]:
         """The bytes are over: a last event without its blank line counts as complete."""
-        rest, self._buffer = self._buffer, b""
+        rest = b"".join(self._pending)
+        self._pending.clear()
         frame = _parse(rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\n\n")
         return [] if frame is None else [frame]
 
-    def _feed_any_newline(self, buffer: bytes, frames: list[Frame]) -> list[Frame]:
+    def _feed_any_newline(self, buffer: bytes) -> list[Frame]:
         # A trailing CR may be the first half of a CRLF: it waits for the next chunk.
         held = b"\r" if buffer.endswith(b"\r") else b""
         body = buffer[: len(buffer) - len(held)]
         body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *complete, rest = body.split(b"\n\n")
-        for raw in complete:
-            frame = _parse(raw + b"\n\n")
-            if frame is not None:
-                frames.append(frame)
-        self._keep(rest + held)
-        return frames
+        frames = [_parse(raw + b"\n\n") for raw in complete]
+        if rest or held:
+            self._hold(rest + held)
+        return [frame for frame in frames if frame is not None]
 
-    def _keep(self, rest: bytes) -> None:
-        if len(rest) > self._max:
+    def _hold(self, rest: bytes) -> None:
+        self._size += len(rest)
+        if self._size > self._max:
             raise EventTooLarge(f"an event exceeds {self._max} bytes")
-        self._buffer = rest
-        self._scanned = max(0, len(rest) - 1)
+        self._pending.append(rest)
+        self._tail = (self._tail + rest)[-2:] if len(rest) < 2 else rest[-2:]
+
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def _may_end(data: bytes) -> bool:
+    """Whether a blank line, in any of the three line endings, may be in `data`."""
+    return b"\n\n" in data or b"\n\r" in data or b"\r\r" in data
 
 
 def _parse(raw: bytes) -> Frame | None:
