@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -12,7 +13,11 @@ import dragoman
 if TYPE_CHECKING:
     from dragoman.config import Loaded
 
+PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
+POLICIES = ("strict", "balanced", "lenient")
+
 _FILE = click.Path(path_type=Path)
+_CHUNK_BYTES = 64 * 1024
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,6 +43,73 @@ def check(config: Path) -> None:
         _count(len(loaded.config.routes), "route"),
     )
     click.echo(f"{config}: usable ({', '.join(counts)})")
+
+
+@main.command()
+@click.option(
+    "--from", "source", type=click.Choice(PROTOCOLS), required=True, help="Protocol read."
+)
+@click.option(
+    "--to", "target", type=click.Choice(PROTOCOLS), required=True, help="Protocol written."
+)
+@click.option("--request", "part", flag_value="request", default=True, help="A request (default).")
+@click.option("--response", "part", flag_value="response", help="A whole answer.")
+@click.option("--stream", "part", flag_value="stream", help="A streamed answer.")
+@click.option("--model", help="Model name to write; by default the one that is read.")
+@click.option(
+    "--policy",
+    type=click.Choice(POLICIES),
+    default="balanced",
+    show_default=True,
+    help="Which losses refuse a request.",
+)
+@click.option(
+    "--for",
+    "asked",
+    type=click.File("rb"),
+    help="The client's request that an answer belongs to: it restores tool names and the model.",
+)
+@click.argument("file", type=click.File("rb"), default="-")
+def translate(
+    source: str,
+    target: str,
+    part: Literal["request", "response", "stream"],
+    model: str | None,
+    policy: str,
+    asked: BufferedReader | None,
+    file: BufferedReader,
+) -> None:
+    """Translate FILE, or standard input, from one protocol to another.
+
+    The result goes to standard output, what was lost to standard error. The exit status is 1
+    when there is no translation, or when the stream that is read ends in an error.
+    """
+    from dragoman import offline
+    from dragoman.canonical.errors import DragomanError
+    from dragoman.canonical.losses import Policy
+    from dragoman.canonical.options import Options
+    from dragoman.translation import translate_request
+
+    request = asked.read() if asked is not None else None
+    try:
+        if part == "request":
+            options = Options(policy=Policy(policy))
+            call = translate_request(source, target, file.read(), model=model, options=options)
+            body, losses = call.body, call.losses
+            click.echo(body)
+        elif part == "response":
+            body, losses = offline.answer(file.read(), source, target, model=model, request=request)
+            click.echo(body)
+        else:
+            chunks = iter(lambda: file.read1(_CHUNK_BYTES), b"")
+            stream = offline.Stream(chunks, source, target, model=model, request=request)
+            for chunk in stream:
+                click.echo(chunk, nl=False)
+            losses = stream.losses
+    except DragomanError as error:
+        raise click.ClickException(error.fault.message) from None
+    for loss in losses:
+        click.echo(f"lost: {loss.path} ({loss.kind}): {loss.detail}", err=True)
 
 
 def _read_config(path: Path) -> Loaded:

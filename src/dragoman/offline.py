@@ -1,0 +1,136 @@
+"""Translation of an answer without the request it belongs to: from a file, or in a pipe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.losses import Loss, Policy
+from dragoman.canonical.options import Options
+from dragoman.sse import Decoder
+from dragoman.translation import Call, ClientRequest, Settings
+
+UNNAMED = "unknown"
+"""The model's name where neither the caller nor the answer tells one."""
+
+_QUESTION = "(not known)"
+
+# The least request whose answer may hold anything: usage in streams, and reasoning.
+_REQUESTS: dict[str, dict[str, Any]] = {
+    "openai_chat": {
+        "messages": [{"role": "user", "content": _QUESTION}],
+        "stream_options": {"include_usage": True},
+    },
+    "anthropic_messages": {
+        "messages": [{"role": "user", "content": _QUESTION}],
+        "max_tokens": 65536,
+        "thinking": {"type": "adaptive"},
+    },
+    "openai_responses": {"input": _QUESTION},
+}
+
+
+def answer(
+    body: bytes,
+    upstream: str,
+    client: str,
+    *,
+    model: str | None = None,
+    request: bytes | None = None,
+) -> tuple[bytes, tuple[Loss, ...]]:
+    """Translate a whole answer of protocol `upstream` for a client of protocol `client`.
+
+    `request` is the client's request, where it is known, and names the model to show; else it is
+    `model`, or what the answer itself names.
+
+    Raises:
+        InvalidRequest: `request` is malformed.
+        UpstreamError: the answer is an error, unreadable, or of another protocol.
+    """
+    call = _call(upstream, client, request, model or _model_in(body), stream=False)
+    asked = len(call.losses)
+    return call.response(body), call.losses[asked:]
+
+
+class Stream:
+    """A translation of a streamed answer.
+
+    Iterating gives the client's bytes as the upstream's `chunks` come. Afterwards `losses` tells
+    what was lost.
+
+    Raises, while it is iterated:
+        InvalidRequest: `request` is malformed.
+        UpstreamError: the answer ended in an error, after the client was given it in its form.
+    """
+
+    def __init__(
+        self,
+        chunks: Iterable[bytes],
+        upstream: str,
+        client: str,
+        *,
+        model: str | None = None,
+        request: bytes | None = None,
+    ) -> None:
+        self.losses: tuple[Loss, ...] = ()
+        self._chunks = chunks
+        self._protocols = upstream, client
+        self._model = model
+        self._request = request
+
+    def __iter__(self) -> Iterator[bytes]:
+        chunks = iter(self._chunks)
+        head: list[bytes] = []
+        model = self._model
+        if model is None and self._request is None:
+            head, model = _read_model(chunks)
+        call = _call(*self._protocols, self._request, model, stream=True)
+        asked = len(call.losses)
+        stream = call.stream()
+        for chunk in chain(head, chunks):
+            yield stream.feed(chunk)
+        yield stream.finish()
+        self.losses = call.losses[asked:]
+        if stream.outcome.fault is not None:
+            raise UpstreamError(stream.outcome.fault)
+
+
+def _call(
+    upstream: str, client: str, request: bytes | None, model: str | None, *, stream: bool
+) -> Call:
+    if request is None:
+        request = json.dumps(
+            {"model": model or UNNAMED, "stream": stream, **_REQUESTS[client]}
+        ).encode()
+    # The request has been sent long ago, whatever it lost then.
+    options = Options(policy=Policy.LENIENT, show_reasoning="always")
+    return Call(ClientRequest(client, request), upstream, Settings(options=options))
+
+
+def _read_model(chunks: Iterator[bytes]) -> tuple[list[bytes], str | None]:
+    """Read `chunks` up to the first event; give them back with the model it names."""
+    decoder, head = Decoder(), list[bytes]()
+    for chunk in chunks:
+        head.append(chunk)
+        for frame in decoder.feed(chunk):
+            return head, _model_in(frame.data)
+    return head, None
+
+
+def _model_in(data: bytes | str) -> str | None:
+    """The model that an answer, or the first event of a stream of any protocol, names."""
+    try:
+        value: Any = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    for holder in (value, value.get("message"), value.get("response")):
+        if isinstance(holder, dict) and isinstance(model := holder.get("model"), str) and model:
+            return model
+    return None
