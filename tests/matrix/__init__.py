@@ -1,0 +1,1 @@
+"""The nine cells, judged by the vendors' own SDKs over real sockets."""
