@@ -28,9 +28,13 @@ class Url(Struct, frozen=True):
 
 
 class FileId(Struct, frozen=True):
-    """A handle into one vendor's file store; it means nothing to another vendor."""
+    """A handle into one vendor's file store; it means nothing to another vendor.
+
+    `vendor` is whose store it is ("openai", "anthropic"), empty if unknown.
+    """
 
     id: str
+    vendor: str = ""
 
 
 class PlainText(Struct, frozen=True):

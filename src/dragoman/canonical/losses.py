@@ -13,6 +13,9 @@ from msgspec import Struct
 
 from dragoman.canonical.errors import Fault, FaultKind, Refused
 
+UNSUPPORTED = "unsupported_by_upstream"
+"""Error code of a request refused for a loss, unless the loss names a better one."""
+
 
 class LossKind(StrEnum):
     """How much a loss matters."""
@@ -43,12 +46,14 @@ class Loss(Struct, frozen=True):
 
     `path` names it in the client's request (or, for answers, in the upstream's answer), for
     example `messages[0].content[1].image_url.detail`. `detail` says in a few words what
-    happened; it never quotes a value, so no prompt reaches a log.
+    happened; it never quotes a value, so no prompt reaches a log. `code` is the error code of
+    a request refused for it.
     """
 
     path: str
     kind: LossKind
     detail: str
+    code: str = UNSUPPORTED
 
 
 class Ledger:
@@ -59,9 +64,9 @@ class Ledger:
     def __init__(self) -> None:
         self._losses: dict[tuple[str, LossKind], Loss] = {}
 
-    def add(self, path: str, kind: LossKind, detail: str) -> None:
+    def add(self, path: str, kind: LossKind, detail: str, code: str = UNSUPPORTED) -> None:
         """Record that what stood at `path` was lost or changed."""
-        self._losses.setdefault((path, kind), Loss(path, kind, detail))
+        self._losses.setdefault((path, kind), Loss(path, kind, detail, code))
 
     def extend(self, losses: Iterable[Loss]) -> None:
         """Record losses found elsewhere."""
@@ -89,7 +94,7 @@ class Ledger:
                     FaultKind.INVALID_REQUEST,
                     f"{first.path}: {first.detail}{others}",
                     param=first.path,
-                    code="unsupported_by_upstream",
+                    code=first.code,
                 ),
                 paths=tuple(loss.path for loss in refused),
             )

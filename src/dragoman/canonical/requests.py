@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 
 from dragoman.canonical.blocks import Block, CacheMark, Text
-from dragoman.canonical.losses import LossKind
+from dragoman.canonical.losses import UNSUPPORTED, LossKind
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
@@ -128,13 +128,15 @@ class Thinking(Struct, frozen=True, kw_only=True):
 class Extra(Struct, frozen=True):
     """A field of the client's request that has no home in the canonical model.
 
-    A writer of another protocol reports it; nothing vanishes unseen.
+    A writer of another protocol reports it; nothing vanishes unseen. `code` is the error code
+    shown when the policy refuses the request for it.
     """
 
     path: str
     value: Any
     kind: LossKind
     detail: str = "has no counterpart upstream"
+    code: str = UNSUPPORTED
 
 
 class Request(Struct, frozen=True, kw_only=True):

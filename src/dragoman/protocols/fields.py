@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 import msgspec
 
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.canonical.losses import LossKind
+from dragoman.canonical.losses import UNSUPPORTED, LossKind
 from dragoman.canonical.requests import Extra
 
 JsonObject: TypeAlias = dict[str, Any]
@@ -25,20 +25,23 @@ class _Missing(Enum):
 class Field:
     """What becomes of a wire field that has no canonical home.
 
-    `kind` says what leaving it out means; `neutral` values ask for nothing and are no loss.
+    `kind` says what leaving it out means; `neutral` values ask for nothing and are no loss;
+    `code` is the error code when the policy refuses the request for it.
     """
 
-    __slots__ = ("detail", "kind", "neutral")
+    __slots__ = ("code", "detail", "kind", "neutral")
 
     def __init__(
         self,
         kind: LossKind,
         detail: str = "has no counterpart upstream",
         neutral: tuple[Any, ...] = (),
+        code: str = UNSUPPORTED,
     ) -> None:
         self.kind = kind
         self.detail = detail
         self.neutral = neutral
+        self.code = code
 
 
 UNKNOWN = Field(LossKind.KNOB, "unknown field")
@@ -236,4 +239,4 @@ class Fields:
             field = table.get(name, UNKNOWN)
             if any(type(value) is type(same) and value == same for same in field.neutral):
                 continue
-            extras.append(Extra(self.at(name), value, field.kind, field.detail))
+            extras.append(Extra(self.at(name), value, field.kind, field.detail, field.code))
