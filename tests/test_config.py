@@ -293,8 +293,8 @@ def test_an_empty_file_is_the_defaults() -> None:
             "4: upstreams[0].base_url: not a URL",
         ),
         (
-            UPSTREAM.replace("http://x", "https://x/v1?a=b"),
-            "4: upstreams[0].base_url: a URL without ? and # is needed: paths are added to it",
+            UPSTREAM.replace("http://x", "https://x/v1#a"),
+            "4: upstreams[0].base_url: a URL without # is needed: paths are added to it",
         ),
         ("[server]\nport = ", "2: not TOML: Invalid value"),
         ("a = 1\na = 2", "2: not TOML: Cannot overwrite a value"),

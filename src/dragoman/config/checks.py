@@ -104,7 +104,7 @@ def _url(url: str, path: Path, schemes: tuple[str, ...]) -> Iterator[Fault]:
         return
     if parts.scheme not in schemes or not host:
         yield path, f"expected a URL with a host and one of the schemes {', '.join(schemes)}"
-    elif path[-1] == "base_url" and (parts.username or parts.password):
+    elif path[-1] == "base_url" and parts.username is not None:
         yield path, "a key does not belong in the URL: put it in [[accounts]]"
-    elif parts.query or parts.fragment:
-        yield path, "a URL without ? and # is needed: paths are added to it"
+    elif parts.fragment:
+        yield path, "a URL without # is needed: paths are added to it"

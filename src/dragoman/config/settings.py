@@ -30,7 +30,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 
 ProtocolName = Literal["openai_chat", "anthropic_messages", "openai_responses"]
-AuthStyle = Literal["bearer", "x-api-key"]
+AuthStyle = Literal["bearer", "x-api-key", "api-key"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -98,10 +98,11 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     protocol: ProtocolName
     """What the service speaks."""
     base_url: NonEmpty
-    """Address of the service, with or without its `/v1`."""
+    """Address of the service, with or without its `/v1`. A query (`?api-version=...`) is sent
+    with every request."""
     auth: AuthStyle | None = None
-    """Header that carries the account's key; absent: `x-api-key` for `anthropic_messages`,
-    else `bearer`."""
+    """Header that carries the account's key: `Authorization: Bearer`, `x-api-key`, or Azure's
+    `api-key`. Absent: `x-api-key` for `anthropic_messages`, else `bearer`."""
     headers: dict[HeaderName, Secret] = field(default_factory=dict)
     """Headers added to every request. Values may be references, as keys may."""
     proxy: Secret | None = None
@@ -159,7 +160,8 @@ class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     A name that no route matches as it was sent is looked up in `aliases`, `legacy` and
     `prefixes`, in this order, and the routes are tried again with what was found. A name
-    `upstream/model` that no route matches leads to that upstream.
+    `upstream/model` that no route matches leads to that upstream. A provider prefix that leads
+    nowhere is taken off, and the routes are tried without it.
     """
 
     builtin: bool = True
