@@ -1,0 +1,35 @@
+"""A scripted upstream that speaks Chat Completions, Messages and Responses natively.
+
+It shares no code with the gateway, so that the two can't agree on the same mistake. Run it with
+``dragoman simulate``, inside a test with ``dragoman.simulator.testing.running_simulator``, or
+mount ``dragoman.simulator.server.app`` on its own server. ``docs/simulator.md`` tells how to
+steer it.
+"""
+
+from dragoman.simulator.script import (
+    Citation,
+    Failure,
+    Fault,
+    Pace,
+    ParallelTools,
+    Reasoning,
+    Refusal,
+    Scenario,
+    Text,
+    ToolCall,
+    Usage,
+)
+
+__all__ = [
+    "Citation",
+    "Failure",
+    "Fault",
+    "Pace",
+    "ParallelTools",
+    "Reasoning",
+    "Refusal",
+    "Scenario",
+    "Text",
+    "ToolCall",
+    "Usage",
+]

@@ -1,0 +1,76 @@
+"""Behaviour by key: what makes one account of a pool differ from the next."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import cast, get_args
+
+from dragoman.simulator.script import Failure, Fault, FaultKind
+
+KEY_PREFIX = "sk-sim-"
+DEFAULT_ORGANIZATION = "org-simulator"
+MASK = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBehaviour:
+    """How the simulator treats a key.
+
+    ``fault`` meets the requests of this key once ``healthy`` of them went well; with
+    ``fault.times`` it passes again after so many. ``models`` are the only models the key may
+    use (None: all). ``organization`` owns the reasoning that the key's requests mint: another
+    organisation's reasoning is refused.
+    """
+
+    fault: Fault | None = None
+    healthy: int = 0
+    models: frozenset[str] | None = None
+    organization: str = DEFAULT_ORGANIZATION
+
+    def fault_of(self, request: int) -> Fault | None:
+        """The fault that meets the key's request of that number, counted from 0."""
+        if self.fault is None or request < self.healthy:
+            return None
+        times = self.fault.times
+        return self.fault if not times or request < self.healthy + times else None
+
+
+def behaviour_of(key: str) -> KeyBehaviour:
+    """What a key's own name says: ``sk-sim-429``, ``sk-sim-truncate-2``, ``sk-sim-org-b``.
+
+    The part after ``sk-sim-`` up to the next dash is a status or a fault (with underscores);
+    ``org-NAME`` puts the key in an organisation of its own. Any other key behaves well.
+    """
+    head, _, rest = key.removeprefix(KEY_PREFIX).partition("-")
+    if not key.startswith(KEY_PREFIX):
+        return KeyBehaviour()
+    if head == "org":
+        return KeyBehaviour(organization=f"org-{rest}")
+    if head.isdecimal():
+        return KeyBehaviour(Fault("error", failure=Failure(status=int(head))))
+    if head in get_args(FaultKind):
+        return KeyBehaviour(Fault(cast(FaultKind, head), after=3, ms=1000))
+    return KeyBehaviour()
+
+
+class Keys:
+    """The keys' behaviours and how many requests came with each."""
+
+    def __init__(self) -> None:
+        self.behaviours: dict[str, KeyBehaviour] = {}
+        self.requests: Counter[str] = Counter()
+
+    def behaviour(self, key: str) -> KeyBehaviour:
+        """The behaviour set for the key, else the one its name says."""
+        found = self.behaviours.get(key)
+        return behaviour_of(key) if found is None else found
+
+    def count(self, key: str) -> int:
+        """Count a request of the key; returns how many came before it."""
+        before = self.requests[key]
+        self.requests[key] = before + 1
+        return before
+
+
+def masked(key: str) -> str:
+    """The key as it may be shown: whole if it is one of the simulator's own, else hidden."""
+    return key if key.startswith(KEY_PREFIX) or not key else MASK

@@ -1,0 +1,67 @@
+"""The client's connection: knowing at once that it is lost, and breaking it on purpose."""
+
+import asyncio
+import socket
+import struct
+
+_LINGER_OFF = struct.pack("ii", 1, 0)
+_SETTLE_SECONDS = 0.02
+
+
+class Connection:
+    """A connection for the time of one request.
+
+    ``lost`` becomes true when the client leaves or the simulator breaks the connection.
+    """
+
+    __slots__ = ("_loop", "_transport", "_waiter", "lost")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._waiter: asyncio.Future[None] | None = None
+        self.lost = False
+
+    def on_lost(self) -> None:
+        """The server tells that the connection is gone."""
+        self.lost = True
+        _wake(self._waiter)
+
+    async def pause(self, seconds: float) -> bool:
+        """Wait so long or until the connection is lost; returns whether it still stands."""
+        if self.lost:
+            return False
+        self._waiter = waiter = self._loop.create_future()
+        timer = self._loop.call_later(seconds, _wake, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+        return not self.lost
+
+    def write(self, data: bytes) -> None:
+        """Write bytes past the HTTP layer."""
+        self._transport.write(data)
+
+    async def close(self) -> None:
+        """Flush what was written and close, whatever the HTTP layer still expects."""
+        self._transport.close()
+        await self._gone()
+
+    async def reset(self) -> None:
+        """Break the connection with a TCP reset, once what was written has had time to arrive."""
+        if await self.pause(_SETTLE_SECONDS):
+            plug: socket.socket = self._transport.get_extra_info("socket")
+            plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_OFF)
+            self._transport.abort()
+            await self._gone()
+
+    async def _gone(self) -> None:
+        while not self.lost:
+            await self.pause(1.0)
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)

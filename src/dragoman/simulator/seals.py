@@ -1,0 +1,72 @@
+"""Reasoning state that the simulator can recognise when it comes back.
+
+A real vendor signs or encrypts reasoning and refuses what it did not mint, or what was altered
+on the way. Here a keyed hash does the same: the values are deterministic, look like base64 with
+all its characters, and are bound to the organisation of the key that asked for them.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+
+_KEY = b"dragoman-simulator"
+_ENCRYPTED_PREFIX = "gAAAA"
+_MAC_LENGTH = 32
+
+
+def _mac(purpose: bytes, organization: str, payload: bytes) -> bytes:
+    message = b"\0".join((purpose, organization.encode(), payload))
+    return hmac.new(_KEY, message, hashlib.sha256).digest()
+
+
+def _sealed(purpose: bytes, organization: str, payload: bytes) -> str:
+    return base64.b64encode(_mac(purpose, organization, payload) + payload).decode()
+
+
+def _opened(purpose: bytes, organization: str, sealed: str) -> bytes | None:
+    try:
+        raw = base64.b64decode(sealed.encode(), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    mac, payload = raw[:_MAC_LENGTH], raw[_MAC_LENGTH:]
+    return payload if hmac.compare_digest(mac, _mac(purpose, organization, payload)) else None
+
+
+def sign_thinking(text: str, organization: str) -> str:
+    """The signature of a thinking block that shows ``text``."""
+    return _sealed(b"thinking", organization, hashlib.sha256(text.encode()).digest())
+
+
+def thinking_is_genuine(text: str, signature: str, organization: str) -> bool:
+    """Whether the signature was minted for exactly this text and organisation."""
+    payload = _opened(b"thinking", organization, signature)
+    return payload == hashlib.sha256(text.encode()).digest()
+
+
+def redact(text: str, organization: str) -> str:
+    """The ``data`` of a redacted thinking block."""
+    return _sealed(b"redacted", organization, text.encode())
+
+
+def open_redacted(data: str, organization: str) -> str | None:
+    """The text behind a redacted block, or None if the data is not genuine."""
+    payload = _opened(b"redacted", organization, data)
+    return None if payload is None else payload.decode()
+
+
+def encrypt(item_id: str, text: str, organization: str) -> str:
+    """The ``encrypted_content`` of a Responses reasoning item."""
+    payload = item_id.encode() + b"\0" + text.encode()
+    return _ENCRYPTED_PREFIX + _sealed(b"encrypted", organization, payload)
+
+
+def decrypt(encrypted: str, organization: str) -> tuple[str, str] | None:
+    """The item id and the text behind ``encrypted_content``, or None if it is not genuine."""
+    if not encrypted.startswith(_ENCRYPTED_PREFIX):
+        return None
+    payload = _opened(b"encrypted", organization, encrypted[len(_ENCRYPTED_PREFIX) :])
+    if payload is None:
+        return None
+    item_id, _, text = payload.partition(b"\0")
+    return item_id.decode(), text.decode()

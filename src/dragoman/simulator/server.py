@@ -1,0 +1,185 @@
+"""The simulator's application: a raw ASGI app that speaks three protocols.
+
+``app`` is ready to serve; ``create_app`` makes one with other bounds; ``run`` serves it.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from dragoman.simulator.accounts import Keys
+from dragoman.simulator.connection import Connection
+from dragoman.simulator.control import control
+from dragoman.simulator.delivery import Reply, Send
+from dragoman.simulator.errors import ApiError
+from dragoman.simulator.exchange import Call, Exchange
+from dragoman.simulator.listing import (
+    anthropic_list,
+    anthropic_model,
+    openai_list,
+    openai_model,
+)
+from dragoman.simulator.recording import RecordedRequest, Recorder
+from dragoman.simulator.registry import named_scenarios
+from dragoman.simulator.scenarios import Source
+from dragoman.simulator.script import Protocol
+from dragoman.simulator.serving import CONNECTION, SimulatorServer, bind
+from dragoman.simulator.store import ResponseStore
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+DEFAULT_PORT = 8099
+_MAX_BODY = 64 * 1024 * 1024
+_JSON = "application/json"
+
+
+class Simulator:
+    """A scripted upstream. Everything a test looks at or steers is an attribute.
+
+    ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` holds
+    the behaviours by key; ``requests`` the recorded requests; ``store`` the kept responses.
+    """
+
+    def __init__(self, *, record: int = 256, record_bytes: int = _MAX_BODY) -> None:
+        self.scenarios: dict[str, Source] = named_scenarios()
+        self.keys = Keys()
+        self.requests = Recorder(record, record_bytes)
+        self.store = ResponseStore()
+        self.answers = 0
+        self.faults_met: Counter[str] = Counter()
+        self._received = 0
+        exchange = Exchange(self)
+        self._posts: dict[str, tuple[Protocol, Callable[[Call], Awaitable[None]]]] = {
+            "/v1/chat/completions": ("chat", exchange.generate),
+            "/v1/messages": ("messages", exchange.generate),
+            "/v1/responses": ("responses", exchange.generate),
+            "/v1/messages/count_tokens": ("messages", exchange.count_tokens),
+            "/v1/responses/input_tokens": ("responses", exchange.count_tokens),
+        }
+
+    def clear(self) -> None:
+        """Forget the requests, the counts and what faults were met; scenarios and keys stay."""
+        self.requests.clear()
+        self.keys.requests.clear()
+        self.faults_met.clear()
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        headers = tuple(
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+        )
+        query = scope["query_string"].decode("latin-1")
+        record = RecordedRequest(self._received, scope["method"], path, query, headers)
+        connection: Connection = scope["state"][CONNECTION]
+        reply = Reply(send, connection, record)
+        by_name = dict(headers)
+        protocol = _protocol_of(path, by_name)
+        call = Call(record, by_name, reply, connection, protocol)
+        try:
+            await self._route(call, receive)
+        except ApiError as error:
+            await call.fail(error.failure)
+
+    async def _route(self, call: Call, receive: Receive) -> None:
+        record = call.record
+        method, path = record.method, record.path
+        record.body = await _read_body(receive)
+        if path.startswith("/_sim/"):
+            status, body = control(self, record)
+            await call.reply.whole(status, [("content-type", _JSON)], body)
+            return
+        self._received += 1
+        self.requests.add(record)
+        if path in self._posts:
+            if method == "GET" and call.headers.get("upgrade", "").lower() == "websocket":
+                raise ApiError(426, "Websockets are not served here.", code="websockets")
+            if method != "POST":
+                raise ApiError(405, f"Method {method} is not allowed.", code="method_not_allowed")
+            if call.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+                raise ApiError(415, f"The content type must be {_JSON}.", code="media_type")
+            await self._posts[path][1](call)
+            return
+        call.authenticate()
+        if (resource := self._resource(call)) is None:
+            message = f"Invalid URL ({method} {path})"
+            raise ApiError(404, message, code="unknown_url")
+        headers = [("content-type", _JSON), *call.common_headers()]
+        await call.reply.whole(200, headers, msgspec.json.encode(resource))
+
+    def _resource(self, call: Call) -> object:
+        """What a path besides the posts answers with, or None."""
+        method = call.record.method
+        _, _, *parts = call.record.path.split("/")
+        match method, parts:
+            case "GET", ["models"]:
+                query = dict(parse_qsl(call.record.query))
+                names = self.model_names()
+                is_openai = call.protocol != "messages"
+                return openai_list(names) if is_openai else anthropic_list(names, query)
+            case "GET", ["models", name]:
+                if name not in self.model_names():
+                    message = f"The model '{name[:60]}' does not exist."
+                    raise ApiError(404, message, code="model_not_found")
+                return anthropic_model(name) if call.protocol == "messages" else openai_model(name)
+            case "GET", ["responses", response_id]:
+                return self.store.get(response_id).response
+            case "DELETE", ["responses", response_id]:
+                self.store.delete(response_id)
+                return {"id": response_id, "object": "response", "deleted": True}
+            case "GET", ["responses", response_id, "input_items"]:
+                items = self.store.get(response_id).input_items
+                ids = [item.get("id") for item in items]
+                return {
+                    "object": "list",
+                    "data": items[::-1],
+                    "first_id": ids[-1] if ids else None,
+                    "last_id": ids[0] if ids else None,
+                    "has_more": False,
+                }
+        return None
+
+    def model_names(self) -> list[str]:
+        """The names of all models, the friendly ones first."""
+        return [f"sim-{name}" for name in self.scenarios]
+
+
+def _protocol_of(path: str, headers: Mapping[str, str]) -> Protocol:
+    """Whose answer a path gets: error shapes and the model list depend on it."""
+    if path.startswith("/v1/messages") or "anthropic-version" in headers:
+        return "messages"
+    return "responses" if path.startswith("/v1/responses") else "chat"
+
+
+async def _read_body(receive: Receive) -> bytes:
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    parts = [body]
+    size = len(body)
+    while message.get("more_body"):
+        message = await receive()
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > _MAX_BODY:
+            raise ApiError(413, "The request is too large.", code="request_too_large")
+    return b"".join(parts) if len(parts) > 1 else body
+
+
+def create_app(*, record: int = 256, record_bytes: int = _MAX_BODY) -> Simulator:
+    """A new simulator that remembers the last ``record`` requests, in bounded memory."""
+    return Simulator(record=record, record_bytes=record_bytes)
+
+
+app = create_app()
+"""The simulator that ``run`` serves."""
+
+
+def run(host: str = "127.0.0.1", port: int = DEFAULT_PORT) -> None:
+    """Serve ``app`` until interrupted.
+
+    Raises:
+        OSError: the address is taken or not there.
+    """
+    SimulatorServer(app, [bind(host, port)]).run_here()
