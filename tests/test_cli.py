@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import dragoman
+from dragoman import cli
+from dragoman.simulator.server import DEFAULT_PORT
 
 GOOD = """
 [[upstreams]]
@@ -37,6 +47,38 @@ def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=30,
     )
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "dragoman", *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def fetch(url: str, process: subprocess.Popen[str]) -> bytes:
+    """The body at `url`, as soon as `process` serves it."""
+    request = urllib.request.Request(url, headers={"Authorization": "Bearer sk-test"})
+    for _ in range(200):
+        assert process.poll() is None, process.communicate()[0]
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                body: bytes = answer.read()
+                return body
+        except urllib.error.URLError:
+            time.sleep(0.05)
+    pytest.fail(f"{url} was never served")
 
 
 def test_version() -> None:
@@ -81,6 +123,22 @@ def test_check_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert "cannot read the file: No such file or directory" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_simulate_serves_until_interrupted() -> None:
+    port = free_port()
+    with serving("simulate", "--port", str(port)) as process:
+        listed = json.loads(fetch(f"http://127.0.0.1:{port}/v1/models", process))
+        assert listed["data"]
+        taken = run("simulate", "--port", str(port))
+        assert taken.returncode == 1
+        assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 0
+
+
+def test_the_simulators_port_is_its_own() -> None:
+    assert cli.SIMULATOR_PORT == DEFAULT_PORT
 
 
 @pytest.mark.parametrize("module", ["dragoman.cli", "dragoman.config"])

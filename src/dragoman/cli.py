@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
 POLICIES = ("strict", "balanced", "lenient")
 
+SIMULATOR_PORT = 8099
+"""Default port of `simulate`; the simulator's own, repeated here so as not to import it."""
+
+_PORT = click.IntRange(0, 65535)
 _FILE = click.Path(path_type=Path)
 _CHUNK_BYTES = 64 * 1024
 
@@ -43,6 +49,18 @@ def check(config: Path) -> None:
         _count(len(loaded.config.routes), "route"),
     )
     click.echo(f"{config}: usable ({', '.join(counts)})")
+
+
+@main.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=_PORT, default=SIMULATOR_PORT, show_default=True)
+def simulate(host: str, port: int) -> None:
+    """Serve a scripted upstream that speaks all three protocols, to test clients with."""
+    from dragoman.simulator.server import run
+
+    click.echo(f"Serving the simulator on http://{host}:{port} until interrupted.", err=True)
+    with _serving(host, port):
+        run(host, port)
 
 
 @main.command()
@@ -122,6 +140,17 @@ def _read_config(path: Path) -> Loaded:
         for problem in error.problems:
             click.echo(f"error: {problem.located(error.file)}", err=True)
         raise click.exceptions.Exit(1) from None
+
+
+@contextmanager
+def _serving(host: str, port: int) -> Iterator[None]:
+    """Make an interrupt an ordinary end, and an address that cannot be had a message."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
 def _count(number: int, noun: str) -> str:
