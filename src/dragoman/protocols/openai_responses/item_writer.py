@@ -1,0 +1,228 @@
+"""Writes the turns of a conversation as input items.
+
+Items carry no ids, for nothing is stored upstream, with one exception: reasoning that comes
+back to its maker needs the id it was made with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dragoman.canonical.blocks import (
+    Block,
+    Foreign,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    UrlCitation,
+)
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.names import safe_id
+from dragoman.canonical.requests import Role, Turn
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.annotations import write_annotation
+from dragoman.protocols.openai_responses.part_writer import PartWriter
+
+
+class ItemWriter:
+    """Writes turns one after another into `items`."""
+
+    __slots__ = ("_ledger", "_outbound", "_parts", "items")
+
+    def __init__(self, outbound: Outbound) -> None:
+        self._outbound = outbound
+        self._ledger = outbound.ledger
+        self._parts = PartWriter(outbound)
+        self.items: list[JsonObject] = []
+
+    def write(self, turn: Turn) -> None:
+        """Add the items of a turn; what cannot be carried goes into the ledger."""
+        if turn.name is not None:
+            detail = "speakers have no names"
+            self._ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)
+        if turn.role == "assistant":
+            self._write_assistant(turn.blocks)
+        else:
+            self._write_side(turn.role, turn.blocks)
+
+    def message(self, role: Role, parts: list[JsonObject]) -> None:
+        """Add a message of input parts, if there are any."""
+        if not parts:
+            return
+        content: Any = parts
+        if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+            content = parts[0]["text"]
+        self.items.append({"type": "message", "role": role, "content": content})
+
+    def _write_side(self, role: Role, blocks: Iterable[Block]) -> None:
+        """A turn of the user, the system or the developer."""
+        parts: list[JsonObject] = []
+        for block in blocks:
+            if isinstance(block, ToolResult):
+                self.message(role, parts)
+                parts = []
+                self._write_result(block)
+            elif isinstance(block, Foreign) and block.origin == wire.NAME:
+                self.message(role, parts)
+                parts = []
+                self.items.append(block.raw)
+            else:
+                parts += self._parts.write(block)
+        self.message(role, parts)
+
+    def _write_assistant(self, blocks: Iterable[Block]) -> None:
+        said: list[Text | Refusal] = []
+        for block in blocks:
+            if isinstance(block, Text | Refusal):
+                if said and _phase(block, said) != _phase(said[0], said):
+                    self._say(said)
+                    said = []
+                said.append(block)
+                continue
+            self._say(said)
+            said = []
+            self._write_act(block)
+        self._say(said)
+
+    def _write_act(self, block: Block) -> None:
+        """What the model did besides speaking."""
+        match block:
+            case Reasoning():
+                self._write_reasoning(block)
+            case ToolCall():
+                self._write_call(block)
+            case Foreign() if block.origin == wire.NAME:
+                self.items.append(block.raw)
+            case Foreign():
+                detail = "only its own service can express it"
+                self._ledger.add(block.path, block.loss, detail)
+            case _:
+                detail = "the model's own messages hold text only"
+                self._ledger.add(block.path, LossKind.CONTENT, detail)
+
+    def _say(self, said: list[Text | Refusal]) -> None:
+        """One message: in the easy form when it is plain text, else in the form of an answer."""
+        for block in said:
+            if block.cache is not None:
+                detail = "the model's own messages take no cache breakpoint"
+                self._ledger.add(block.path, LossKind.KNOB, detail)
+        spoken = [block for block in said if block.text]
+        if not spoken:
+            return
+        message: JsonObject = {"type": "message", "role": "assistant"}
+        first = spoken[0]
+        if len(spoken) == 1 and isinstance(first, Text) and _is_plain(first):
+            message["content"] = first.text
+        else:
+            # This form needs an id. The position makes it unique and keeps it the same in
+            # every later request of the conversation.
+            message["id"] = f"msg_{len(self.items)}"
+            message["status"] = "completed"
+            message["content"] = [self._output_part(block) for block in spoken]
+        phase = _phase(first, spoken)
+        if phase is not None:
+            message["phase"] = phase
+        self.items.append(message)
+
+    def _output_part(self, block: Text | Refusal) -> JsonObject:
+        if isinstance(block, Refusal):
+            return {"type": "refusal", "refusal": block.text}
+        annotations = []
+        for annotation in block.annotations:
+            written = write_annotation(annotation, 0, len(block.text))
+            if written is None:
+                detail = "this citation has no counterpart upstream"
+                self._ledger.add(block.path, LossKind.KNOB, detail)
+                continue
+            if isinstance(annotation, UrlCitation) and annotation.cited_text is not None:
+                detail = "citations do not quote"
+                self._ledger.add(block.path, LossKind.KNOB, detail)
+            annotations.append(written)
+        part: JsonObject = {"type": "output_text", "text": block.text, "annotations": annotations}
+        if block.logprobs is not None:
+            part["logprobs"] = list(block.logprobs)
+        return part
+
+    def _write_reasoning(self, block: Reasoning) -> None:
+        opaque = block.opaque
+        if opaque is None or opaque.origin != wire.NAME:
+            detail = "only the service that reasoned can take its reasoning back"
+            self._ledger.add(block.path, LossKind.KNOB, detail)
+            return
+        item: JsonObject = {"type": "reasoning"}
+        if opaque.id is not None:
+            item["id"] = opaque.id
+        raw = block.style == "raw"
+        item["summary"] = [] if raw else _texts("summary_text", block.parts)
+        if raw:
+            item["content"] = _texts("reasoning_text", block.parts)
+        item["encrypted_content"] = opaque.data
+        self.items.append(item)
+
+    def _write_call(self, call: ToolCall) -> None:
+        item: JsonObject = {
+            "type": "custom_tool_call" if call.custom else "function_call",
+            "call_id": safe_id(call.id, wire.CALL_ID_LIMIT),
+            "name": self._outbound.names.outward(call.name),
+        }
+        if call.namespace is not None:
+            item["namespace"] = call.namespace
+        if call.custom:
+            item["input"] = call.arguments
+        else:
+            item["arguments"] = call.arguments if call.arguments.strip() else "{}"
+        if call.cache is not None:
+            detail = "tool calls take no cache breakpoint"
+            self._ledger.add(call.path, LossKind.KNOB, detail)
+        self.items.append(item)
+
+    def _write_result(self, result: ToolResult) -> None:
+        parts = self._parts.write_all(result.content)
+        if result.is_error:
+            self._mark_failed(result, parts)
+        if result.cache is not None:
+            self._parts.mark(result, parts)
+        output: Any = parts
+        if not parts:
+            output = ""
+        elif len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+            output = parts[0]["text"]
+        self.items.append(
+            {
+                "type": "custom_tool_call_output" if result.custom else "function_call_output",
+                "call_id": safe_id(result.call_id, wire.CALL_ID_LIMIT),
+                "output": output,
+            }
+        )
+
+    def _mark_failed(self, result: ToolResult, parts: list[JsonObject]) -> None:
+        """There is no flag for a failed tool (`status: incomplete` means something else)."""
+        prefix = self._outbound.options.tool_error_prefix
+        if prefix:
+            if parts and parts[0]["type"] == "input_text":
+                parts[0]["text"] = prefix + parts[0]["text"]
+            else:
+                parts.insert(0, {"type": "input_text", "text": prefix})
+        if result.path:
+            kind = LossKind.CONVERTED if prefix else LossKind.KNOB
+            self._ledger.add(result.path, kind, "tool outputs have no error flag")
+
+
+def _is_plain(text: Text) -> bool:
+    return not text.annotations and text.logprobs is None
+
+
+def _phase(block: Text | Refusal, said: list[Text | Refusal]) -> str | None:
+    """The phase of the message a block belongs to: a refusal joins any."""
+    if isinstance(block, Text):
+        return block.phase
+    return next((other.phase for other in said if isinstance(other, Text)), None)
+
+
+def _texts(kind: str, parts: Iterable[str]) -> list[JsonObject]:
+    return [{"type": kind, "text": text} for text in parts]

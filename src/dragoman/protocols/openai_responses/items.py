@@ -1,0 +1,243 @@
+"""Reads the input items of a request into turns (types: response_input_item_param.py).
+
+Neighbouring items of the model's side (messages, reasoning, calls) are one assistant turn in
+their order, neighbouring tool outputs one user turn; every other message is a turn of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from dragoman.canonical.blocks import (
+    Block,
+    Foreign,
+    Opaque,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from dragoman.canonical.envelope import MARKER, PREFIX, Sealer
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import Extra, Tool, Turn
+from dragoman.protocols.fields import Fields, JsonObject, check_depth
+from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.parts import read_content
+from dragoman.protocols.openai_responses.tools import read_tools
+
+
+class ItemReader:
+    """Reads items one by one. `finish` gives the turns; `tools` and `updates` hold what the
+    items say of tools and settings (`configuration_update` items, with their paths).
+    """
+
+    __slots__ = ("_blocks", "_extras", "_path", "_sealer", "_side", "_turns", "tools", "updates")
+
+    def __init__(self, sealer: Sealer, extras: list[Extra]) -> None:
+        self._sealer = sealer
+        self._extras = extras
+        self._turns: list[Turn] = []
+        self._side: Literal["assistant", "user"] | None = None
+        self._blocks: list[Block] = []
+        self._path = ""
+        self.tools: list[Tool] = []
+        self.updates: list[tuple[str, JsonObject]] = []
+
+    def read(self, value: Any, path: str) -> None:
+        """Take the next item.
+
+        Raises:
+            InvalidRequest: at the field at fault.
+        """
+        fields = Fields(value, path)
+        kind = fields.take_str("type")
+        if kind is None:
+            # Both forms may leave their type out: easy messages and references.
+            kind = "message" if fields.has("role") else "item_reference"
+            if not fields.has("role") and not fields.has("id"):
+                fields.fail("type", "is required")
+        known = _READERS.get(kind)
+        if known is not None:
+            known(self, fields)
+        elif kind in wire.FOREIGN_ASSISTANT_ITEMS or kind in wire.FOREIGN_USER_ITEMS:
+            check_depth(value, path)
+            side: Literal["assistant", "user"] = (
+                "assistant" if kind in wire.FOREIGN_ASSISTANT_ITEMS else "user"
+            )
+            self._add(side, path, Foreign(origin=wire.NAME, type=kind, raw=value, path=path))
+        else:
+            fields.fail("type", f"unknown item type {kind!r}")
+
+    def finish(self) -> tuple[Turn, ...]:
+        """The turns of all items."""
+        self._flush()
+        return tuple(self._turns)
+
+    def _add(self, side: Literal["assistant", "user"], path: str, *blocks: Block) -> None:
+        if side != self._side:
+            self._flush()
+            self._side = side
+            self._path = path
+        self._blocks += blocks
+
+    def _flush(self) -> None:
+        if self._side is not None and self._blocks:
+            turn = Turn(role=self._side, blocks=tuple(self._blocks), path=self._path)
+            self._turns.append(turn)
+        self._side = None
+        self._blocks = []
+
+    def _rest(self, fields: Fields, table: dict[str, Any] | None = None) -> None:
+        fields.ignore(*wire.IGNORED)
+        fields.rest(self._extras, table or {})
+
+    def _message(self, fields: Fields) -> None:
+        role = fields.take_choice("role", wire.ROLES)
+        phase = fields.take_str("phase") if role == "assistant" else None
+        content = fields.take("content")
+        if content is None:
+            fields.fail("content", "is required")
+        blocks = read_content(content, fields.at("content"), self._extras, phase)
+        if phase is not None and not any(isinstance(block, Text) for block in blocks):
+            detail = "only text has a phase"
+            self._extras.append(Extra(fields.at("phase"), phase, LossKind.KNOB, detail))
+        self._rest(fields)
+        if role == "assistant":
+            self._add("assistant", fields.path, *blocks)
+            return
+        self._flush()
+        if role is None:
+            fields.fail("role", "is required")
+        if blocks:
+            self._turns.append(_turn(role, blocks, fields.path))
+
+    def _function_call(self, fields: Fields) -> None:
+        self._call(fields, "arguments", custom=False)
+
+    def _custom_tool_call(self, fields: Fields) -> None:
+        self._call(fields, "input", custom=True)
+
+    def _call(self, fields: Fields, payload: str, *, custom: bool) -> None:
+        call = ToolCall(
+            id=_need_text(fields, "call_id"),
+            name=_need_text(fields, "name"),
+            arguments=fields.need_str(payload),
+            custom=custom,
+            namespace=fields.take_str("namespace"),
+            path=fields.path,
+        )
+        self._rest(fields, wire.CALL)
+        self._add("assistant", fields.path, call)
+
+    def _function_call_output(self, fields: Fields) -> None:
+        self._output(fields, custom=False)
+
+    def _custom_tool_call_output(self, fields: Fields) -> None:
+        self._output(fields, custom=True)
+
+    def _output(self, fields: Fields, *, custom: bool) -> None:
+        call_id = _need_text(fields, "call_id")
+        output = fields.take("output")
+        if output is None:
+            fields.fail("output", "is required")
+        content = read_content(output, fields.at("output"), self._extras) if output != "" else ()
+        result = ToolResult(call_id=call_id, content=content, custom=custom, path=fields.path)
+        self._rest(fields, wire.OUTPUT)
+        self._add("user", fields.path, result)
+
+    def _reasoning(self, fields: Fields) -> None:
+        item_id = fields.take_str("id")
+        summary = _texts(fields, "summary")
+        content = _texts(fields, "content")
+        encrypted = fields.take_str("encrypted_content")
+        if summary and content:
+            detail = "only the summary of reasoning is carried beside its state"
+            self._extras.append(Extra(fields.at("content"), content, LossKind.KNOB, detail))
+        block = Reasoning(
+            parts=summary or content,
+            style="raw" if content and not summary else "summary",
+            path=fields.path,
+        )
+        if encrypted:
+            block = self._with_state(block, encrypted, item_id)
+        self._rest(fields)
+        self._add("assistant", fields.path, block)
+
+    def _with_state(self, block: Reasoning, encrypted: str, item_id: str | None) -> Reasoning:
+        if not encrypted.startswith(PREFIX):
+            return replace(block, opaque=Opaque(wire.NAME, encrypted, item_id))
+        opened = self._sealer.open(encrypted)
+        if opened is None or opened.opaque is None:
+            path = f"{block.path}.encrypted_content"
+            detail = "not an intact envelope of this gateway"
+            self._extras.append(Extra(path, encrypted, LossKind.KNOB, detail))
+            return block
+        if opened.opaque.origin == MARKER:
+            return replace(block, opaque=opened.opaque)
+        return replace(opened, path=block.path)
+
+    def _additional_tools(self, fields: Fields) -> None:
+        fields.ignore("role")
+        listed = fields.take_list("tools")
+        self.tools += read_tools(listed, fields.at("tools"), self._extras)
+        detail = "these tools are offered from the start of the conversation"
+        self._extras.append(Extra(fields.path, listed, LossKind.CONVERTED, detail))
+        self._rest(fields)
+
+    def _configuration_update(self, fields: Fields) -> None:
+        update = {name: fields.take(name) for name in ("reasoning", "text")}
+        self.updates.append((fields.path, update))
+        detail = "these settings hold for the whole request"
+        self._extras.append(Extra(fields.path, update, LossKind.CONVERTED, detail))
+        self._rest(fields)
+
+    def _item_reference(self, fields: Fields) -> None:
+        reference = fields.take("id")
+        detail = "items are not stored here; send the item itself"
+        self._extras.append(Extra(fields.path, reference, LossKind.CONTENT, detail))
+        fields.rest(self._extras)
+
+
+_READERS: dict[str, Callable[[ItemReader, Fields], None]] = {
+    "message": ItemReader._message,
+    "function_call": ItemReader._function_call,
+    "custom_tool_call": ItemReader._custom_tool_call,
+    "function_call_output": ItemReader._function_call_output,
+    "custom_tool_call_output": ItemReader._custom_tool_call_output,
+    "reasoning": ItemReader._reasoning,
+    "additional_tools": ItemReader._additional_tools,
+    "configuration_update": ItemReader._configuration_update,
+    "item_reference": ItemReader._item_reference,
+}
+
+
+def _turn(role: str, blocks: tuple[Block, ...], path: str) -> Turn:
+    match role:
+        case "system":
+            return Turn(role="system", blocks=blocks, path=path)
+        case "developer":
+            return Turn(role="developer", blocks=blocks, path=path)
+    return Turn(role="user", blocks=blocks, path=path)
+
+
+def _need_text(fields: Fields, name: str) -> str:
+    value = fields.need_str(name)
+    if not value:
+        fields.fail(name, "must not be empty")
+    return value
+
+
+def _texts(fields: Fields, name: str) -> tuple[str, ...]:
+    """The texts of a reasoning item's summary or content."""
+    texts = []
+    for number, part in enumerate(fields.take_list(name) or ()):
+        path = f"{fields.at(name)}[{number}]"
+        text = part.get("text") if type(part) is dict else None
+        if type(text) is not str:
+            raise InvalidRequest.at(f"{path}.text", "must be a string")
+        texts.append(text)
+    return tuple(texts)

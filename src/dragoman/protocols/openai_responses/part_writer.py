@@ -1,0 +1,173 @@
+"""Writes blocks as input parts of messages and tool outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dragoman.canonical.blocks import (
+    Base64,
+    Block,
+    Document,
+    FileId,
+    Foreign,
+    Image,
+    Nested,
+    PlainText,
+    Refusal,
+    SearchResult,
+    Text,
+    ToolReference,
+    Url,
+)
+from dragoman.canonical.losses import LossKind
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses import wire
+
+_FOREIGN_FILE = "file_"
+"""How file ids of the other vendor begin; OpenAI's begin with `file-`."""
+
+
+class PartWriter:
+    """Writes blocks as input parts; what cannot be carried goes into the ledger."""
+
+    __slots__ = ("_capabilities", "_ledger", "_outbound")
+
+    def __init__(self, outbound: Outbound) -> None:
+        self._outbound = outbound
+        self._ledger = outbound.ledger
+        self._capabilities = outbound.capabilities
+
+    def write_all(self, blocks: Iterable[Block]) -> list[JsonObject]:
+        """The parts of several blocks."""
+        return [part for block in blocks for part in self.write(block)]
+
+    def write(self, block: Block) -> list[JsonObject]:
+        """The parts of one block, with its cache mark on the last of them."""
+        match block:
+            case Text():
+                if block.annotations:
+                    self._lose(block, LossKind.KNOB, "input text takes no citations")
+                parts = [_text(block.text)]
+            case Image():
+                parts = self._image(block)
+            case Document():
+                parts = self._document(block)
+            case Refusal():
+                self._lose(block, LossKind.CONVERTED, "a refusal of this side is plain text")
+                parts = [_text(block.text)]
+            case SearchResult():
+                self._lose(block, LossKind.CONVERTED, "a search result is given as text")
+                parts = [_text(_search_text(block))]
+            case ToolReference():
+                self._lose(block, LossKind.CONVERTED, "a found tool is named in text")
+                parts = [_text(f"Tool found: {self._outbound.names.outward(block.name)}")]
+            case Foreign():
+                self._lose(block, block.loss, "only its own service can express it")
+                parts = []
+            case _:
+                detail = f"{type(block).__name__.lower()} has no place in an input message"
+                self._lose(block, LossKind.CONTENT, detail)
+                parts = []
+        if block.cache is not None:
+            self.mark(block, parts)
+        return parts
+
+    def mark(self, block: Block, parts: list[JsonObject]) -> None:
+        """Put the block's cache mark on the last of its parts."""
+        mark = block.cache
+        if mark is None:
+            return
+        if not parts or not self._capabilities.prompt_cache_breakpoints:
+            self._lose(block, LossKind.KNOB, "the upstream takes no cache breakpoint here")
+            return
+        breakpoint_: JsonObject = {"mode": "explicit"}
+        if mark.ttl in wire.CACHE_TTLS:
+            breakpoint_["ttl"] = mark.ttl
+        elif mark.ttl is not None:
+            self._lose(block, LossKind.KNOB, "the upstream has other cache lifetimes")
+        parts[-1]["prompt_cache_breakpoint"] = breakpoint_
+
+    def _lose(self, block: Block, kind: LossKind, detail: str) -> None:
+        self._ledger.add(block.path, kind, detail)
+
+    def _image(self, block: Image) -> list[JsonObject]:
+        if not self._capabilities.images:
+            self._lose(block, LossKind.CONTENT, "the upstream takes no images")
+            return []
+        part: JsonObject = {"type": "input_image", "detail": block.detail or "auto"}
+        match block.source:
+            case Base64(media_type, data):
+                part["image_url"] = f"data:{media_type};base64,{data}"
+            case Url(url):
+                part["image_url"] = url
+            case FileId() as file:
+                if not self._has_file(block, file):
+                    return []
+                part["file_id"] = file.id
+        return [part]
+
+    def _has_file(self, block: Block, file: FileId) -> bool:
+        vendor = file.vendor or ("another" if file.id.startswith(_FOREIGN_FILE) else wire.VENDOR)
+        if vendor == wire.VENDOR:
+            return True
+        self._lose(block, LossKind.CONTENT, "the file is in another vendor's store")
+        return False
+
+    def _document(self, block: Document) -> list[JsonObject]:
+        parts: list[JsonObject] = []
+        if block.context:
+            self._lose(block, LossKind.CONVERTED, "a document's context is given as text")
+            parts.append(_text(block.context))
+        if block.citations:
+            self._lose(block, LossKind.KNOB, "citations cannot be asked for")
+        match block.source:
+            case Base64(media_type, data):
+                parts.append(
+                    {
+                        "type": "input_file",
+                        "filename": block.title or _file_name(media_type),
+                        "file_data": f"data:{media_type};base64,{data}",
+                    }
+                )
+            case Url(url):
+                parts.append(_named({"type": "input_file", "file_url": url}, block.title))
+            case FileId() as file:
+                if not self._has_file(block, file):
+                    return []
+                parts.append(_named({"type": "input_file", "file_id": file.id}, block.title))
+            case PlainText(text):
+                self._lose(block, LossKind.CONVERTED, "a text document is given as text")
+                parts.append(_text(_header(block) + text))
+            case Nested(blocks):
+                self._lose(block, LossKind.CONVERTED, "a document of parts is given as parts")
+                if block.title:
+                    parts.append(_text(_header(block).strip()))
+                parts += self.write_all(blocks)
+        return parts
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "input_text", "text": text}
+
+
+def _named(part: JsonObject, name: str | None) -> JsonObject:
+    if name is not None:
+        part["filename"] = name
+    return part
+
+
+def _header(block: Document) -> str:
+    return f"Document: {block.title}\n\n" if block.title else ""
+
+
+def _file_name(media_type: str) -> str:
+    """The service wants a name beside a file's bytes."""
+    if media_type == "application/pdf":
+        return "document.pdf"
+    return "document.txt" if media_type.startswith("text/") else "document"
+
+
+def _search_text(block: SearchResult) -> str:
+    head = "\n".join(line for line in (block.title, block.source) if line)
+    return "\n\n".join([head, *(text.text for text in block.content)])

@@ -1,0 +1,208 @@
+"""Reads a Responses request (types: response_create_params.py)."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.canonical.blocks import Text
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import (
+    Extra,
+    JsonSchema,
+    OutputFormat,
+    Request,
+    Thinking,
+    Tool,
+    Turn,
+)
+from dragoman.canonical.requests import JsonObject as AnyJsonObject
+from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.items import ItemReader
+from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
+
+_INSTEAD_OF_INPUT = ("previous_response_id", "conversation", "prompt")
+
+_PATHS = {
+    "output_format": "text.format",
+    "verbosity": "text.verbosity",
+    "thinking": "reasoning",
+    "logprobs": "include",
+    "cache": "prompt_cache_breakpoint",
+}
+
+
+def read_request(body: JsonObject, sealer: Sealer) -> Request:
+    """The client's request.
+
+    Raises:
+        InvalidRequest: at the field at fault.
+    """
+    fields = Fields(body)
+    extras: list[Extra] = []
+    paths = dict(_PATHS)
+    model = fields.need_str("model")
+    if not model:
+        fields.fail("model", "must not be empty")
+    items = ItemReader(sealer, extras)
+    turns = _read_input(fields, items)
+    tools: tuple[Tool, ...] = (
+        *read_tools(fields.take_list("tools"), "tools", extras),
+        *items.tools,
+    )
+    thinking, output_format, verbosity = _read_settings(fields, items, extras)
+    logprobs, top_logprobs = _read_logprobs(fields, extras)
+    max_output_tokens = fields.take_int("max_output_tokens", minimum=1)
+    cache_options = fields.take_object("prompt_cache_options")
+    if cache_options is not None and cache_options.get("prewarm") is True:
+        # Filling the cache and generating nothing is an output limit of zero.
+        max_output_tokens = 0
+        paths["max_output_tokens"] = "prompt_cache_options.prewarm"
+        cache_options = {key: item for key, item in cache_options.items() if key != "prewarm"}
+    stream_options = fields.take_fields("stream_options")
+    if stream_options is not None:
+        stream_options.rest(extras, wire.STREAM_OPTIONS)
+    request = Request(
+        model=model,
+        turns=turns,
+        instructions=_read_instructions(fields),
+        tools=tools,
+        tool_choice=read_tool_choice(fields.take("tool_choice"), tools, extras),
+        parallel_tool_calls=fields.take_bool("parallel_tool_calls"),
+        max_output_tokens=max_output_tokens,
+        temperature=fields.take_float("temperature", 0, 2),
+        top_p=fields.take_float("top_p", 0, 1),
+        logprobs=logprobs,
+        top_logprobs=top_logprobs,
+        output_format=output_format,
+        verbosity=verbosity,
+        thinking=thinking,
+        stream=fields.take_bool("stream") or False,
+        metadata=_read_metadata(fields.take_object("metadata")),
+        user=fields.take_str("user"),
+        safety_identifier=fields.take_str("safety_identifier"),
+        prompt_cache_key=fields.take_str("prompt_cache_key"),
+        prompt_cache_retention=fields.take_str("prompt_cache_retention"),
+        prompt_cache_options=cache_options or None,
+        service_tier=fields.take_str("service_tier"),
+        moderation=fields.take_object("moderation"),
+        store=fields.take_bool("store"),
+        paths=paths,
+        source=body,
+    )
+    fields.rest(extras, wire.REQUEST)
+    return replace(request, extras=tuple(extras))
+
+
+def _read_input(fields: Fields, items: ItemReader) -> tuple[Turn, ...]:
+    value = fields.take("input")
+    if type(value) is str:
+        return (Turn(role="user", blocks=(Text(text=value, path="input"),), path="input"),)
+    if value is None or value == []:
+        if not any(fields.has(name) for name in _INSTEAD_OF_INPUT):
+            fields.fail("input", "is required" if value is None else "must not be empty")
+        return ()
+    if type(value) is not list:
+        fields.fail("input", "must be a string or an array of items")
+    for number, item in enumerate(value):
+        items.read(item, f"input[{number}]")
+    return items.finish()
+
+
+def _read_instructions(fields: Fields) -> tuple[Text, ...]:
+    text = fields.take_str("instructions")
+    return (Text(text=text, path="instructions"),) if text else ()
+
+
+def _read_settings(
+    fields: Fields, items: ItemReader, extras: list[Extra]
+) -> tuple[Thinking | None, OutputFormat | None, str | None]:
+    """How to reason and what to write, after the conversation's own updates."""
+    thinking = _read_reasoning(fields.take_fields("reasoning"), extras)
+    output_format, verbosity = _read_text(fields.take_fields("text"), extras)
+    for path, update in items.updates:
+        updated = Fields(update, path)
+        later = _read_reasoning(updated.take_fields("reasoning"), extras)
+        if later is not None:
+            thinking = replace(thinking or Thinking(), effort=later.effort)
+        text = updated.take_fields("text")
+        if text is not None:
+            output_format = _read_text(text, extras)[0]
+    return thinking, output_format, verbosity
+
+
+def _read_reasoning(fields: Fields | None, extras: list[Extra]) -> Thinking | None:
+    if fields is None:
+        return None
+    effort = fields.take_choice("effort", wire.EFFORTS)
+    summary = fields.take_choice("summary", wire.SUMMARIES)
+    older_summary = fields.take_choice("generate_summary", wire.SUMMARIES)
+    fields.rest(extras, wire.REASONING_OPTIONS)
+    summary = summary or older_summary
+    if effort is None and summary is None:
+        return None
+    return Thinking(effort=effort, summary=summary)
+
+
+def _read_text(
+    fields: Fields | None, extras: list[Extra]
+) -> tuple[OutputFormat | None, str | None]:
+    if fields is None:
+        return None, None
+    output_format = _read_format(fields.take_fields("format"), extras)
+    verbosity = fields.take_choice("verbosity", wire.VERBOSITIES)
+    fields.rest(extras)
+    return output_format, verbosity
+
+
+def _read_format(fields: Fields | None, extras: list[Extra]) -> OutputFormat | None:
+    if fields is None:
+        return None
+    output_format: OutputFormat | None = None
+    match fields.take_choice("type", ("text", "json_object", "json_schema")):
+        case None:
+            fields.fail("type", "is required")
+        case "json_object":
+            output_format = AnyJsonObject()
+        case "json_schema":
+            schema = fields.take_object("schema")
+            if schema is None:
+                fields.fail("schema", "is required")
+            output_format = JsonSchema(
+                schema=schema,
+                name=fields.need_str("name"),
+                description=fields.take_str("description"),
+                strict=fields.take_bool("strict"),
+            )
+    fields.rest(extras)
+    return output_format
+
+
+def _read_logprobs(fields: Fields, extras: list[Extra]) -> tuple[bool, int | None]:
+    """Whether log probabilities are asked for, and how many alternatives of each token."""
+    asked = False
+    for number, value in enumerate(fields.take_list("include") or ()):
+        path = f"include[{number}]"
+        if type(value) is not str:
+            raise InvalidRequest.at(path, "must be a string")
+        if value == wire.LOGPROBS:
+            asked = True
+        elif value not in wire.IGNORED_INCLUDE:
+            detail = "the answer cannot include this"
+            extras.append(Extra(path, value, LossKind.KNOB, detail))
+    alternatives = fields.take_int("top_logprobs", minimum=0)
+    if asked:
+        return True, alternatives
+    if alternatives:
+        detail = f"asks for nothing without {wire.LOGPROBS} in include"
+        extras.append(Extra("top_logprobs", alternatives, LossKind.KNOB, detail))
+    return False, None
+
+
+def _read_metadata(value: JsonObject | None) -> dict[str, str] | None:
+    for key, item in (value or {}).items():
+        if type(item) is not str:
+            raise InvalidRequest.at(f"metadata.{key}", "must be a string")
+    return value or None

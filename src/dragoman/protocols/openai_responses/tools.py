@@ -1,0 +1,302 @@
+"""Tools and tool choices, read and written (types: tool_param.py, namespace_tool_param.py,
+tool_choice_*_param.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import (
+    CustomTool,
+    Extra,
+    FunctionTool,
+    Grammar,
+    HostedTool,
+    Request,
+    Tool,
+    ToolChoice,
+    ToolRef,
+)
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import Fields, JsonObject, check_depth
+from dragoman.protocols.openai_responses import wire
+
+_VERSION = re.compile(r"_\d{4}_\d{2}_\d{2}$")
+_CALLABLE = ("function", "custom")
+
+
+def read_tools(value: list[Any] | None, path: str, extras: list[Extra]) -> list[Tool]:
+    """The tools of a list; those of a namespace stand one by one.
+
+    Raises:
+        InvalidRequest: at the tool or field at fault.
+    """
+    tools: list[Tool] = []
+    for number, item in enumerate(value or ()):
+        tools += _read_tool(item, f"{path}[{number}]", extras)
+    return tools
+
+
+def _read_tool(value: Any, path: str, extras: list[Extra]) -> Iterable[Tool]:
+    fields = Fields(value, path)
+    kind = fields.need_str("type")
+    if kind == "namespace":
+        return _read_namespace(fields, extras)
+    if kind in _CALLABLE:
+        return (_read_callable(fields, kind, None, extras),)
+    if not _is_hosted(kind):
+        fields.fail("type", f"unknown tool type {kind!r}")
+    check_depth(value, path)
+    return (HostedTool(origin=wire.NAME, type=kind, raw=value, path=path),)
+
+
+def _is_hosted(kind: str) -> bool:
+    return _VERSION.sub("", kind) in wire.HOSTED_TOOLS
+
+
+def _read_namespace(fields: Fields, extras: list[Extra]) -> Iterable[Tool]:
+    name = _read_name(fields)
+    description = fields.take_str("description")
+    if description:
+        extras.append(
+            Extra(
+                fields.at("description"),
+                description,
+                LossKind.CONVERTED,
+                "tools keep the name of their namespace, not its description",
+            )
+        )
+    tools = []
+    for number, item in enumerate(fields.take_list("tools") or ()):
+        inner = Fields(item, f"{fields.at('tools')}[{number}]")
+        kind = inner.need_str("type")
+        if kind not in _CALLABLE:
+            inner.fail("type", "must be function or custom in a namespace")
+        tools.append(_read_callable(inner, kind, name, extras))
+    fields.rest(extras)
+    return tools
+
+
+def _read_name(fields: Fields) -> str:
+    name = fields.need_str("name")
+    if not name:
+        fields.fail("name", "must not be empty")
+    return name
+
+
+def _read_callable(
+    fields: Fields, kind: str, namespace: str | None, extras: list[Extra]
+) -> FunctionTool | CustomTool:
+    name = _read_name(fields)
+    description = fields.take_str("description")
+    deferred = fields.take_bool("defer_loading") or False
+    tool: FunctionTool | CustomTool
+    if kind == "function":
+        tool = FunctionTool(
+            name=name,
+            description=description,
+            schema=fields.take_object("parameters"),
+            strict=fields.take_bool("strict"),
+            namespace=namespace,
+            deferred=deferred,
+            path=fields.path,
+        )
+    else:
+        tool = CustomTool(
+            name=name,
+            description=description,
+            grammar=_read_grammar(fields.take_fields("format"), extras),
+            namespace=namespace,
+            deferred=deferred,
+            path=fields.path,
+        )
+    fields.rest(extras, wire.TOOL)
+    return tool
+
+
+def _read_grammar(fields: Fields | None, extras: list[Extra]) -> Grammar | None:
+    if fields is None:
+        return None
+    grammar = None
+    if fields.take_choice("type", ("text", "grammar")) == "grammar":
+        syntax = fields.need_str("syntax")
+        if syntax not in ("lark", "regex"):
+            fields.fail("syntax", "must be one of lark, regex")
+        grammar = Grammar(syntax, fields.need_str("definition"))
+    fields.rest(extras)
+    return grammar
+
+
+def read_tool_choice(value: Any, tools: Sequence[Tool], extras: list[Extra]) -> ToolChoice | None:
+    """Which tools the model may call; None when that is the service's own default.
+
+    Raises:
+        InvalidRequest: not a choice this protocol knows.
+    """
+    path = "tool_choice"
+    if value is None:
+        return None
+    if value in ("none", "auto", "required") and type(value) is str:
+        # Without any tool these two ask for what happens anyway (seen from @ai-sdk).
+        if value != "required" and not tools:
+            return None
+        return ToolChoice(mode=value, path=path)
+    if type(value) is not dict:
+        raise InvalidRequest.at(path, "must be none, auto, required or an object")
+    fields = Fields(value, path)
+    kind = fields.need_str("type")
+    if kind in _CALLABLE:
+        choice = ToolChoice(mode="tool", tool=_read_ref(fields, kind, tools), path=path)
+        fields.rest(extras)
+        return choice
+    if kind == "allowed_tools":
+        return _read_allowed(fields, tools, extras)
+    if not _is_hosted(kind):
+        fields.fail("type", f"unknown tool_choice type {kind!r}")
+    detail = "only the vendor of the service can run that tool"
+    extras.append(Extra(path, value, LossKind.CONTENT, detail))
+    return None
+
+
+def _read_allowed(fields: Fields, tools: Iterable[Tool], extras: list[Extra]) -> ToolChoice | None:
+    mode = fields.take_choice("mode", ("auto", "required"))
+    refs = []
+    hosted = []
+    for number, item in enumerate(fields.take_list("tools") or ()):
+        entry = Fields(item, f"{fields.at('tools')}[{number}]")
+        kind = entry.need_str("type")
+        if kind in _CALLABLE:
+            refs.append(_read_ref(entry, kind, tools))
+            entry.rest(extras)
+        elif _is_hosted(kind):
+            hosted.append(Extra(entry.path, item, LossKind.KNOB, "hosted tools are not offered"))
+        else:
+            entry.fail("type", f"unknown tool_choice type {kind!r}")
+    fields.rest(extras)
+    if hosted and not refs:
+        detail = "only hosted tools are allowed, and none is offered"
+        extras.append(Extra(fields.path, hosted[0].value, LossKind.CONTENT, detail))
+        return None
+    extras += hosted
+    return ToolChoice(
+        mode="required" if mode == "required" else "auto", allowed=tuple(refs), path=fields.path
+    )
+
+
+def _read_ref(fields: Fields, kind: str, tools: Iterable[Tool]) -> ToolRef:
+    name = fields.need_str("name")
+    namespace = fields.take_str("namespace")
+    spaces = {
+        tool.namespace for tool in tools if not isinstance(tool, HostedTool) and tool.name == name
+    }
+    # A choice has no place for the namespace of the tool it names.
+    if namespace is None and len(spaces) == 1:
+        (namespace,) = spaces
+    return ToolRef(name, kind == "custom", namespace)
+
+
+def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
+    """The tools of a request; those of a namespace are gathered where its first one stands."""
+    written: list[JsonObject] = []
+    spaces: dict[str, list[JsonObject]] = {}
+    searchable = any(
+        isinstance(tool, HostedTool) and tool.type == wire.SEARCH_TOOL for tool in request.tools
+    )
+    for tool in request.tools:
+        if isinstance(tool, HostedTool):
+            if tool.origin == wire.NAME:
+                written.append(tool.raw)
+            else:
+                _drop_hosted(tool, outbound)
+            continue
+        body = _write_callable(tool, outbound)
+        if tool.deferred:
+            if searchable:
+                body["defer_loading"] = True
+            else:
+                detail = "offered at once: the upstream has no tool search to find it with"
+                outbound.ledger.add(tool.path, LossKind.KNOB, detail)
+        if tool.namespace is None:
+            written.append(body)
+            continue
+        if tool.namespace not in spaces:
+            spaces[tool.namespace] = []
+            written.append(
+                {
+                    "type": "namespace",
+                    "name": tool.namespace,
+                    "description": tool.namespace,
+                    "tools": spaces[tool.namespace],
+                }
+            )
+        spaces[tool.namespace].append(body)
+    return written
+
+
+def _drop_hosted(tool: HostedTool, outbound: Outbound) -> None:
+    reject = outbound.options.hosted_tools == "reject"
+    kind = LossKind.CONTENT if reject else LossKind.KNOB
+    outbound.ledger.add(tool.path, kind, "the upstream cannot run this tool")
+
+
+def _write_callable(tool: FunctionTool | CustomTool, outbound: Outbound) -> JsonObject:
+    name = outbound.names.outward(tool.name)
+    if isinstance(tool, CustomTool):
+        body: JsonObject = {"type": "custom", "name": name}
+        if tool.description is not None:
+            body["description"] = tool.description
+        if tool.grammar is not None:
+            body["format"] = {
+                "type": "grammar",
+                "syntax": tool.grammar.syntax,
+                "definition": tool.grammar.definition,
+            }
+        return body
+    body = {"type": "function", "name": name}
+    if tool.description is not None:
+        body["description"] = tool.description
+    body["parameters"] = _write_schema(tool, outbound)
+    if outbound.capabilities.strict_tools:
+        # Left out, it would mean "strict if possible" here and "not strict" elsewhere.
+        body["strict"] = bool(tool.strict)
+    elif tool.strict:
+        detail = "the upstream does not enforce tool schemas"
+        outbound.ledger.add(tool.path, LossKind.KNOB, detail)
+    if tool.cache is not None:
+        detail = "tools take no cache breakpoint"
+        outbound.ledger.add(tool.path, LossKind.KNOB, detail)
+    return body
+
+
+def _write_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
+    if tool.schema is None:
+        return {"type": "object", "properties": {}}
+    if "type" in tool.schema:
+        return tool.schema
+    detail = "a tool schema needs the type object"
+    outbound.ledger.add(tool.path, LossKind.REPAIRED, detail)
+    return {"type": "object", **tool.schema}
+
+
+def write_tool_choice(choice: ToolChoice, outbound: Outbound) -> str | JsonObject:
+    """A tool choice on the wire."""
+    if choice.allowed is not None:
+        return {
+            "type": "allowed_tools",
+            "mode": "required" if choice.mode == "required" else "auto",
+            "tools": [_write_ref(ref, outbound) for ref in choice.allowed],
+        }
+    if choice.tool is not None:
+        return _write_ref(choice.tool, outbound)
+    return choice.mode
+
+
+def _write_ref(ref: ToolRef, outbound: Outbound) -> JsonObject:
+    return {
+        "type": "custom" if ref.custom else "function",
+        "name": outbound.names.outward(ref.name),
+    }
