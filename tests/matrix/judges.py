@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import anthropic
 import openai
+import pydantic
 import pytest
 
 Api = Literal["chat", "messages", "responses"]
@@ -68,6 +69,14 @@ class Seen:
     model: str | None = None
     error: Error | None = None
     final: Any = None
+    parsed: Any = None
+
+
+class Person(pydantic.BaseModel):
+    """What parse helpers are asked for."""
+
+    name: str
+    age: int
 
 
 @dataclass(frozen=True)
@@ -230,6 +239,8 @@ class PythonJudge:
             return Seen(error=_python_error(error))
         if ask.mode == "raw":
             return Seen(final=final)
+        if ask.mode == "parse":
+            return Seen(parsed=final)
         return SEE[ask.api](final)
 
     def _openai(self, ask: Ask) -> openai.OpenAI:
@@ -243,11 +254,12 @@ class PythonJudge:
             if ask.mode == "full":
                 return completions.create(**ask.body).model_dump(mode="json")
             if ask.mode == "parse":
-                return completions.parse(**ask.body).model_dump(mode="json")
+                parsed = completions.parse(**ask.body, response_format=Person)
+                return _dumped(parsed.choices[0].message.parsed)
             if ask.mode == "raw":
                 with completions.create(**ask.body, stream=True) as chunks:
                     return [chunk.model_dump(mode="json") for chunk in chunks]
-            with completions.stream(**ask.body) as stream:
+            with completions.stream(**ask.body, stream_options={"include_usage": True}) as stream:
                 for _ in stream:
                     pass
                 return stream.current_completion_snapshot.model_dump(mode="json", warnings=False)
@@ -257,7 +269,7 @@ class PythonJudge:
             if ask.mode == "full":
                 return client.responses.create(**ask.body).model_dump(mode="json")
             if ask.mode == "parse":
-                return client.responses.parse(**ask.body).model_dump(mode="json", warnings=False)
+                return _dumped(client.responses.parse(**ask.body, text_format=Person).output_parsed)
             if ask.mode == "raw":
                 with client.responses.create(**ask.body, stream=True) as events:
                     return [event.model_dump(mode="json") for event in events]
@@ -277,12 +289,18 @@ class PythonJudge:
             if ask.mode == "full":
                 return client.messages.create(**ask.body).model_dump(mode="json")
             if ask.mode == "parse":
-                return client.messages.parse(**ask.body).model_dump(mode="json", warnings=False)
+                return _dumped(
+                    client.messages.parse(**ask.body, output_format=Person).parsed_output
+                )
             if ask.mode == "raw":
                 with client.messages.create(**ask.body, stream=True) as events:
                     return [event.model_dump(mode="json") for event in events]
             with client.messages.stream(**ask.body) as stream:
                 return stream.get_final_message().model_dump(mode="json", warnings=False)
+
+
+def _dumped(parsed: Any) -> Any:
+    return parsed.model_dump() if isinstance(parsed, Person) else parsed
 
 
 def _python_error(error: openai.APIError | anthropic.APIError) -> Error:
@@ -344,6 +362,8 @@ class NodeJudge:
                     error["class"], error["status"], error["type"], error["code"], error["message"]
                 )
             )
+        if ask.mode == "parse":
+            return Seen(parsed=answer["final"])
         return Seen(final=answer["final"]) if ask.mode == "raw" else SEE[ask.api](answer["final"])
 
     def close(self) -> None:

@@ -3,6 +3,11 @@
 import readline from "node:readline";
 import OpenAI from "openai";
 import Anthropic from "@anthropic-ai/sdk";
+import { zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
+import { zodOutputFormat } from "@anthropic-ai/sdk/helpers/zod";
+import { z } from "zod";
+
+const Person = z.object({ name: z.string(), age: z.number().int() });
 
 const openai = (job) =>
   new OpenAI({ apiKey: job.key, baseURL: `${job.baseUrl}/v1`, maxRetries: 0, timeout: 20000 });
@@ -13,15 +18,27 @@ const play = {
   chat: {
     full: (job) => openai(job).chat.completions.create(job.body),
     helper: async (job) => {
-      const stream = openai(job).chat.completions.stream(job.body);
-      return stream.finalChatCompletion();
+      const body = { ...job.body, stream_options: { include_usage: true } };
+      const stream = openai(job).chat.completions.stream(body);
+      let reasoning = "";
+      // The helper keeps only official fields; agents read this one from the chunks.
+      stream.on("chunk", (chunk) => {
+        reasoning += chunk.choices[0]?.delta?.reasoning_content ?? "";
+      });
+      const final = await stream.finalChatCompletion();
+      if (reasoning) final.choices[0].message.reasoning_content = reasoning;
+      return final;
     },
     raw: async (job, seen) => {
       const stream = await openai(job).chat.completions.create({ ...job.body, stream: true });
       for await (const chunk of stream) seen.push(chunk);
       return seen;
     },
-    parse: (job) => openai(job).chat.completions.parse(job.body),
+    parse: async (job) => {
+      const response_format = zodResponseFormat(Person, "person");
+      const answer = await openai(job).chat.completions.parse({ ...job.body, response_format });
+      return answer.choices[0].message.parsed;
+    },
   },
   messages: {
     full: (job) => anthropic(job).messages.create(job.body),
@@ -31,7 +48,11 @@ const play = {
       for await (const event of stream) seen.push(event);
       return seen;
     },
-    parse: (job) => anthropic(job).messages.parse(job.body),
+    parse: async (job) => {
+      const output_config = { format: zodOutputFormat(Person) };
+      const answer = await anthropic(job).messages.parse({ ...job.body, output_config });
+      return answer.parsed_output;
+    },
   },
   responses: {
     full: (job) => openai(job).responses.create(job.body),
@@ -41,7 +62,11 @@ const play = {
       for await (const event of stream) seen.push(event);
       return seen;
     },
-    parse: (job) => openai(job).responses.parse(job.body),
+    parse: async (job) => {
+      const text = { format: zodTextFormat(Person, "person") };
+      const answer = await openai(job).responses.parse({ ...job.body, text });
+      return answer.output_parsed;
+    },
   },
 };
 

@@ -1,0 +1,83 @@
+"""One simulator, one gateway and four judges for all cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from dragoman.gateway.testing import running_gateway
+
+from dragoman.config import parse_config
+from dragoman.simulator.script import Scenario
+from dragoman.simulator.testing import RunningSimulator, running_simulator
+from tests.matrix.judges import Api, Ask, Mode, NodeJudge, PythonJudge, Seen, find_node
+
+PROTOCOLS: dict[Api, str] = {
+    "chat": "openai_chat",
+    "messages": "anthropic_messages",
+    "responses": "openai_responses",
+}
+CONFIG = """
+[server]
+port = 0
+keepalive_s = 0.2
+commit_after_s = 1.0
+
+[[clients]]
+name = "judge"
+key = "sk-test"
+"""
+UPSTREAM = """
+[[upstreams]]
+name = "{api}"
+protocol = "{protocol}"
+base_url = "{base_url}"
+[upstreams.timeouts]
+idle_s = 3.0
+
+[[accounts]]
+name = "{api}-1"
+upstream = "{api}"
+key = "sk-sim-account"
+"""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a case is played."""
+
+    simulator: RunningSimulator
+    gateway: str
+    judges: dict[str, PythonJudge | NodeJudge]
+
+    def script(self, name: str, scenario: Scenario) -> None:
+        """Have the upstreams answer the model `sim-NAME` with `scenario`."""
+        self.simulator.app.scenarios[name] = scenario
+
+    def ask(self, judge: str, client: Api, mode: Mode, made: dict[str, Any]) -> Seen:
+        """Send a native request body through the gateway with one of the judges' SDKs."""
+        return self.judges[judge].ask(Ask(client, mode, self.gateway, made))
+
+    def sent(self) -> dict[str, Any]:
+        """The body that the upstream received last."""
+        received = self.simulator.last.json
+        assert isinstance(received, dict)
+        return received
+
+
+@pytest.fixture(scope="session")
+def stage() -> Iterator[Stage]:
+    node = NodeJudge(find_node())
+    try:
+        with running_simulator() as simulator:
+            text = CONFIG + "".join(
+                UPSTREAM.format(api=api, protocol=protocol, base_url=simulator.base_url)
+                for api, protocol in PROTOCOLS.items()
+            )
+            with running_gateway(parse_config(text)) as gateway:
+                judges: dict[str, PythonJudge | NodeJudge] = {"python": PythonJudge(), "node": node}
+                yield Stage(simulator, gateway.base_url, judges)
+    finally:
+        node.close()
