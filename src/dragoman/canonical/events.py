@@ -21,12 +21,17 @@ from dragoman.canonical.usage import Usage
 
 
 class Started(Struct, frozen=True):
-    """The upstream has begun to answer."""
+    """The upstream has begun to answer.
+
+    `usage` is what is known of it now, exact or estimated, for clients that are told at the
+    start; it takes no part in accounting, `Metered` does.
+    """
 
     id: str
     model: str
     created: int = 0
     service_tier: str | None = None
+    usage: Usage | None = None
 
 
 class Opened(Struct, frozen=True):

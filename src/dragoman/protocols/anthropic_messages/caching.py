@@ -1,0 +1,86 @@
+"""Cache marks of a request: noted while blocks are written, settled when all are in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.canonical.blocks import CacheMark
+from dragoman.canonical.losses import LossKind
+from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import JsonObject
+
+_FIELD = "cache_control"
+_LIFETIMES = {"5m": "5m", "1h": "1h", "12h": "1h"}
+
+
+class _Pending(Struct, frozen=True):
+    """A mark on its way: the client's, and where it stands."""
+
+    mark: CacheMark
+    path: str
+
+
+def mark(entry: JsonObject, cache: CacheMark | None, path: str) -> None:
+    """Note that the client marked what became `entry`."""
+    if cache is not None:
+        entry[_FIELD] = _Pending(cache, path)
+
+
+def settle(body: JsonObject, automatic: CacheMark | None, path: str, outbound: Outbound) -> None:
+    """Turn the noted marks of a finished body into the service's own.
+
+    The service takes four marks, and in the order tools, system, messages none that lives
+    longer than one before it; of too many, the last are kept, for they cover the most.
+    `automatic` asks for the top-level mark, which counts like the others; `path` is where the
+    client asked for it.
+    """
+    entries = list(_marked(body))
+    surplus = len(entries) + (automatic is not None) - wire.MAX_CACHE_MARKS
+    for entry in entries[: max(0, surplus)]:
+        pending = entry.pop(_FIELD)
+        if isinstance(pending, _Pending):
+            outbound.ledger.add(pending.path, LossKind.KNOB, "too many cache marks")
+    short = False
+    for entry in entries[max(0, surplus) :]:
+        pending = entry[_FIELD]
+        if isinstance(pending, _Pending):
+            entry[_FIELD] = _control(pending, outbound, short)
+        short = short or entry[_FIELD].get("ttl", "5m") == "5m"
+    if automatic is not None:
+        body[_FIELD] = _control(_Pending(automatic, path), outbound, short)
+
+
+def _control(pending: _Pending, outbound: Outbound, short: bool) -> JsonObject:
+    asked = pending.mark.ttl
+    half_hour = outbound.capabilities.cache_ttl_30m_as
+    if asked is None:
+        given = "1h" if half_hour == "1h" else None
+    else:
+        given = half_hour if asked == "30m" else _LIFETIMES.get(asked)
+    if short and given == "1h":
+        given = "5m"
+    if asked is not None and given != asked:
+        detail = f"cache lifetime {asked} became {given or 'the default'}"
+        outbound.ledger.add(pending.path, LossKind.KNOB, detail)
+    return {"type": "ephemeral"} if given is None else {"type": "ephemeral", "ttl": given}
+
+
+def _marked(body: JsonObject) -> Iterator[JsonObject]:
+    for name in ("tools", "system", "messages"):
+        yield from _marked_in(body.get(name))
+
+
+def _marked_in(value: Any) -> Iterator[JsonObject]:
+    """Marked entries of a list, and of the content inside them; a tool result's own mark comes
+    after those of its content."""
+    if type(value) is not list:
+        return
+    for entry in value:
+        if type(entry) is dict:
+            yield from _marked_in(entry.get("content"))
+            if _FIELD in entry:
+                yield entry

@@ -1,0 +1,170 @@
+"""Puts the turns of a request where the service wants them.
+
+Source of the placement rules: the service's documentation. Leading system text belongs in
+`system`; a later system message follows a user turn and is last or precedes an assistant turn;
+the first message is the user's; a final assistant message is a prefill.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.canonical.blocks import Text
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.pairing import pair_tools
+from dragoman.canonical.requests import Request, Role, Turn
+from dragoman.protocols.anthropic_messages.blocks_write import BlockWriter
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import JsonObject
+
+_SYSTEM_ROLES = ("system", "developer")
+_THINKING = ("thinking", "redacted_thinking")
+_OPENING = "(The conversation begins with the assistant.)"
+
+
+class _Message(Struct):
+    """A message under construction; `path` is that of the first turn in it."""
+
+    role: Role
+    content: list[JsonObject]
+    path: str
+
+
+class Conversation(Struct):
+    """`system` and `messages` of a request."""
+
+    system: list[JsonObject]
+    messages: list[JsonObject]
+
+    @property
+    def in_unthought_loop(self) -> bool:
+        """Whether the last assistant turn before the end made tool calls without thinking."""
+        for message in reversed(self.messages[:-1]):
+            if message["role"] == "assistant":
+                kinds = {block["type"] for block in message["content"]}
+                return "tool_use" in kinds and kinds.isdisjoint(_THINKING)
+        return False
+
+    def put_thinking_first(self) -> None:
+        """With a token budget, an assistant turn that calls tools must begin with its thinking."""
+        for message in self.messages:
+            content = message["content"]
+            kinds = [block["type"] for block in content]
+            if message["role"] == "assistant" and "tool_use" in kinds:
+                content.sort(key=lambda block: block["type"] not in _THINKING)
+
+
+def write_conversation(request: Request, outbound: Outbound) -> Conversation:
+    """Place all instructions and turns."""
+    return _Placement(request, outbound).place()
+
+
+class _Placement:
+    __slots__ = ("_messages", "_outbound", "_request", "_system", "_writer")
+
+    def __init__(self, request: Request, outbound: Outbound) -> None:
+        self._request = request
+        self._outbound = outbound
+        self._writer = BlockWriter(outbound)
+        self._system: list[JsonObject] = []
+        self._messages: list[_Message] = []
+
+    def place(self) -> Conversation:
+        request = self._request
+        self._system += self._writer.turn(request.instructions, "system")
+        leading = 0
+        while leading < len(request.turns) and request.turns[leading].role in _SYSTEM_ROLES:
+            self._system += self._content(request.turns[leading], "system")
+            leading += 1
+        ledger = self._outbound.ledger
+        for turn in pair_tools(request.turns[leading:], self._outbound.options, ledger):
+            self._add(turn)
+        self._settle_system()
+        self._open(leading)
+        self._check_prefill()
+        messages: list[JsonObject] = [
+            {"role": message.role, "content": message.content} for message in self._messages
+        ]
+        return Conversation(self._system, messages)
+
+    def _content(self, turn: Turn, role: Role) -> list[JsonObject]:
+        if turn.name is not None:
+            detail = "names of speakers have no counterpart upstream"
+            self._outbound.ledger.add(turn.path, LossKind.KNOB, detail)
+        return self._writer.turn(turn.blocks, role)
+
+    def _add(self, turn: Turn) -> None:
+        role = turn.role
+        if role in _SYSTEM_ROLES:
+            role = "system"
+            if self._outbound.options.late_system == "user":
+                role = "user"
+                detail = "a late system message became user text"
+                self._outbound.ledger.add(turn.path, LossKind.CONVERTED, detail)
+        self._append(_Message(role, self._content(turn, role), turn.path))
+
+    def _append(self, message: _Message) -> None:
+        """Add a message; neighbours of one role are one message."""
+        if not message.content:
+            return
+        if self._messages and self._messages[-1].role == message.role:
+            last = self._messages[-1]
+            self._messages[-1] = _Message(last.role, last.content + message.content, last.path)
+        else:
+            self._messages.append(message)
+
+    def _settle_system(self) -> None:
+        """Keep late system messages where they may stand; move the others to the front."""
+        in_place = (
+            self._outbound.options.late_system == "message"
+            and self._outbound.capabilities.system_in_messages
+        )
+        placed, self._messages = self._messages, []
+        for number, message in enumerate(placed):
+            if message.role != "system":
+                self._append(message)
+                continue
+            after_user = bool(self._messages) and self._messages[-1].role == "user"
+            following = placed[number + 1].role if number + 1 < len(placed) else "assistant"
+            if in_place and after_user and following == "assistant":
+                self._append(message)
+            else:
+                self._hoist(message)
+
+    def _hoist(self, message: _Message) -> None:
+        ledger = self._outbound.ledger
+        ledger.add(message.path, LossKind.CONVERTED, "a late system message moved to the front")
+        texts = [block for block in message.content if block["type"] == "text"]
+        if len(texts) < len(message.content):
+            ledger.add(message.path, LossKind.KNOB, "changes of tools have no place at the front")
+        self._system += texts
+
+    def _open(self, leading: int) -> None:
+        """Make the user speak first."""
+        ledger = self._outbound.ledger
+        if not self._messages and self._system:
+            path = self._request.path_of("instructions")
+            if leading:
+                path = self._request.turns[leading - 1].path
+            ledger.add(path, LossKind.CONVERTED, "system text alone became user text")
+            self._append(_Message("user", [self._system.pop()], path))
+        elif self._messages and self._messages[0].role == "assistant":
+            path = self._messages[0].path
+            ledger.add(path, LossKind.REPAIRED, "a user message was put before the first turn")
+            opening = self._writer.turn((Text(text=_OPENING),), "user")
+            self._messages.insert(0, _Message("user", opening, path))
+
+    def _check_prefill(self) -> None:
+        if not self._messages or self._messages[-1].role != "assistant":
+            return
+        message = self._messages[-1]
+        reject = self._outbound.options.trailing_assistant == "reject"
+        kind = LossKind.CONTENT if reject else LossKind.CONVERTED
+        detail = "a final assistant message becomes a prefill"
+        self._outbound.ledger.add(message.path, kind, detail)
+        last = message.content[-1]
+        if last["type"] == "text" and last["text"] != last["text"].rstrip():
+            # The service refuses a prefill that ends in white space.
+            message.content[-1] = {**last, "text": last["text"].rstrip()}
+            detail = "white space at the end of a prefill was left out"
+            self._outbound.ledger.add(message.path, LossKind.REPAIRED, detail)

@@ -1,0 +1,56 @@
+"""JSON that was cut: as much of an object as can still be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+_CLOSER = {"{": "}", "[": "]"}
+
+
+def read_cut_object(text: str) -> dict[str, Any]:
+    """The longest readable beginning of a JSON object: all members that are complete.
+
+    An unfinished string, number or word at the end is left out with its key. Text that is not
+    the beginning of an object gives an empty one.
+    """
+    for position, closers in reversed(_places(text)):
+        try:
+            value = msgspec.json.decode(text[:position] + closers)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            continue
+        return value if isinstance(value, dict) else {}
+    return {}
+
+
+def _places(text: str) -> list[tuple[int, str]]:
+    """Where the text may be cut, and what closes the containers open there: after the opening
+    of a container, at its end, and before each comma. Only the last few are worth a try: after
+    a comma inside broken JSON nothing is readable anyway."""
+    places: list[tuple[int, str]] = []
+    stack: list[str] = []
+    in_string = escaped = False
+    for position, char in enumerate(text):
+        if in_string:
+            if escaped:
+                escaped = False
+            elif char == "\\":
+                escaped = True
+            elif char == '"':
+                in_string = False
+        elif char == '"':
+            in_string = True
+        elif char in _CLOSER:
+            stack.append(_CLOSER[char])
+            places.append((position + 1, "".join(reversed(stack))))
+        elif char in "}]":
+            if not stack or stack.pop() != char:
+                break
+            places.append((position + 1, "".join(reversed(stack))))
+        elif char == ",":
+            places.append((position, "".join(reversed(stack))))
+    return places[-_TRIES:]
+
+
+_TRIES = 64

@@ -1,0 +1,153 @@
+"""Pass-through between a client and an upstream that both speak this protocol.
+
+Values pass byte for byte; only the model's name changes where the client is to see another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
+from dragoman.canonical.options import Capabilities
+from dragoman.canonical.usage import Usage
+from dragoman.protocols.anthropic_messages.errors import error_event, fault_of
+from dragoman.protocols.anthropic_messages.outcome import merge_usage, read_usage
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.sse import Frame
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _object(members: Mapping[str, msgspec.Raw]) -> bytes:
+    """A JSON object of members whose values stay as they are."""
+    return b"{%b}" % b",".join([to_json(name) + b":" + raw for name, raw in members.items()])
+
+
+def forward_request(
+    members: Mapping[str, msgspec.Raw], model: str, capabilities: Capabilities
+) -> bytes:
+    """The client's body with the model replaced."""
+    return _object({**members, "model": msgspec.Raw(to_json(model))})
+
+
+class _Answer(Struct):
+    """What pass-through looks at in a whole answer."""
+
+    type: Any = None
+    model: Any = None
+    usage: Any = None
+    content: msgspec.Raw | None = None
+    error: Any = None
+
+
+_answers = msgspec.json.Decoder(_Answer)
+
+
+def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
+    """A whole answer under the name `model`, and its usage.
+
+    Raises:
+        UpstreamError: it is an error, or not an answer.
+    """
+    try:
+        answer = _answers.decode(body)
+    except _UNREADABLE:
+        raise UpstreamError.unreadable("it is not a JSON object") from None
+    if answer.type == "error" or (answer.content is None and answer.error):
+        raise UpstreamError(_fault(answer.error))
+    if answer.content is None:
+        raise UpstreamError.unreadable("it has no content")
+    if answer.model != model:
+        members = _members.decode(body)
+        body = _object({**members, "model": msgspec.Raw(to_json(model))})
+    usage = read_usage(answer.usage) if isinstance(answer.usage, dict) else None
+    return body, usage
+
+
+class MessagesRelay:
+    """Watches a stream that is passed on; see `base.Relay`."""
+
+    __slots__ = ("_counts", "_model", "ended", "fault", "usage")
+
+    def __init__(self, model: str | None, include_usage: bool = True) -> None:
+        self._model = model
+        self._counts: JsonObject = {}
+        self.usage: Usage | None = None
+        self.ended = False
+        self.fault: Fault | None = None
+
+    def relay(self, frame: Frame) -> bytes:
+        """The bytes to pass on. Nothing follows the end."""
+        if self.ended or self.fault is not None:
+            return b""
+        name = frame.event or _type_of(frame.data)
+        if name == b"content_block_delta":
+            return frame.raw
+        if name == b"message_start":
+            return self._start(frame)
+        if name == b"message_delta":
+            self._note(frame.data, ())
+        elif name == b"message_stop":
+            self.ended = True
+        elif name == b"error":
+            self.fault = _fault(_decoded(frame.data).get("error"))
+        return frame.raw
+
+    def finish(self) -> bytes:
+        """The bytes are over."""
+        if self.ended or self.fault is not None:
+            return b""
+        message = "The upstream's answer is unusable: it ends before message_stop"
+        return self.fail(Fault(FaultKind.UPSTREAM_FAILED, message, code="upstream_error"))
+
+    def fail(self, fault: Fault) -> bytes:
+        """End the stream with an error event."""
+        self.fault = fault
+        return error_event(fault)
+
+    def _start(self, frame: Frame) -> bytes:
+        self._note(frame.data, ("message",))
+        if self._model is None:
+            return frame.raw
+        try:
+            event = _members.decode(frame.data)
+            message = _members.decode(event["message"])
+        except (*_UNREADABLE, KeyError):
+            return frame.raw
+        message["model"] = msgspec.Raw(to_json(self._model))
+        event["message"] = msgspec.Raw(_object(message))
+        return b"event: message_start\ndata: " + _object(event) + b"\n\n"
+
+    def _note(self, data: bytes, path: tuple[str, ...]) -> None:
+        """Remember the usage an event tells, at `path` inside it."""
+        value: Any = _decoded(data)
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        usage = value.get("usage") if isinstance(value, dict) else None
+        if isinstance(usage, dict) and usage:
+            merge_usage(self._counts, usage)
+            self.usage = read_usage(self._counts)
+
+
+def _type_of(data: bytes) -> bytes:
+    """The type of an event whose server left out its name."""
+    kind = _decoded(data).get("type")
+    return kind.encode() if isinstance(kind, str) else b""
+
+
+def _decoded(data: bytes) -> JsonObject:
+    try:
+        value = msgspec.json.decode(data)
+    except _UNREADABLE:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _fault(error: Any) -> Fault:
+    return fault_of(error if isinstance(error, dict) else {"message": error}, None, None)

@@ -1,0 +1,373 @@
+"""Requests, both ways: the fields of the top level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.canonical.blocks import CacheMark, Text
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import (
+    Extra,
+    JsonSchema,
+    OutputFormat,
+    Request,
+    Tool,
+    ToolChoice,
+    Turn,
+)
+from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
+from dragoman.protocols.anthropic_messages.caching import settle
+from dragoman.protocols.anthropic_messages.conversation import write_conversation
+from dragoman.protocols.anthropic_messages.thinking import read_thinking, write_thinking
+from dragoman.protocols.anthropic_messages.tools import (
+    read_choice,
+    read_tool,
+    write_choice,
+    write_tools,
+)
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import Fields, JsonObject
+
+_PATHS = {
+    "auto_cache": "cache_control",
+    "instructions": "system",
+    "max_output_tokens": "max_tokens",
+    "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+    "safety_identifier": "metadata.user_id",
+    "stop": "stop_sequences",
+    "turns": "messages",
+}
+_OLD_VERSION = "2023-06-01"
+_MISSING = "missing_required_parameter"
+
+
+def read_request(body: JsonObject, sealer: Sealer, *, counting: bool = False) -> Request:
+    """A Messages request in canonical form.
+
+    With `counting` it is one of `count_tokens`, which has no `max_tokens`.
+
+    Raises:
+        InvalidRequest: naming the field. For `thread` with the error code that makes the
+            official SDKs go on with whole histories.
+    """
+    fields = Fields(body)
+    extras: list[Extra] = []
+    blocks = BlockReader(sealer, extras)
+    _refuse_thread(fields)
+    model = fields.take_str("model")
+    if not model:
+        raise InvalidRequest.at("model", "is required", code=_MISSING)
+    limit = fields.take_int("max_tokens", 0)
+    if limit is None and not counting:
+        raise InvalidRequest.at("max_tokens", "is required", code=_MISSING)
+    turns = _read_turns(fields, blocks, extras)
+    options = _read_output(fields, extras)
+    tools, choice, parallel = _read_tools(fields, blocks, extras)
+    tier = fields.take_choice("service_tier", ("auto", "standard_only"))
+    speed = fields.take_choice("speed", ("standard", "fast"))
+    request = Request(
+        model=model,
+        turns=turns,
+        instructions=_read_system(fields, blocks, extras),
+        tools=tools,
+        tool_choice=choice,
+        parallel_tool_calls=parallel,
+        max_output_tokens=limit,
+        temperature=fields.take_float("temperature", 0, 1),
+        top_p=fields.take_float("top_p", 0, 1),
+        top_k=fields.take_int("top_k", 0),
+        stop=_read_stop(fields),
+        output_format=options.format,
+        thinking=read_thinking(fields.take_fields("thinking"), options.effort, extras),
+        stream=fields.take_bool("stream") or False,
+        safety_identifier=_read_user(fields, extras),
+        auto_cache=blocks.cache_mark(fields),
+        service_tier="default" if tier == "standard_only" else None,
+        speed="fast" if speed == "fast" else None,
+        paths={**_PATHS, **options.paths},
+        source=body,
+    )
+    fields.rest(extras, wire.REQUEST)
+    return replace(request, extras=tuple(extras))
+
+
+def _refuse_thread(fields: Fields) -> None:
+    if not fields.has("thread"):
+        return
+    raise InvalidRequest(
+        Fault(
+            FaultKind.INVALID_REQUEST,
+            "thread: server-held conversations are not supported; send the whole history",
+            param="thread",
+            code="thread_unsupported_request",
+            details={"error_code": "thread_unsupported_request"},
+        )
+    )
+
+
+def _read_turns(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tuple[Turn, ...]:
+    messages = fields.take_list("messages")
+    if messages is None:
+        raise InvalidRequest.at("messages", "is required", code=_MISSING)
+    if not messages:
+        fields.fail("messages", "must hold at least one message")
+    turns = []
+    for number, message in enumerate(messages):
+        entry = Fields(message, f"messages[{number}]")
+        role: Any = entry.need_str("role")
+        if role not in wire.ROLES:
+            entry.fail("role", f"must be one of {', '.join(wire.ROLES)}")
+        content = entry.take("content")
+        if content is None and role == "system":
+            # A system message may carry nothing but settings for the turns after it.
+            content = []
+        read = blocks.message(content, entry.at("content"), role)
+        entry.rest(extras, wire.MESSAGE)
+        turns.append(Turn(role=role, blocks=read, path=entry.path))
+    return tuple(turns)
+
+
+def _read_system(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tuple[Text, ...]:
+    value = fields.take("system")
+    kept = []
+    for text in () if value is None else blocks.texts(value, "system"):
+        if text.text.startswith(wire.BILLING_HEADER):
+            # New with every request: as part of the prompt it would defeat every prompt cache.
+            detail = "the billing header is not for the model"
+            extras.append(Extra(text.path, text.text, LossKind.KNOB, detail))
+        elif text.text:
+            kept.append(text)
+    return tuple(kept)
+
+
+def _read_tools(
+    fields: Fields, blocks: BlockReader, extras: list[Extra]
+) -> tuple[tuple[Tool, ...], ToolChoice | None, bool | None]:
+    """All declarations, those made inside the conversation included, and the choice."""
+    declared = [(tool, f"tools[{n}]") for n, tool in enumerate(fields.take_list("tools") or ())]
+    tools = tuple(
+        read_tool(tool, path, blocks, extras) for tool, path in [*declared, *blocks.added_tools]
+    )
+    choice = fields.take_fields("tool_choice")
+    return (tools, *((None, None) if choice is None else read_choice(choice, extras)))
+
+
+class _Output(Struct):
+    """What `output_config` and the older `output_format` say."""
+
+    format: OutputFormat | None
+    effort: str | None
+    paths: dict[str, str]
+
+
+def _read_output(fields: Fields, extras: list[Extra]) -> _Output:
+    config = fields.take_fields("output_config")
+    effort, path, shape = None, "output_format", None
+    if config is not None:
+        effort = config.take_choice("effort", wire.EFFORTS)
+        shape, path = config.take_fields("format"), config.at("format")
+        config.rest(extras, wire.OUTPUT_CONFIG)
+    if shape is None:
+        path, shape = "output_format", fields.take_fields("output_format")
+    paths = {"output_format": path}
+    if effort is not None and not fields.has("thinking"):
+        paths["thinking"] = "output_config.effort"
+    if shape is None:
+        return _Output(None, effort, paths)
+    if shape.need_str("type") != "json_schema":
+        shape.fail("type", "must be json_schema")
+    schema = shape.take_object("schema")
+    if schema is None:
+        shape.fail("schema", "is required")
+    shape.rest(extras)
+    return _Output(JsonSchema(schema=schema), effort, paths)
+
+
+def _read_stop(fields: Fields) -> tuple[str, ...]:
+    sequences = fields.take_list("stop_sequences") or ()
+    for number, sequence in enumerate(sequences):
+        if type(sequence) is not str:
+            fields.fail(f"stop_sequences[{number}]", "must be a string")
+    return tuple(sequences)
+
+
+def _read_user(fields: Fields, extras: list[Extra]) -> str | None:
+    metadata = fields.take_fields("metadata")
+    if metadata is None:
+        return None
+    user = metadata.take_str("user_id")
+    metadata.rest(extras)
+    return user
+
+
+def write_request(request: Request, outbound: Outbound) -> JsonObject:
+    """The body of a Messages request. What it cannot carry is in the ledger."""
+    ledger = outbound.ledger
+    for extra in request.extras:
+        ledger.add(extra.path, extra.kind, extra.detail)
+    tools = write_tools(request, outbound)
+    conversation = write_conversation(request, outbound)
+    limit = _output_limit(request, outbound)
+    thinking = write_thinking(
+        request,
+        outbound,
+        limit,
+        write_choice(request, outbound, tools),
+        conversation.in_unthought_loop,
+    )
+    kind = None if thinking.config is None else thinking.config["type"]
+    if kind == "enabled":
+        conversation.put_thinking_first()
+    output = _write_output(request, outbound, thinking.effort)
+    body: dict[str, Any] = {
+        "model": outbound.model,
+        "max_tokens": limit,
+        "stream": request.stream or None,
+        **_write_sampling(request, outbound, kind in ("adaptive", "enabled")),
+        "stop_sequences": _write_stop(request, outbound),
+        "thinking": thinking.config,
+        "output_config": output,
+        "metadata": _write_user(request, outbound),
+        **_write_tier(request, outbound),
+        "tools": tools or None,
+        "tool_choice": thinking.choice,
+        "system": conversation.system or None,
+        "messages": conversation.messages,
+    }
+    body = {name: value for name, value in body.items() if value is not None}
+    automatic = request.auto_cache or _cache_by_itself(request, outbound)
+    settle(body, automatic, request.path_of("auto_cache"), outbound)
+    if len(conversation.system) == 1 and conversation.system[0].keys() == {"type", "text"}:
+        body["system"] = conversation.system[0]["text"]
+    _report_the_rest(request, outbound)
+    return body
+
+
+def _output_limit(request: Request, outbound: Outbound) -> int:
+    most = outbound.capabilities.max_output_tokens
+    limit = request.max_output_tokens
+    if limit is None:
+        limit = outbound.options.default_max_tokens
+        return limit if most is None else min(limit, most)
+    if most is not None and limit > most:
+        detail = f"the output limit was lowered to the model's {most} tokens"
+        outbound.ledger.add(request.path_of("max_output_tokens"), LossKind.KNOB, detail)
+        return most
+    return limit
+
+
+def _write_sampling(request: Request, outbound: Outbound, thinks: bool) -> dict[str, Any]:
+    """Temperature and the like, which only the older API version takes. Beside thinking the
+    service wants them at their defaults."""
+    capabilities = outbound.capabilities
+    takes = capabilities.anthropic_version == _OLD_VERSION and capabilities.sampling
+    # One is the default of both: it asks for nothing.
+    temperature = None if request.temperature == 1 else request.temperature
+    top_p = None if request.top_p == 1 else request.top_p
+    written: dict[str, Any] = {}
+    if temperature is not None and takes and not thinks:
+        written["temperature"] = min(temperature, 1.0)
+    if top_p is not None and takes and (not thinks or top_p >= 0.95):
+        written["top_p"] = top_p
+    if request.top_k is not None and takes and not thinks:
+        written["top_k"] = request.top_k
+    asked = {"temperature": temperature, "top_p": top_p, "top_k": request.top_k}
+    for name, value in asked.items():
+        if value is not None and written.get(name) != value:
+            detail = "was lowered to 1" if name in written else "is not taken upstream"
+            outbound.ledger.add(request.path_of(name), LossKind.KNOB, detail)
+    return written
+
+
+def _write_stop(request: Request, outbound: Outbound) -> list[str] | None:
+    kept = [sequence for sequence in request.stop if sequence.strip()]
+    if len(kept) < len(request.stop):
+        detail = "blank stop sequences are not taken upstream"
+        outbound.ledger.add(request.path_of("stop"), LossKind.KNOB, detail)
+    return kept or None
+
+
+def _write_output(request: Request, outbound: Outbound, effort: str | None) -> JsonObject | None:
+    """`output_config`: the effort and the shape of the answer."""
+    config: JsonObject = {} if effort is None else {"effort": effort}
+    shape = request.output_format
+    if shape is None:
+        return config or None
+    path = request.path_of("output_format")
+    if not isinstance(shape, JsonSchema):
+        detail = "answers in JSON without a schema have no counterpart upstream"
+        outbound.ledger.add(path, LossKind.KNOB, detail)
+    elif not outbound.capabilities.structured_output:
+        outbound.ledger.add(path, LossKind.CONTENT, "a schema for the answer is not taken upstream")
+    else:
+        schema = shape.schema
+        if shape.description and "description" not in schema:
+            schema = {**schema, "description": shape.description}
+        if shape.strict is False:
+            outbound.ledger.add(path, LossKind.CONVERTED, "the schema became a strict one")
+        config["format"] = {"type": "json_schema", "schema": schema}
+    return config or None
+
+
+def _write_user(request: Request, outbound: Outbound) -> JsonObject | None:
+    user = request.safety_identifier
+    if user is None:
+        user = request.user
+    elif request.user not in (None, user):
+        detail = "the safety identifier is sent in its place"
+        outbound.ledger.add(request.path_of("user"), LossKind.KNOB, detail)
+    return None if user is None else {"user_id": user}
+
+
+def _write_tier(request: Request, outbound: Outbound) -> dict[str, Any]:
+    """`service_tier` and `speed`."""
+    written: dict[str, Any] = {}
+    match request.service_tier:
+        case None:
+            pass
+        case "auto":
+            written["service_tier"] = "auto"
+        case "default":
+            written["service_tier"] = "standard_only"
+        case "fast" | "priority" if outbound.options.map_fast:
+            written["speed"] = "fast"
+        case _:
+            detail = "the service tier has no counterpart upstream"
+            outbound.ledger.add(request.path_of("service_tier"), LossKind.KNOB, detail)
+    if request.speed is not None:
+        written["speed"] = request.speed
+    return written
+
+
+def _cache_by_itself(request: Request, outbound: Outbound) -> CacheMark | None:
+    """A top-level cache mark for clients whose own service caches unasked."""
+    mode = (request.prompt_cache_options or {}).get("mode", "implicit")
+    return CacheMark() if outbound.capabilities.auto_cache and mode == "implicit" else None
+
+
+def _report_the_rest(request: Request, outbound: Outbound) -> None:
+    """Losses of fields that this protocol has no place for at all."""
+    if request.logprobs or request.top_logprobs:
+        name = "logprobs" if request.logprobs else "top_logprobs"
+        detail = "token probabilities are not given upstream"
+        outbound.ledger.add(request.path_of(name), LossKind.CONTENT, detail)
+    implicit = request.prompt_cache_options in (None, {}, {"mode": "implicit"})
+    asked = {
+        "verbosity": request.verbosity not in (None, "medium"),
+        "metadata": bool(request.metadata),
+        "prompt_cache_key": request.prompt_cache_key is not None,
+        "prompt_cache_retention": request.prompt_cache_retention is not None,
+        "prompt_cache_options": not implicit,
+        "moderation": bool(request.moderation),
+        "store": request.store is True,
+    }
+    for name, lost in asked.items():
+        if lost:
+            detail = "has no counterpart upstream"
+            outbound.ledger.add(request.path_of(name), LossKind.KNOB, detail)

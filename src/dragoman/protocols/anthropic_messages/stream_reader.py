@@ -1,0 +1,350 @@
+"""Reads an upstream's stream of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from dragoman.canonical.blocks import (
+    Annotation,
+    ForeignCitation,
+    Opaque,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    UrlCitation,
+)
+from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.events import (
+    Annotated,
+    Closed,
+    Delta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    Metered,
+    Opened,
+    Sealed,
+    Started,
+)
+from dragoman.canonical.losses import LossKind
+from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.errors import fault_of
+from dragoman.protocols.anthropic_messages.outcome import (
+    explanation_of,
+    is_known_reason,
+    merge_usage,
+    read_finish,
+    read_tier,
+    read_usage,
+)
+from dragoman.protocols.base import Inbound, to_json_text
+from dragoman.protocols.fields import JsonObject
+from dragoman.sse import DONE, Frame
+
+_decode = msgspec.json.Decoder().decode
+
+_TEXT = "text"
+_THINKING = "thinking"
+_REDACTED = "redacted_thinking"
+_TOOL = "tool_use"
+_SKIPPED = "skipped"
+_CLOSED = "closed"
+
+_OPENS = {"text_delta": _TEXT, "thinking_delta": _THINKING, "signature_delta": _THINKING}
+"""Deltas from which the kind of a block is known even when its start is missing."""
+
+_DETAIL = "has no counterpart for the client"
+
+
+class MessagesReader:
+    """Turns events of the upstream into canonical ones; see `base.StreamReader`.
+
+    The end is held until `message_stop`: only then is the answer whole.
+    """
+
+    __slots__ = ("_calls", "_inbound", "_inputs", "_kinds", "_over", "_started", "_stop", "_usage")
+
+    def __init__(self, inbound: Inbound) -> None:
+        self._inbound = inbound
+        self._kinds: dict[int, str] = {}
+        self._inputs: dict[int, str] = {}
+        self._calls = 0
+        self._stop: JsonObject = {}
+        self._usage: JsonObject = {}
+        self._started = False
+        self._over = False
+
+    def read(self, frame: Frame) -> Iterable[Event]:
+        """The events of one frame, in order."""
+        if self._over:
+            return ()
+        try:
+            event = _decode(frame.data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if frame.data.strip() == DONE:
+                return ()
+            return self._fail("an event of its stream is not JSON")
+        if type(event) is not dict:
+            return self._fail("an event of its stream is not an object")
+        kind = event.get("type")
+        if type(kind) is not str:
+            kind = frame.event.decode(errors="replace")
+        if kind == "content_block_delta" and self._started:
+            return self._delta(event)
+        return self.take(kind, event)
+
+    def take(self, kind: str, event: JsonObject) -> list[Event]:
+        """The canonical events of an event of type `kind`."""
+        if self._over or kind == "ping":
+            return []
+        if kind == "error" or event.get("error"):
+            return self._error(event.get("error"))
+        handler = _HANDLERS.get(kind)
+        if handler is None:
+            self._lose(kind[:60])
+            return []
+        events: list[Event] = []
+        if not self._started and kind != "message_start":
+            self._started = True
+            events.append(Started("", ""))
+        events += handler(self, event)
+        return events
+
+    def finish(self) -> Iterable[Event]:
+        """The bytes are over."""
+        return () if self._over else self._fail("it ends before message_stop")
+
+    def _fail(self, problem: str) -> list[Event]:
+        message = f"The upstream's answer is unusable: {problem}"
+        return self._failed(Fault(FaultKind.UPSTREAM_FAILED, message, code="upstream_error"))
+
+    def _failed(self, fault: Fault) -> list[Event]:
+        self._over = True
+        return [Failed(fault)]
+
+    def _error(self, error: Any) -> list[Event]:
+        if not isinstance(error, dict):
+            error = {"message": error}
+        return self._failed(fault_of(error, None, None))
+
+    def _lose(self, path: str, detail: str = _DETAIL) -> None:
+        self._inbound.ledger.add(path, LossKind.KNOB, detail)
+
+    def _account(self, value: Mapping[str, Any], known: frozenset[str], path: str = "") -> None:
+        """Report members without a canonical home that say something."""
+        for name in value.keys() - known:
+            if value[name] not in (None, [], {}):
+                self._lose(path + name)
+
+    def _message_start(self, event: JsonObject) -> list[Event]:
+        message = event.get("message")
+        message = message if isinstance(message, dict) else {}
+        merge_usage(self._usage, message.get("usage"))
+        if self._started:
+            return []
+        self._started = True
+        self._account(message, wire.MESSAGE_FIELDS)
+        tier = read_tier(self._usage, self._inbound.options.map_fast)
+        usage = read_usage(self._usage) if self._usage else None
+        identifier, model = message.get("id"), message.get("model")
+        events: list[Event] = [
+            Started(
+                identifier if isinstance(identifier, str) else "",
+                model if isinstance(model, str) else "",
+                service_tier=tier,
+                usage=usage,
+            )
+        ]
+        if usage is not None:
+            self._account(self._usage, wire.USAGE_FIELDS, "usage.")
+            events.append(Metered(usage, tier))
+        return events
+
+    def _block_start(self, event: JsonObject) -> list[Event]:
+        index, block = event.get("index"), event.get("content_block")
+        if type(index) is not int or not isinstance(block, dict):
+            return self._fail("a content_block_start event is malformed")
+        if index in self._kinds:
+            return []
+        kind = block.get("type")
+        known = wire.BLOCK_FIELDS.get(kind) if isinstance(kind, str) else None
+        if known is None:
+            self._kinds[index] = _SKIPPED
+            self._lose(f"content[{index}]", f"a block of type {str(kind)[:60]} {_DETAIL}")
+            return []
+        if len(block) > len(known) or not block.keys() <= known:
+            self._account_block(block, known, f"content[{index}].")
+        self._kinds[index] = str(kind)
+        if kind == _TEXT:
+            return self._text_start(index, block)
+        if kind == _TOOL:
+            return self._tool_start(index, block)
+        return self._thinking_start(index, block)
+
+    def _account_block(self, block: JsonObject, known: frozenset[str], path: str) -> None:
+        if block.get("caller") == {"type": "direct"}:
+            known |= {"caller"}
+        self._account(block, known, path)
+
+    def _text_start(self, index: int, block: JsonObject) -> list[Event]:
+        events: list[Event] = [Opened(index, Text(text=""))]
+        text = block.get("text")
+        if isinstance(text, str) and text:
+            events.append(Delta(index, text))
+        citations = block.get("citations")
+        given = citations if isinstance(citations, list) else []
+        return events + [Annotated(index, _annotation(c)) for c in given if isinstance(c, dict)]
+
+    def _thinking_start(self, index: int, block: JsonObject) -> list[Event]:
+        redacted = block["type"] == _REDACTED
+        events: list[Event] = [Opened(index, Reasoning(redacted=redacted))]
+        text = "" if redacted else block.get("thinking")
+        if isinstance(text, str) and text:
+            events.append(Delta(index, text))
+        return events + self._sealed(index, block.get("data" if redacted else "signature"))
+
+    def _sealed(self, index: int, state: Any) -> list[Event]:
+        if not isinstance(state, str) or not state:
+            return []
+        return [Sealed(index, Opaque(wire.NAME, state, account=self._inbound.account))]
+
+    def _tool_start(self, index: int, block: JsonObject) -> list[Event]:
+        name, identifier = block.get("name"), block.get("id")
+        if not isinstance(name, str) or not name:
+            return self._fail("a tool call has no name")
+        self._calls += 1
+        if not isinstance(identifier, str) or not identifier:
+            identifier = f"toolu_unnamed_{index}"
+        arguments = block.get("input")
+        if arguments:
+            # Deltas, should any come, hold the input once more and win.
+            self._inputs[index] = to_json_text(arguments)
+        return [Opened(index, ToolCall(id=identifier, name=name))]
+
+    def _delta(self, event: JsonObject) -> Iterable[Event]:
+        index, delta = event.get("index"), event.get("delta")
+        if type(index) is not int or type(delta) is not dict:
+            return self._fail("a content_block_delta event is malformed")
+        kind = self._kinds.get(index)
+        what = delta.get("type")
+        if kind == _TEXT and what == "text_delta":
+            text = delta.get("text")
+        elif kind == _TOOL and what == "input_json_delta":
+            text = delta.get("partial_json")
+            if text:
+                self._inputs.pop(index, None)
+        elif kind == _THINKING and what == "thinking_delta":
+            text = delta.get("thinking")
+        else:
+            return self._rare_delta(index, kind, str(what), delta)
+        if len(delta) > 2 or len(event) > 3:
+            self._account(delta, wire.DELTA_FIELDS[what], f"content[{index}].")
+            self._account(event, wire.DELTA_EVENT_FIELDS)
+        if type(text) is not str:
+            return self._fail("a content_block_delta event is malformed")
+        return (Delta(index, text),) if text else ()
+
+    def _any_delta(self, event: JsonObject) -> list[Event]:
+        return list(self._delta(event))
+
+    def _rare_delta(
+        self, index: int, kind: str | None, what: str, delta: JsonObject
+    ) -> list[Event]:
+        if kind in (_SKIPPED, _CLOSED):
+            return []
+        if kind is None:
+            opened = _OPENS.get(what)
+            if opened is None:
+                return self._fail("a block of its stream has no start")
+            head = {"index": index, "content_block": {"type": opened}}
+            again = {"index": index, "delta": delta}
+            return [*self._block_start(head), *self._delta(again)]
+        if what == "signature_delta" and kind == _THINKING:
+            return self._sealed(index, delta.get("signature"))
+        citation = delta.get("citation")
+        if what == "citations_delta" and kind == _TEXT and isinstance(citation, dict):
+            return [Annotated(index, _annotation(citation))]
+        self._lose(f"content[{index}].{what[:60]}")
+        return []
+
+    def _block_stop(self, event: JsonObject) -> list[Event]:
+        index = event.get("index")
+        return self._close(index) if type(index) is int else []
+
+    def _close(self, index: int) -> list[Event]:
+        kind = self._kinds.get(index, _CLOSED)
+        self._kinds[index] = _CLOSED
+        if kind in (_SKIPPED, _CLOSED):
+            return []
+        arguments = self._inputs.pop(index, None)
+        if arguments is not None:
+            return [Delta(index, arguments), Closed(index)]
+        return [Closed(index)]
+
+    def _message_delta(self, event: JsonObject) -> list[Event]:
+        self._account(event, wire.MESSAGE_DELTA_FIELDS)
+        delta = event.get("delta")
+        if isinstance(delta, dict):
+            self._account(delta, wire.STOP_FIELDS)
+            details = delta.get("stop_details")
+            if isinstance(details, dict):
+                self._account(details, wire.STOP_DETAILS_FIELDS, "stop_details.")
+            self._stop.update({name: item for name, item in delta.items() if item is not None})
+        usage = event.get("usage")
+        if not isinstance(usage, dict) or not usage:
+            return []
+        merge_usage(self._usage, usage)
+        self._account(usage, wire.USAGE_FIELDS, "usage.")
+        tier = read_tier(self._usage, self._inbound.options.map_fast)
+        return [Metered(read_usage(self._usage), tier)]
+
+    def _message_stop(self, event: JsonObject) -> list[Event]:
+        events = [closed for index in list(self._kinds) for closed in self._close(index)]
+        reason = self._stop.get("stop_reason")
+        if reason == "compaction":
+            problem = "it compacted the conversation instead of answering"
+            return [*events, *self._fail(problem)]
+        if reason is None and not self._kinds:
+            return [*events, *self._fail("it says nothing, not even why it stopped")]
+        if not is_known_reason(reason):
+            self._lose("stop_reason", "an unknown reason was taken for an ordinary end")
+        explanation = explanation_of(self._stop)
+        if explanation:
+            index = max(self._kinds, default=-1) + 1
+            head = Refusal(text="")
+            events += [Opened(index, head), Delta(index, explanation), Closed(index)]
+        self._over = True
+        return [*events, Finished(read_finish(self._stop, self._calls > 0)), Ended()]
+
+
+_HANDLERS = {
+    "message_start": MessagesReader._message_start,
+    "content_block_start": MessagesReader._block_start,
+    "content_block_delta": MessagesReader._any_delta,
+    "content_block_stop": MessagesReader._block_stop,
+    "message_delta": MessagesReader._message_delta,
+    "message_stop": MessagesReader._message_stop,
+}
+
+
+def _annotation(citation: JsonObject) -> Annotation:
+    """A cited web page, for the whole block; other citations only this protocol can express."""
+    kind = citation.get("type")
+    url = None
+    if kind == "web_search_result_location":
+        url = citation.get("url")
+    elif kind == "search_result_location":
+        url = citation.get("source")
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        return ForeignCitation(wire.NAME, citation)
+    title, cited = citation.get("title"), citation.get("cited_text")
+    return UrlCitation(
+        url=url,
+        title=title if isinstance(title, str) else "",
+        cited_text=cited if isinstance(cited, str) else None,
+    )

@@ -1,0 +1,217 @@
+"""Tools and the choice among them, both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import (
+    CustomTool,
+    Extra,
+    FunctionTool,
+    HostedTool,
+    Request,
+    Tool,
+    ToolChoice,
+    ToolRef,
+)
+from dragoman.canonical.tools import CUSTOM_INPUT
+from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
+from dragoman.protocols.anthropic_messages.caching import mark
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import Fields, JsonObject
+
+_MODES = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
+
+
+def read_tool(value: Any, path: str, blocks: BlockReader, extras: list[Extra]) -> Tool:
+    """One declaration of `tools`.
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    fields = Fields(value, path)
+    kind = fields.take_str("type")
+    if kind not in (None, "custom"):
+        if not kind.startswith(wire.HOSTED_TOOLS):
+            fields.fail("type", "is not a known tool type")
+        return HostedTool(origin=wire.NAME, type=kind, raw=value, path=path)
+    tool = FunctionTool(
+        name=_name(fields),
+        description=fields.take_str("description"),
+        schema=fields.take_object("input_schema"),
+        strict=fields.take_bool("strict"),
+        deferred=fields.take_bool("defer_loading") or False,
+        cache=blocks.cache_mark(fields),
+        path=path,
+    )
+    fields.rest(extras, wire.TOOL)
+    return tool
+
+
+def _name(fields: Fields) -> str:
+    name = fields.need_str("name")
+    if not name:
+        fields.fail("name", "must not be empty")
+    return name
+
+
+def read_choice(fields: Fields, extras: list[Extra]) -> tuple[ToolChoice, bool | None]:
+    """`tool_choice`, and whether parallel calls are allowed (None: not said).
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    kind = fields.need_str("type")
+    if kind not in _MODES:
+        fields.fail("type", f"must be one of {', '.join(_MODES)}")
+    tool = ToolRef(_name(fields)) if kind == "tool" else None
+    alone = fields.take_bool("disable_parallel_tool_use")
+    fields.rest(extras)
+    mode: Any = _MODES[kind]
+    return ToolChoice(mode=mode, tool=tool, path=fields.path), False if alone else None
+
+
+def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
+    """The declarations of all tools the upstream can be offered."""
+    choice = request.tool_choice
+    allowed = None
+    if choice is not None and choice.allowed is not None:
+        allowed = {(ref.namespace, ref.name) for ref in choice.allowed}
+        detail = "only the allowed tools are declared"
+        outbound.ledger.add(choice.path, LossKind.CONVERTED, detail)
+    reachable = _deferral_works(request)
+    written: dict[str, JsonObject] = {}
+    allowed_as: tuple[str | None, str]
+    for tool in request.tools:
+        if isinstance(tool, HostedTool):
+            allowed_as = (None, str(tool.raw.get("name", "")))
+            entry = _hosted(tool, outbound)
+        else:
+            allowed_as = (tool.namespace, tool.name)
+            entry = _declaration(tool, outbound, reachable)
+        if entry is None or (allowed is not None and allowed_as not in allowed):
+            continue
+        name = str(entry.get("name", tool.path))
+        if name in written:
+            outbound.ledger.add(tool.path, LossKind.REPAIRED, "a tool of this name was declared")
+        else:
+            written[name] = entry
+    entries = list(written.values())
+    if entries and all(entry.get("defer_loading") for entry in entries):
+        # The service refuses a request all of whose tools are hidden.
+        detail = "all tools were deferred and are offered at once"
+        outbound.ledger.add(request.path_of("tools"), LossKind.REPAIRED, detail)
+        for entry in entries:
+            del entry["defer_loading"]
+    return entries
+
+
+def _deferral_works(request: Request) -> bool:
+    """Whether hidden tools can be found upstream: not with another vendor's tool search."""
+    return not any(
+        isinstance(tool, HostedTool) and tool.origin != wire.NAME and "tool_search" in tool.type
+        for tool in request.tools
+    )
+
+
+def _hosted(tool: HostedTool, outbound: Outbound) -> JsonObject | None:
+    if tool.origin == wire.NAME:
+        return dict(tool.raw)
+    kind = LossKind.CONTENT if outbound.options.hosted_tools == "reject" else LossKind.KNOB
+    outbound.ledger.add(tool.path, kind, f"hosted tool {tool.type} has no counterpart upstream")
+    return None
+
+
+def _declaration(
+    tool: FunctionTool | CustomTool, outbound: Outbound, reachable: bool
+) -> JsonObject | None:
+    if isinstance(tool, CustomTool):
+        body = _emulation(tool, outbound)
+        if body is None:
+            return None
+    else:
+        body = {"description": tool.description, "input_schema": _input_schema(tool, outbound)}
+        if tool.strict and outbound.capabilities.strict_tools:
+            body["strict"] = True
+        elif tool.strict:
+            outbound.ledger.add(
+                tool.path, LossKind.KNOB, "strict tools have no counterpart upstream"
+            )
+    entry: JsonObject = {"name": outbound.names.outward(tool.name, tool.namespace)}
+    if body["description"]:
+        entry["description"] = body["description"]
+    del body["description"]
+    entry.update(body)
+    if tool.deferred and reachable:
+        entry["defer_loading"] = True
+    elif tool.deferred:
+        outbound.ledger.add(tool.path, LossKind.KNOB, "the deferred tool is offered at once")
+    if isinstance(tool, FunctionTool):
+        mark(entry, tool.cache, tool.path)
+    return entry
+
+
+def _input_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
+    """The schema as the service wants it: an object at its root."""
+    schema = tool.schema
+    if not schema:
+        return {"type": "object", "properties": {}}
+    kind = schema.get("type")
+    if kind == "object":
+        return schema
+    if kind is not None:
+        outbound.ledger.add(tool.path, LossKind.REPAIRED, "the schema's root became an object")
+    return {**schema, "type": "object"}
+
+
+def _emulation(tool: CustomTool, outbound: Outbound) -> JsonObject | None:
+    """A function with one string in place of a free-text tool; None if that is not wanted."""
+    if outbound.options.custom_tools == "reject":
+        detail = "free-text tools have no counterpart upstream"
+        outbound.ledger.add(tool.path, LossKind.CONTENT, detail)
+        return None
+    grammar = ""
+    if tool.grammar is not None:
+        grammar = (
+            f"The text in `{CUSTOM_INPUT}` must conform to this {tool.grammar.syntax} grammar:"
+            f"\n{tool.grammar.definition}"
+        )
+    detail = "emulated by a function with one string" + (", grammar not enforced" * bool(grammar))
+    outbound.ledger.add(tool.path, LossKind.CONVERTED, detail)
+    return {
+        "description": "\n\n".join(part for part in (tool.description, grammar) if part),
+        "input_schema": {
+            "type": "object",
+            "properties": {
+                CUSTOM_INPUT: {"type": "string", "description": "The whole input, as plain text."}
+            },
+            "required": [CUSTOM_INPUT],
+            "additionalProperties": False,
+        },
+    }
+
+
+def write_choice(
+    request: Request, outbound: Outbound, tools: list[JsonObject]
+) -> JsonObject | None:
+    """`tool_choice` for the tools that were written; None if the default says the same."""
+    choice = request.tool_choice
+    mode = "auto" if choice is None else choice.mode
+    if not tools:
+        if choice is not None and mode in ("required", "tool"):
+            outbound.ledger.add(choice.path, LossKind.CONTENT, "there is no tool to be called")
+        return None
+    written: JsonObject | None = None
+    if choice is not None:
+        written = {"type": "any" if mode == "required" else mode}
+        if choice.tool is not None:
+            name = outbound.names.outward(choice.tool.name, choice.tool.namespace)
+            written = {"type": "tool", "name": name}
+            if not any(tool.get("name") == name for tool in tools):
+                outbound.ledger.add(choice.path, LossKind.CONTENT, "the chosen tool is not offered")
+                written = {"type": "auto"}
+    if request.parallel_tool_calls is False and mode != "none":
+        written = {**(written or {"type": "auto"}), "disable_parallel_tool_use": True}
+    return written

@@ -1,0 +1,93 @@
+"""What of an answer a client is shown, the same in a stream and in a whole answer."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dragoman.canonical.blocks import (
+    Annotation,
+    Block,
+    Foreign,
+    ForeignCitation,
+    Reasoning,
+    Text,
+    ToolCall,
+)
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.canonical.names import safe_id
+from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.base import Reply
+from dragoman.protocols.fields import JsonObject
+
+
+class Visibility(Struct, frozen=True):
+    """What one client is shown.
+
+    `reasoning`: thinking blocks at all; `reasoning_text`: their text, not only the signature.
+    `single_text`: the answer is to be JSON, and the official SDKs parse every text block by
+    itself, so there may be only one.
+    """
+
+    reasoning: bool
+    reasoning_text: bool
+    single_text: bool
+
+    @classmethod
+    def of(cls, reply: Reply) -> Visibility:
+        """As the client's request and the route's options say."""
+        thinking = reply.request.thinking
+        enabled = thinking is not None and thinking.mode in ("adaptive", "enabled")
+        shown = {"always": True, "never": False}.get(reply.options.show_reasoning, enabled)
+        return cls(
+            reasoning=shown,
+            reasoning_text=thinking is None or thinking.display != "omitted",
+            single_text=reply.request.output_format is not None,
+        )
+
+    def leaves_out(self, block: Text) -> bool:
+        """Whether the text is a remark beside the JSON answer, which nobody could parse."""
+        return self.single_text and block.phase == "commentary"
+
+
+def signature_of(block: Reasoning, sealer: Sealer) -> str:
+    """Anthropic's own signature, or an envelope that holds another vendor's state."""
+    if block.opaque is not None and block.opaque.origin == wire.NAME:
+        return block.opaque.data
+    return sealer.seal(block)
+
+
+def is_redacted(block: Reasoning) -> bool:
+    """Whether the block is Anthropic's own withheld thinking."""
+    return block.redacted and block.opaque is not None and block.opaque.origin == wire.NAME
+
+
+def own_citation(annotation: Annotation) -> JsonObject | None:
+    """A citation of this very protocol; None for one of another."""
+    if isinstance(annotation, ForeignCitation) and annotation.origin == wire.NAME:
+        return annotation.raw
+    return None
+
+
+def tool_use_head(call: ToolCall) -> JsonObject:
+    """A tool_use block without its input."""
+    identifier = safe_id(call.id, wire.ID_LIMIT)
+    return {"type": "tool_use", "id": identifier, "name": call.name, "input": {}}
+
+
+def report_remark(ledger: Ledger) -> None:
+    """Report a remark that was left out."""
+    ledger.add("content", LossKind.KNOB, "remarks beside the JSON answer were left out")
+
+
+def report_citation(ledger: Ledger) -> None:
+    """Report a citation: a web citation of this protocol holds an index only its maker can
+    write."""
+    ledger.add("content.citations", LossKind.KNOB, "citations of another vendor were left out")
+
+
+def report_block(ledger: Ledger, block: Block) -> None:
+    """Report a block that has no form in an answer."""
+    name = block.type if isinstance(block, Foreign) else type(block).__name__.lower()
+    kind = block.loss if isinstance(block, Foreign) else LossKind.CONTENT
+    ledger.add("content", kind, f"a block of type {name} cannot be shown to the client")

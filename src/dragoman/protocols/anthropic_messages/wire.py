@@ -1,0 +1,179 @@
+"""The vocabulary of Anthropic Messages: field tables, closed word lists, event names. No logic.
+
+Each table says, for one JSON object of a request, which fields have no canonical home and what
+leaving them out means to a client whose upstream speaks another protocol.
+Source: the request and answer types of the `anthropic` package 2.11.0, stable and beta.
+"""
+
+from __future__ import annotations
+
+from dragoman.canonical.losses import LossKind
+from dragoman.protocols.fields import Field
+
+NAME = "anthropic_messages"
+
+_CONTENT = LossKind.CONTENT
+_KNOB = LossKind.KNOB
+
+REQUEST: dict[str, Field] = {
+    "billing_policy": Field(_KNOB),
+    "compaction": Field(_CONTENT, "server-side compaction has no counterpart upstream"),
+    "container": Field(_CONTENT, "containers have no counterpart upstream"),
+    "context_management": Field(
+        _KNOB, "context management has no counterpart upstream", neutral=({}, {"edits": []})
+    ),
+    "diagnostics": Field(_KNOB),
+    "fallback_credit_token": Field(_KNOB),
+    "fallbacks": Field(_CONTENT, "fallback models have no counterpart upstream", neutral=([],)),
+    "inference_geo": Field(_KNOB),
+    "mcp_servers": Field(_CONTENT, "remote MCP servers have no counterpart upstream", ([],)),
+    "output_format": Field(_KNOB, "output_config.format is given as well and holds"),
+    "safeguards": Field(_KNOB),
+}
+"""Top level of a request."""
+
+MESSAGE: dict[str, Field] = {
+    "clear_at": Field(_KNOB, neutral=("never",)),
+    "output_config": Field(_KNOB, "settings for single turns have no counterpart upstream"),
+}
+"""A message; these stand on system messages (beta per-turn control)."""
+
+IMAGE: dict[str, Field] = {"transformations": Field(_KNOB)}
+
+TOOL_USE: dict[str, Field] = {
+    "caller": Field(_KNOB, neutral=({"type": "direct"},)),
+    "toolset_name": Field(_KNOB),
+}
+
+TOOL_RESULT: dict[str, Field] = {"toolset_name": Field(_KNOB)}
+
+TOOL: dict[str, Field] = {
+    "allowed_callers": Field(_KNOB, neutral=([], ["direct"])),
+    "defer_loading": Field(_KNOB),
+    "eager_input_streaming": Field(_KNOB, neutral=(False,)),
+    "input_examples": Field(_KNOB, neutral=([],)),
+}
+"""A client tool."""
+
+THINKING: dict[str, Field] = {"block_binding": Field(_KNOB)}
+
+OUTPUT_CONFIG: dict[str, Field] = {"task_budget": Field(_KNOB)}
+
+ROLES = ("user", "assistant", "system")
+
+FOREIGN_BLOCKS: dict[str, LossKind] = {
+    "server_tool_use": _CONTENT,
+    "web_search_tool_result": _CONTENT,
+    "web_fetch_tool_result": _CONTENT,
+    "code_execution_tool_result": _CONTENT,
+    "bash_code_execution_tool_result": _CONTENT,
+    "text_editor_code_execution_tool_result": _CONTENT,
+    "tool_search_tool_result": _CONTENT,
+    "advisor_tool_result": _CONTENT,
+    "container_upload": _CONTENT,
+    "mcp_tool_use": _CONTENT,
+    "mcp_tool_result": _CONTENT,
+    "mcp_tool_listing": _CONTENT,
+    "compaction": _CONTENT,
+    "browser_state": _CONTENT,
+    # Tells only which model answered before; the conversation reads the same without it.
+    "fallback": _KNOB,
+    # Other protocols offer all declared tools all the time, so the model can still call them.
+    "tool_addition": _KNOB,
+    "tool_removal": _KNOB,
+}
+"""Blocks only this protocol can express, and what leaving one out of a request means."""
+
+HOSTED_TOOLS = (
+    "advisor_",
+    "bash_",
+    "browser_toolset_",
+    "code_execution_",
+    "computer_",
+    "mcp_toolset",
+    "memory_",
+    "text_editor_",
+    "tool_search_tool_",
+    "web_fetch_",
+    "web_search_",
+)
+"""How the types of Anthropic-defined and server tools begin; what follows is a date."""
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
+MAX_CACHE_MARKS = 4
+"""Cache marks the service takes in one request, the top-level one included."""
+
+ID_LIMIT = 128
+"""Longest tool call id written; the service states a pattern only."""
+
+NAME_LIMIT = 128
+"""Longest tool name."""
+
+BILLING_HEADER = "x-anthropic-billing-header:"
+"""How the first system text of Claude Code begins: a nonce of each request, not for a model."""
+
+MESSAGE_FIELDS = frozenset(
+    {
+        "id",
+        "type",
+        "role",
+        "model",
+        "content",
+        "stop_reason",
+        "stop_sequence",
+        "stop_details",
+        "usage",
+    }
+)
+"""Members of an answer that have a canonical home."""
+
+STOP_DETAILS_FIELDS = frozenset({"type", "category", "explanation"})
+
+STOP_FIELDS = frozenset({"stop_reason", "stop_sequence", "stop_details"})
+
+DELTA_EVENT_FIELDS = frozenset({"type", "index", "delta"})
+
+MESSAGE_DELTA_FIELDS = frozenset({"type", "delta", "usage"})
+
+BLOCK_FIELDS: dict[str, frozenset[str]] = {
+    "text": frozenset({"type", "text", "citations"}),
+    "thinking": frozenset({"type", "thinking", "signature"}),
+    "redacted_thinking": frozenset({"type", "data"}),
+    "tool_use": frozenset({"type", "id", "name", "input"}),
+}
+"""Blocks of an answer that have a canonical home, and their members that have one."""
+
+DELTA_FIELDS: dict[str, frozenset[str]] = {
+    "text_delta": frozenset({"type", "text"}),
+    "input_json_delta": frozenset({"type", "partial_json"}),
+    # estimated_tokens only helps to draw a progress bar; usage has the count.
+    "thinking_delta": frozenset({"type", "thinking", "estimated_tokens"}),
+    "signature_delta": frozenset({"type", "signature"}),
+    "citations_delta": frozenset({"type", "citation"}),
+}
+
+USAGE_FIELDS = frozenset(
+    {
+        "input_tokens",
+        "output_tokens",
+        "cache_creation_input_tokens",
+        "cache_read_input_tokens",
+        "output_tokens_details",
+        "service_tier",
+        "speed",
+        # Splits and counters for the vendor's own invoice: no protocol but this one has them,
+        # and their sums are in the totals.
+        "cache_creation",
+        "fallback_credit",
+        "inference_geo",
+        "iterations",
+        "server_tool_use",
+    }
+)
+
+REFUSAL_CATEGORIES = frozenset(
+    {"cyber", "bio", "frontier_llm", "reasoning_extraction", "general_harms"}
+)
