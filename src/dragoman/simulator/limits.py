@@ -16,6 +16,8 @@ from dragoman.simulator.view import View
 
 def within_limits(scenario: Scenario, view: View) -> Scenario:
     """The scenario, ended where the request says: at a stop sequence or at the token limit."""
+    if not scenario.limited:
+        return scenario
     if view.stop_sequences:
         scenario = _until_stop(scenario, view.stop_sequences)
     if view.max_tokens is None:

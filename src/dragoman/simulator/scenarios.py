@@ -14,6 +14,7 @@ from dragoman.simulator.errors import ApiError
 from dragoman.simulator.schema import example
 from dragoman.simulator.script import (
     Citation,
+    Pace,
     ParallelTools,
     Reasoning,
     Refusal,
@@ -156,9 +157,9 @@ def namespace_tool(view: View, options: Options) -> Scenario:
 
 
 def bad_arguments(view: View, options: Options) -> Scenario:
-    """A tool call whose arguments are cut-off JSON."""
+    """A tool call whose arguments are no JSON."""
     call = _call(_pick(view, options, "bad_arguments"), options)
-    broken = options.text("args") or '{"city": "Par'
+    broken = options.text("args") or '{"city": Paris,}'
     if view.protocol == "messages" and not view.stream:
         raise _refuse("bad_arguments", "can't be said by Messages without a stream")
     return Scenario((replace(call, arguments=broken),))
@@ -311,19 +312,19 @@ def cached_usage(view: View, options: Options) -> Scenario:
 
 def media(view: View, options: Options) -> Scenario:
     """A JSON text that tells which images, documents and clips arrived, and where."""
-    return Scenario((Text(msgspec.json.encode([asdict(m) for m in view.media]).decode()),))
+    described = msgspec.json.encode([asdict(medium) for medium in view.media]).decode()
+    return Scenario((Text(described),), limited=False)
 
 
 def echo(view: View, options: Options) -> Scenario:
     """A JSON text of the request's body as it arrived."""
-    return Scenario((Text(msgspec.json.encode(view.request).decode()),))
+    return Scenario((Text(msgspec.json.encode(view.request).decode()),), limited=False)
 
 
 def flood(view: View, options: Options) -> Scenario:
     """As many events as fast as the reader takes them (`events=`, `bytes=`)."""
     events, size = options.integer("events", 10_000), options.integer("bytes", 8)
-    scenario = Scenario((Text("x" * (events * size)),))
-    return replace(scenario, pace=replace(scenario.pace, chunks=events))
+    return Scenario((Text("x" * (events * size)),), pace=Pace(chunks=events), limited=False)
 
 
 def two_choices(view: View, options: Options) -> Scenario:

@@ -179,6 +179,7 @@ class Scenario:
 
     ``finish`` defaults to what the steps imply. ``quirks`` are deviations from the official
     stream that compatible servers are known for (``rendering.QUIRKS`` and ``frames.FRAMINGS``).
+    ``limited`` says that the request's token limit and stop sequences end the answer.
     """
 
     steps: tuple[Step, ...] = ()
@@ -189,6 +190,7 @@ class Scenario:
     fault: Fault | None = None
     quirks: frozenset[str] = frozenset()
     choices: int = 1
+    limited: bool = True
 
     def reason(self) -> FinishReason:
         """``finish``, or the reason that the last step implies."""

@@ -93,6 +93,8 @@ def _check_item(item: Node, organization: str, stored_items: frozenset[str]) -> 
     item.object()
     kind = item.value.get("type") or ("message" if "role" in item.value else "item_reference")
     item_kind = str(kind)
+    if item_kind in _ID_PREFIXES and (node := item.get("id")):
+        _check_id(node, _ID_PREFIXES[item_kind])
     if item_kind == "message":
         _check_message(item)
     elif item_kind in _FIELDS:
@@ -101,8 +103,6 @@ def _check_item(item: Node, organization: str, stored_items: frozenset[str]) -> 
         _check_known_item(item, item_kind, organization, stored_items)
     elif item_kind not in _OTHERS:
         item.child("type").one_of(("message", *_FIELDS, *sorted(_OTHERS)))
-    if item_kind in _ID_PREFIXES and (node := item.get("id")):
-        _check_id(node, _ID_PREFIXES[item_kind])
     return item_kind
 
 

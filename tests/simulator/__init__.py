@@ -1,0 +1,1 @@
+"""The simulator, judged by the vendors' SDKs and by the grammars of the three protocols."""
