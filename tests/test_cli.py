@@ -125,6 +125,26 @@ def test_check_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_serve_until_interrupted(tmp_path: Path) -> None:
+    file, port = tmp_path / "dragoman.toml", free_port()
+    file.write_text(f"[server]\nport = {port}\n" + GOOD.replace("env:SOME_OPENAI_KEY", "sk-1"))
+    with serving("serve", "--config", str(file)) as process:
+        assert fetch(f"http://127.0.0.1:{port}/healthz", process)
+        taken = run("serve", "--config", str(file))
+        assert taken.returncode == 1
+        assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 0
+
+
+def test_serve_refuses_a_faulty_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text("[server]\nhost = '0.0.0.0'\n")
+    result = run("serve", "--config", str(file))
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"error: {file}:2: server.host: ")
+
+
 def test_simulate_serves_until_interrupted() -> None:
     port = free_port()
     with serving("simulate", "--port", str(port)) as process:

@@ -13,7 +13,7 @@ import click
 import dragoman
 
 if TYPE_CHECKING:
-    from dragoman.config import Loaded
+    from dragoman.config import Config
 
 PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
 POLICIES = ("strict", "balanced", "lenient")
@@ -33,20 +33,31 @@ def main() -> None:
 
 
 @main.command()
+@click.option(
+    "--config", type=_FILE, default="dragoman.toml", show_default=True, help="The configuration."
+)
+def serve(config: Path) -> None:
+    """Serve the gateway until interrupted."""
+    settings = _read_config(config)
+    from dragoman.gateway import server
+
+    with _serving(settings.server.host, settings.server.port):
+        server.serve(settings)
+
+
+@main.command()
 @click.argument("config", type=_FILE)
 def check(config: Path) -> None:
     """Read CONFIG as `serve` would, and name the line and key of each fault.
 
     The exit status is 1 when the configuration cannot be used. Warnings do not change it.
     """
-    loaded = _read_config(config)
-    for warning in loaded.warnings:
-        click.echo(f"warning: {warning.located(str(config))}", err=True)
+    found = _read_config(config)
     counts = (
-        _count(len(loaded.config.clients), "client"),
-        _count(len(loaded.config.upstreams), "upstream"),
-        _count(len(loaded.config.accounts), "account"),
-        _count(len(loaded.config.routes), "route"),
+        _count(len(found.clients), "client"),
+        _count(len(found.upstreams), "upstream"),
+        _count(len(found.accounts), "account"),
+        _count(len(found.routes), "route"),
     )
     click.echo(f"{config}: usable ({', '.join(counts)})")
 
@@ -130,16 +141,19 @@ def translate(
         click.echo(f"lost: {loss.path} ({loss.kind}): {loss.detail}", err=True)
 
 
-def _read_config(path: Path) -> Loaded:
-    """The configuration at `path`; a fault ends the command with every fault on stderr."""
+def _read_config(path: Path) -> Config:
+    """The configuration at `path`, its warnings told; a fault ends the command, all told."""
     from dragoman.config import ConfigError, read_config
 
     try:
-        return read_config(path)
+        loaded = read_config(path)
     except ConfigError as error:
         for problem in error.problems:
             click.echo(f"error: {problem.located(error.file)}", err=True)
         raise click.exceptions.Exit(1) from None
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning.located(str(path))}", err=True)
+    return loaded.config
 
 
 @contextmanager
