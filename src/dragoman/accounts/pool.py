@@ -104,7 +104,7 @@ class Pool:
 
     def lease(self, upstream: str, model: str, tried: Container[str] = ()) -> Lease:
         """Lend the least recently used account of `upstream` that may serve `model` (the
-        upstream's name of it) and is not in `tried`.
+        upstream's name of it; empty for any) and is not in `tried`.
 
         Raises:
             NoAccount: none is left.
@@ -160,7 +160,7 @@ class Pool:
 
     def _serves(self, name: str, model: str) -> bool:
         patterns = self._accounts[name].models
-        return patterns is None or any(matches(pattern, model) for pattern in patterns)
+        return patterns is None or not model or any(matches(pattern, model) for pattern in patterns)
 
 
 def account_tag(name: str) -> str:

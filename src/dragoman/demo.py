@@ -1,0 +1,116 @@
+"""The demo: a gateway and the simulator behind it, in one process, with examples to paste."""
+
+from __future__ import annotations
+
+from dragoman.config import Account, Client, Config, Route, Secret, Server, Upstream
+from dragoman.gateway.server import serve
+from dragoman.simulator.testing import running_simulator
+
+KEY = "sk-dragoman-demo"
+"""The demo's client key. It opens nothing but the simulator."""
+
+_PROTOCOLS = {
+    "chat": "openai_chat",
+    "messages": "anthropic_messages",
+    "responses": "openai_responses",
+}
+
+
+def demo_config(simulator_url: str, host: str = "127.0.0.1", port: int = 8080) -> Config:
+    """Three upstreams, one of each protocol, all of them the simulator at `simulator_url`.
+
+    `sim-chat`, `sim-messages` and `sim-responses` lead to one each; so does any scenario of the
+    simulator behind the upstream's name, such as `messages/sim-reasoning`.
+    """
+    upstreams = tuple(
+        Upstream(
+            name=name,
+            protocol=protocol,  # type: ignore[arg-type]  # the values are the literal's words
+            base_url=simulator_url,
+            models=(f"sim-{name}",),
+        )
+        for name, protocol in _PROTOCOLS.items()
+    )
+    return Config(
+        server=Server(host=host, port=port, keepalive_s=5.0),
+        clients=(Client(name="demo", key=Secret(KEY)),),
+        upstreams=upstreams,
+        accounts=tuple(
+            Account(name=f"{name}-1", upstream=name, key=Secret("sk-sim-demo"))
+            for name in _PROTOCOLS
+        ),
+        routes=tuple(Route(match=f"sim-{name}", upstream=name) for name in _PROTOCOLS),
+    )
+
+
+def run(host: str = "127.0.0.1", port: int = 8080) -> None:
+    """Serve until interrupted; prints the examples once the address is known.
+
+    Raises:
+        OSError: the address is taken or not there.
+    """
+    with running_simulator() as simulator:
+        config = demo_config(simulator.base_url, host, port)
+        serve(config, announce=lambda url: print(examples(url), flush=True))  # noqa: T201
+
+
+def examples(url: str) -> str:
+    """What to paste into a terminal, for a gateway at `url`."""
+    return _EXAMPLES.replace("{url}", url).replace("{key}", KEY)
+
+
+_EXAMPLES = """\
+dragoman demo: {url}   key: {key}   (Ctrl-C stops it)
+
+Models: sim-chat, sim-messages and sim-responses, each on an upstream of that protocol. Any client
+below works with any of them. Scenarios of the simulator are behind an upstream's name:
+chat/sim-multibyte, messages/sim-reasoning, responses/sim-text?words=200&delay_ms=50, ...
+
+# curl: Chat Completions, Messages, Responses (all streamed)
+curl -N {url}/v1/chat/completions \\
+  -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\
+  -d '{"model": "sim-messages", "stream": true,
+       "messages": [{"role": "user", "content": "Hello!"}]}'
+
+curl -N {url}/v1/messages \\
+  -H 'x-api-key: {key}' -H 'Content-Type: application/json' \\
+  -d '{"model": "sim-responses", "max_tokens": 500, "stream": true,
+       "messages": [{"role": "user", "content": "Hello!"}]}'
+
+curl -N {url}/v1/responses \\
+  -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\
+  -d '{"model": "sim-chat", "stream": true, "input": "Hello!"}'
+
+# openai-python (pip install openai)
+python3 - <<'PY'
+from openai import OpenAI
+client = OpenAI(base_url="{url}/v1", api_key="{key}")
+answer = client.chat.completions.create(
+    model="sim-messages", messages=[{"role": "user", "content": "Hello!"}])
+print(answer.choices[0].message.content)
+print(client.responses.create(model="sim-chat", input="Hello!").output_text)
+PY
+
+# anthropic-python (pip install anthropic)
+python3 - <<'PY'
+from anthropic import Anthropic
+client = Anthropic(base_url="{url}", api_key="{key}")
+with client.messages.stream(model="sim-responses", max_tokens=500,
+                            messages=[{"role": "user", "content": "Hello!"}]) as stream:
+    for text in stream.text_stream:
+        print(text, end="", flush=True)
+    print()
+PY
+
+# Claude Code, on a Chat upstream
+ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN={key} \\
+  ANTHROPIC_DEFAULT_HAIKU_MODEL=sim-chat claude --model sim-chat -p 'Hello!'
+
+# Codex, on a Messages upstream
+DRAGOMAN_KEY={key} codex exec --skip-git-repo-check -m sim-messages \\
+  -c model_provider=dragoman \\
+  -c 'model_providers.dragoman.name="dragoman"' \\
+  -c 'model_providers.dragoman.base_url="{url}/v1"' \\
+  -c 'model_providers.dragoman.env_key="DRAGOMAN_KEY"' \\
+  -c 'model_providers.dragoman.wire_api="responses"' 'Hello!'
+"""

@@ -1,0 +1,67 @@
+"""What an upstream's answer is, before anything is made of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.response import UpstreamResponse
+
+MOST_BYTES = 256 * 1024 * 1024
+"""Largest whole answer that is read."""
+
+_ERROR_BYTES = 1024 * 1024
+_DRAIN_S = 0.5
+_SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+
+
+def is_stream(answer: UpstreamResponse, first: bytes) -> bool:
+    """Whether an answer is a stream of events, by what it says of itself and how its body begins:
+    of upstreams neither alone can be relied on."""
+    start = _start(first)
+    if start.startswith((b"{", b"[", b"<")):
+        return False
+    return "text/event-stream" in answer.headers.get("content-type", "") or _is_field(start)
+
+
+def holds_events(body: bytes) -> bool:
+    """Whether a whole body is a stream of events, although none was asked for."""
+    return _is_field(_start(body))
+
+
+def is_error_object(body: bytes) -> bool:
+    """Whether a body is an error as all three protocols write it."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(value, dict) and "error" in value
+
+
+async def read_error(answer: UpstreamResponse) -> bytes:
+    """As much of an error's body as can be had: the status alone says enough."""
+    try:
+        return await answer.read(_ERROR_BYTES)
+    except CallFailed:
+        return b""
+
+
+async def drain(answer: UpstreamResponse) -> None:
+    """Read what follows the last event, commonly nothing, so that the connection can serve
+    again."""
+    try:
+        async with asyncio.timeout(_DRAIN_S):
+            async for _ in answer:
+                pass
+    except (TimeoutError, CallFailed):
+        pass
+
+
+def _start(body: bytes) -> bytes:
+    return body[:64].removeprefix(b"\xef\xbb\xbf").lstrip()
+
+
+def _is_field(start: bytes) -> bool:
+    return start.startswith(_SSE_FIELDS)

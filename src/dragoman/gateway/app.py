@@ -1,0 +1,323 @@
+"""The ASGI application: routes, keys, and an error in the client's own shape for everything else.
+
+Raw ASGI, without a framework: there are a dozen routes, and what a framework adds to each request
+costs more than the translation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from msgspec import Struct
+
+from dragoman.accounts.pool import Pool
+from dragoman.accounts.rules import DEFAULT
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import DragomanError, FaultKind
+from dragoman.config import Config, Upstream
+from dragoman.gateway.auth import Caller, Keyring
+from dragoman.gateway.count import Counter
+from dragoman.gateway.errors import ClientGone, Headers, fault_of, refusal
+from dragoman.gateway.exchange import Exchange
+from dragoman.gateway.models import Catalogue, page, read_list
+from dragoman.gateway.outgoing import Outgoing
+from dragoman.gateway.record import LOSSES_HEADER, Record
+from dragoman.gateway.routing import Router, model_not_found
+from dragoman.gateway.visit import Receive, Scope, Send, Visit
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.upstream.client import UpstreamClient
+
+Handler = Callable[[Visit, Caller, Record], Awaitable[None]]
+
+_SLASHES = re.compile(r"/{2,}")
+_VERSIONS = re.compile(r"^(?:/v1)+(?=/|$)")
+_STATUS_CLIENT_GONE = 499
+_BUSY_RETRY_S = 1.0
+
+_METHODS = b"GET, POST, PUT, DELETE, OPTIONS"
+_CORS_HEADERS = b"Content-Type, Authorization, X-API-Key"
+_CORS: Headers = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", _METHODS),
+    (
+        b"access-control-expose-headers",
+        b"x-request-id, request-id, retry-after, x-dragoman-estimate, " + LOSSES_HEADER,
+    ),
+]
+_CORS_ALLOWED = (b"access-control-allow-headers", _CORS_HEADERS)
+
+
+class Route(Struct, frozen=True):
+    """One path: the client's protocol it implies, and a handler per method."""
+
+    protocol: str
+    methods: dict[str, Handler]
+
+
+class Gateway:
+    """The application of one configuration.
+
+    It needs the lifespan events of its server, or `start` and `close`, for its connections to
+    upstreams. `draining` makes `/readyz` say no before the server stops.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.draining = False
+        self._keys = Keyring(config.clients)
+        self._router = Router(config)
+        self.pool = Pool(config, rules=lambda upstream: DEFAULT)
+        self._client = UpstreamClient()
+        upstreams = {upstream.name: upstream for upstream in config.upstreams}
+        self._outgoing = {
+            account.name: Outgoing(upstreams[account.upstream], account)
+            for account in config.accounts
+        }
+        self._exchange = Exchange(
+            config.server, self._router, self.pool, self._client, self._outgoing, Sealer()
+        )
+        self._counter = Counter(self._exchange, self.pool, self._client, self._outgoing)
+        self._catalogue = Catalogue(config, self._router, self._fetch_models, time.monotonic)
+        self._routes = self._make_routes()
+        self._serving = 0
+
+    async def start(self) -> None:
+        """Make ready to call upstreams, in the running loop."""
+        await self._client.start()
+
+    async def close(self) -> None:
+        """Close the connections to upstreams."""
+        await self._client.aclose()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI 3: `http` and `lifespan`."""
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        record = Record()
+        path = normal_path(scope["path"])
+        route = self._routes.get(path) or self._dynamic(path)
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        protocol = route.protocol if route is not None else ""
+        visit = Visit(scope, receive, send, CODECS[protocol or implied_protocol(headers)])
+        visit.path = path
+        if self.config.server.cors:
+            visit.shared += _CORS
+            visit.shared.append(self._allowed_headers(visit))
+        try:
+            await self._answer(visit, route, record)
+        except ClientGone:
+            record.error = "client_gone"
+            visit.status = visit.status or _STATUS_CLIENT_GONE
+        except asyncio.CancelledError:
+            # The server is going down; whoever waited has been told.
+            if not visit.ended:
+                raise
+        except Exception as error:
+            fault = fault_of(error, visit.request_id)
+            record.error = fault.kind
+            if visit.status:
+                # Too late for words: a connection that breaks is the honest end.
+                raise ConnectionAbortedError("the answer broke off") from None
+            await visit.fail(fault)
+        finally:
+            record.write(visit.request_id, f"{visit.method} {path}", visit.status)
+
+    async def _answer(self, visit: Visit, route: Route | None, record: Record) -> None:
+        if visit.method == "OPTIONS":
+            await visit.reply(200, b"")
+            return
+        if route is None:
+            message = f"Unknown path: {visit.method} {visit.path[:200]}"
+            raise refusal(FaultKind.NOT_FOUND, message, code="not_found")
+        handler = route.methods.get(visit.method)
+        if handler is None:
+            if _wants_websocket(visit):
+                visit.shared.append((b"upgrade", b"HTTP/1.1"))
+                visit.shared.append((b"connection", b"close"))
+                raise refusal(
+                    FaultKind.UPGRADE_REQUIRED, "Websockets are not served here; use POST."
+                )
+            visit.shared.append((b"allow", ", ".join([*route.methods, "OPTIONS"]).encode()))
+            raise refusal(
+                FaultKind.METHOD_NOT_ALLOWED,
+                f"{visit.method} is not allowed on {visit.path[:200]}.",
+            )
+        if not visit.path.startswith("/v1/"):
+            await handler(visit, Caller(""), record)
+            return
+        try:
+            caller = self._keys.identify(visit.headers)
+        except DragomanError:
+            visit.shared.append((b"www-authenticate", b"Bearer"))
+            raise
+        record.caller = caller.name
+        if visit.method != "POST":
+            await handler(visit, caller, record)
+            return
+        check_content_type(visit.headers.get(b"content-type"))
+        if self._serving >= self.config.server.max_concurrent:
+            visit.shared.append((b"retry-after", b"%d" % _BUSY_RETRY_S))
+            raise refusal(FaultKind.OVERLOADED, "The gateway serves as many requests as it may.")
+        self._serving += 1
+        try:
+            await handler(visit, caller, record)
+        finally:
+            self._serving -= 1
+
+    def _make_routes(self) -> dict[str, Route]:
+        generate: Handler = self._exchange.serve
+        routes = {
+            f"/v1{codec.path}": Route(name, {"POST": generate}) for name, codec in CODECS.items()
+        }
+        for path, protocol in (
+            ("/v1/messages/count_tokens", "anthropic_messages"),
+            ("/v1/responses/input_tokens", "openai_responses"),
+        ):
+            routes[path] = Route(protocol, {"POST": self._counter.serve})
+        routes["/v1/models"] = Route("", {"GET": self._list_models, "HEAD": self._list_models})
+        for path, handler in (("/healthz", self._healthy), ("/readyz", self._ready)):
+            routes[path] = Route("", {"GET": handler, "HEAD": handler})
+        return routes
+
+    def _dynamic(self, path: str) -> Route | None:
+        """The route of a path with an id in it."""
+        if path.startswith("/v1/models/"):
+            show = partial(self._show_model, path.removeprefix("/v1/models/"))
+            return Route("", {"GET": show, "HEAD": show})
+        if path.startswith("/v1/responses/"):
+            _, _, below = path.removeprefix("/v1/responses/").partition("/")
+            methods = _RESPONSE_METHODS.get(below)
+            if methods is not None:
+                return Route("openai_responses", dict.fromkeys(methods, _no_response))
+        if path.startswith("/v1/chat/completions/"):
+            return Route("openai_chat", dict.fromkeys(("GET", "POST", "DELETE"), _no_completion))
+        return None
+
+    def _allowed_headers(self, visit: Visit) -> tuple[bytes, bytes]:
+        """The vendors' SDKs send dozens of headers, so a preflight is granted what it asks for."""
+        asked = visit.headers.get(b"access-control-request-headers")
+        if visit.method != "OPTIONS" or not asked:
+            return _CORS_ALLOWED
+        return _CORS_ALLOWED[0], _CORS_HEADERS + b", " + asked
+
+    async def _list_models(self, visit: Visit, caller: Caller, record: Record) -> None:
+        models = [model for model in await self._catalogue.models() if caller.allows(model["id"])]
+        await visit.reply(200, to_json(page(models, visit.query)))
+
+    async def _show_model(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+        if caller.allows(name):
+            for model in await self._catalogue.models():
+                if model["id"] == name:
+                    await visit.reply(200, to_json(model))
+                    return
+        raise model_not_found(name)
+
+    async def _fetch_models(self, upstream: Upstream) -> list[JsonObject]:
+        limit = "limit=1000" if upstream.protocol == "anthropic_messages" else ""
+        with self.pool.lease(upstream.name, "") as lease:
+            request = self._outgoing[lease.account.name].get("/models", limit)
+            async with await self._client.send(request) as answer:
+                if answer.status != 200:
+                    raise ValueError(f"status {answer.status}")
+                return read_list(await answer.read(_LIST_BYTES))
+
+    async def _healthy(self, visit: Visit, caller: Caller, record: Record) -> None:
+        await visit.reply(200, b'{"status":"ok"}')
+
+    async def _ready(self, visit: Visit, caller: Caller, record: Record) -> None:
+        if self.draining:
+            await visit.reply(503, b'{"status":"draining"}')
+        elif not self.pool.usable():
+            await visit.reply(503, b'{"status":"no usable account"}')
+        else:
+            await visit.reply(200, b'{"status":"ready"}')
+
+
+_LIST_BYTES = 8 * 1024 * 1024
+_RESPONSE_METHODS = {
+    "": ("GET", "DELETE"),
+    "input_items": ("GET",),
+    "cancel": ("POST",),
+    "submit_tool_outputs": ("POST",),
+}
+"""Below `/v1/responses/{id}`: what the official API serves of stored responses."""
+
+
+async def _no_response(visit: Visit, caller: Caller, record: Record) -> None:
+    name = visit.path.split("/")[3]
+    raise refusal(
+        FaultKind.NOT_FOUND,
+        f"Response with id {name[:100]!r} not found: this gateway does not store responses.",
+    )
+
+
+async def _no_completion(visit: Visit, caller: Caller, record: Record) -> None:
+    raise refusal(FaultKind.NOT_FOUND, "This gateway does not store chat completions.")
+
+
+def normal_path(path: str) -> str:
+    """A path as the routes know it: base URLs are configured with and without `/v1`, with a slash
+    at their end, and with a `/v1` too many.
+    """
+    if path in _KNOWN:
+        return path
+    path = _VERSIONS.sub("/v1", _SLASHES.sub("/", path)).rstrip("/") or "/"
+    if not path.startswith("/v1/") and path.startswith(_VERSIONED):
+        return f"/v1{path}"
+    return path
+
+
+_KNOWN = frozenset(f"/v1{codec.path}" for codec in CODECS.values())
+_VERSIONED = (*(codec.path for codec in CODECS.values()), "/models")
+
+
+def implied_protocol(headers: list[tuple[bytes, bytes]]) -> str:
+    """The protocol of a client on a path that tells none: Anthropic's SDKs always send their
+    version."""
+    if any(name == b"anthropic-version" for name, _ in headers):
+        return "anthropic_messages"
+    return "openai_chat"
+
+
+def check_content_type(value: bytes | None) -> None:
+    """JSON, or nothing said.
+
+    Raises:
+        DragomanError: UNSUPPORTED_MEDIA_TYPE.
+    """
+    if value is None or value == b"application/json":
+        return
+    media, _, parameters = value.decode("latin-1").lower().partition(";")
+    media = media.strip()
+    charset = re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters)
+    if charset is not None and charset.group(1) not in ("utf-8", "utf8", "us-ascii"):
+        raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, "The request body must be UTF-8.")
+    if media not in ("application/json", "") and not media.endswith("+json"):
+        raise refusal(
+            FaultKind.UNSUPPORTED_MEDIA_TYPE, "The request's content type must be application/json."
+        )
+
+
+def _wants_websocket(visit: Visit) -> bool:
+    return visit.headers.get(b"upgrade", b"").lower() == b"websocket"

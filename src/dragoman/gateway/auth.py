@@ -1,0 +1,82 @@
+"""Who is calling: client keys in either vendor's header."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.canonical.losses import Policy
+from dragoman.config import Client, matches
+
+
+class Caller:
+    """A client that may call. `policy` overrides the route's; `allows` tells which models."""
+
+    __slots__ = ("_models", "name", "policy")
+
+    def __init__(
+        self, name: str, policy: Policy | None = None, models: tuple[str, ...] | None = None
+    ) -> None:
+        self.name = name
+        self.policy = policy
+        self._models = models
+
+    def allows(self, model: str) -> bool:
+        """Whether the client may ask for `model`."""
+        return self._models is None or any(matches(pattern, model) for pattern in self._models)
+
+
+class Keyring:
+    """The keys of all clients; with no client at all, everyone may call.
+
+    A key is looked up by its SHA-256, so that how long it takes tells nothing about the keys:
+    whoever guesses cannot choose what is compared.
+    """
+
+    __slots__ = ("_anyone", "_callers")
+
+    def __init__(self, clients: Iterable[Client]) -> None:
+        self._callers = {
+            _digest(client.key.reveal().encode()): Caller(client.name, client.policy, client.models)
+            for client in clients
+        }
+        self._anyone = None if self._callers else Caller("anyone")
+
+    def identify(self, headers: Mapping[bytes, bytes]) -> Caller:
+        """The client whose key is in `headers` (lower-case names).
+
+        Both `x-api-key` and `authorization: Bearer` are read; if both are there, `x-api-key`
+        wins, as with the vendor who has both (protocols 0.2).
+
+        Raises:
+            DragomanError: UNAUTHENTICATED, with words that do not repeat the key.
+        """
+        if self._anyone is not None:
+            return self._anyone
+        key = presented_key(headers)
+        if key is None:
+            raise _refused(
+                "No API key was given. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'."
+            )
+        caller = self._callers.get(_digest(key))
+        if caller is None:
+            raise _refused("The API key is not valid for this gateway.")
+        return caller
+
+
+def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """The key that a client sent, None if there is none."""
+    key = headers.get(b"x-api-key", b"").strip()
+    if key:
+        return key
+    scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
+    return token.strip() or None if scheme.lower() == b"bearer" else None
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+def _refused(message: str) -> DragomanError:
+    return DragomanError(Fault(FaultKind.UNAUTHENTICATED, message, code="invalid_api_key"))

@@ -1,0 +1,133 @@
+"""A streamed answer on its way to the client: head, pieces, and signs of life between them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.gateway.errors import Headers
+from dragoman.gateway.visit import Visit
+
+STREAM_HEADERS: Headers = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    # nginx and what imitates it would collect events otherwise.
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Delivery:
+    """Sends one stream to one client.
+
+    The head is held back until the first piece, or until `commit_after_s` seconds have passed
+    without one: then the head goes out with a sign of life, and an error can no longer have a
+    status of its own. After `keepalive_s` seconds of silence `keepalive` is sent. 0 for either
+    means never. Each piece is written at once and as one; `write` waits while the client reads
+    too slowly, so nothing piles up here.
+
+    One timer serves the whole stream: it is not moved for each piece but, when it fires, looks
+    how long ago the last piece went out.
+    """
+
+    __slots__ = (
+        "_commit_after",
+        "_headers",
+        "_keepalive",
+        "_last",
+        "_loop",
+        "_sign",
+        "_silence",
+        "_timer",
+        "_visit",
+        "_writing",
+        "committed",
+        "over",
+    )
+
+    def __init__(
+        self,
+        visit: Visit,
+        headers: Headers,
+        *,
+        keepalive: bytes,
+        keepalive_s: float,
+        commit_after_s: float,
+    ) -> None:
+        self._visit = visit
+        self._headers = STREAM_HEADERS + headers
+        self._keepalive = keepalive
+        self._silence = keepalive_s
+        self._commit_after = commit_after_s
+        self._loop = asyncio.get_running_loop()
+        self._last = self._loop.time()
+        self._sign: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing = False
+        self.over = False
+        self.committed = False
+        if commit_after_s:
+            self._timer = self._loop.call_later(commit_after_s, self._tick)
+
+    async def write(self, data: bytes) -> None:
+        """Send whole events."""
+        if self._sign is not None:
+            await asyncio.wait((self._sign,))
+        self._writing = True
+        if not self.committed:
+            await self._commit()
+        await self._visit.write(data)
+        self._last = self._loop.time()
+        self._writing = False
+
+    async def end(self, data: bytes = b"") -> None:
+        """Send the last events. Nothing is sent after them."""
+        self.over = True
+        self.close()
+        if self._sign is not None:
+            await asyncio.wait((self._sign,))
+        if not self.committed:
+            await self._commit()
+        await self._visit.end(data)
+
+    async def withdraw(self) -> None:
+        """Stop, so that an error may be sent in place of the stream, if nothing went out so far
+        (see `committed`)."""
+        self.close()
+        if self._sign is not None:
+            await asyncio.wait((self._sign,))
+
+    def close(self) -> None:
+        """Stop the timer. Harmless when it was stopped before."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _commit(self) -> None:
+        self.committed = True
+        await self._visit.start(200, self._headers)
+        if self._silence and self._timer is None and not self.over:
+            self._timer = self._loop.call_later(self._silence, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        patience = self._silence if self.committed else self._commit_after
+        if not patience or self.over:
+            return
+        due = self._last + patience
+        now = self._loop.time()
+        if now < due:
+            self._timer = self._loop.call_at(due, self._tick)
+            return
+        if not self._writing:
+            self._sign = self._loop.create_task(self._give_sign())
+        if self._silence:
+            self._timer = self._loop.call_at(now + self._silence, self._tick)
+
+    async def _give_sign(self) -> None:
+        try:
+            if not self.committed:
+                await self._commit()
+            if self._silence:
+                await self._visit.write(self._keepalive)
+            self._last = self._loop.time()
+        finally:
+            self._sign = None

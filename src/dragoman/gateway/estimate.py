@@ -1,0 +1,138 @@
+"""An estimate of a prompt's tokens, for upstreams that cannot count them.
+
+No tokenizer is loaded: vendors do not publish those of their current models, and the counts of
+any two differ by more than this does. A word of Latin letters counts one for each six of them
+begun, a number one for each three digits, a sign or a letter of another alphabet half, a CJK
+character or emoji one; JSON counts by its text. Pictures and files have the fixed prices below.
+Expect to be within a quarter of the truth.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from dragoman.canonical.blocks import (
+    Audio,
+    Base64,
+    Block,
+    Document,
+    Foreign,
+    Image,
+    Nested,
+    PlainText,
+    Reasoning,
+    Refusal,
+    SearchResult,
+    Text,
+    ToolCall,
+    ToolReference,
+    ToolResult,
+)
+from dragoman.canonical.requests import CustomTool, FunctionTool, JsonSchema, Request
+from dragoman.protocols.base import to_json_text
+
+IMAGE_TOKENS = 1500
+"""A picture of about a megapixel."""
+PAGE_TOKENS = 2000
+"""One page of a PDF, text and picture together; a page is taken to be 50 kB."""
+_PAGE_BYTES = 50_000
+_TURN_TOKENS = 4
+_TOOL_TOKENS = 8
+_REQUEST_TOKENS = 3
+
+_WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
+_SAMPLES = 32
+_SAMPLED = 64_000
+"""Of a longer text, so many characters are looked at, in so many places."""
+_WIDE = 0x2E80
+"""From here on, characters are mostly CJK or emoji: about one token each."""
+
+
+def estimate_tokens(request: Request) -> int:
+    """The estimated tokens of the whole prompt: system text, tools and turns."""
+    count = float(_REQUEST_TOKENS) + _blocks(request.instructions)
+    for turn in request.turns:
+        count += _TURN_TOKENS + _blocks(turn.blocks)
+    for tool in request.tools:
+        count += _TOOL_TOKENS
+        if isinstance(tool, FunctionTool):
+            count += _text(tool.name) + _text(tool.description or "") + _json(tool.schema or {})
+        elif isinstance(tool, CustomTool):
+            definition = tool.grammar.definition if tool.grammar is not None else ""
+            count += _text(tool.name) + _text(tool.description or "") + _text(definition)
+        else:
+            count += _json(tool.raw)
+    if isinstance(request.output_format, JsonSchema):
+        count += _json(request.output_format.schema)
+    return math.ceil(count)
+
+
+def _blocks(blocks: Iterable[Block]) -> float:
+    return sum(_block(block) for block in blocks)
+
+
+def _block(block: Block) -> float:
+    match block:
+        case Text() | Refusal():
+            return _text(block.text)
+        case ToolCall():
+            return _TOOL_TOKENS + _text(block.name) + _text(block.arguments)
+        case ToolResult():
+            return _TOOL_TOKENS + _blocks(block.content)
+        case Reasoning():
+            return _text(block.text)
+        case Image():
+            return IMAGE_TOKENS
+        case Document():
+            return _document(block)
+        case SearchResult():
+            return _text(block.title) + _text(block.source) + _blocks(block.content)
+        case ToolReference():
+            return _text(block.name)
+        case Audio():
+            return len(block.data) / 2000
+        case Foreign():
+            return _json(block.raw)
+    return 0.0
+
+
+def _document(block: Document) -> float:
+    words = _text(block.title or "") + _text(block.context or "")
+    match block.source:
+        case PlainText(text):
+            return words + _text(text)
+        case Nested(blocks):
+            return words + _blocks(blocks)
+        case Base64(_, data):
+            return words + PAGE_TOKENS * math.ceil(len(data) * 3 / 4 / _PAGE_BYTES)
+    return words + PAGE_TOKENS
+
+
+def _json(value: object) -> float:
+    return _text(to_json_text(value))
+
+
+def _text(text: str) -> float:
+    if len(text) <= _SAMPLED:
+        return _counted(text)
+    step = len(text) / _SAMPLES
+    size = _SAMPLED // _SAMPLES
+    pieces = (text[int(number * step) : int(number * step) + size] for number in range(_SAMPLES))
+    return sum(map(_counted, pieces)) * len(text) / _SAMPLED
+
+
+def _counted(text: str) -> float:
+    count = 0.0
+    for word in _WORDS.findall(text):
+        first = word[0]
+        if first.isdigit() and first.isascii():
+            count += math.ceil(len(word) / 3)
+        elif first.isascii() and first.isalpha():
+            count += math.ceil(len(word) / 6)
+        elif ord(first) < _WIDE:
+            count += 0.5
+        else:
+            count += 1.0
+    return count

@@ -1,0 +1,121 @@
+"""Attempts that failed, and what a client is told when every account did."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from dragoman.accounts.decisions import (
+    UNREACHABLE,
+    Symptom,
+    symptom_of_answer,
+    symptom_of_fault,
+)
+from dragoman.accounts.rules import RuleSet
+from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.protocols.base import Codec
+from dragoman.upstream.errors import BodyTooLarge, UpstreamTimeout
+from dragoman.upstream.errors import UpstreamError as CallFailed
+
+NONE_LEFT = "No active accounts available"
+ALL_TRIED = "All accounts exhausted"
+"""What clients are told when no account is left, and when as many as allowed were tried
+(requirement 139)."""
+
+_OURS = re.compile(r"\b(?:sk|pk|rk|org|proj|acct|key|user)[-_][A-Za-z0-9_*.-]{6,}")
+
+
+class Failure(Exception):
+    """An attempt that failed before the client was shown anything of an answer.
+
+    `fault` is what the client is told if nothing else helps. `body` is the upstream's own error,
+    with its `status`, where there was one.
+    """
+
+    def __init__(self, fault: Fault, symptom: Symptom, status: int = 0, body: bytes = b"") -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+        self.symptom = symptom
+        self.status = status
+        self.body = body
+
+
+def failed_call(error: CallFailed, upstream: str) -> Failure:
+    """The failure of a call that brought no complete answer."""
+    kind = FaultKind.UPSTREAM_FAILED
+    told = "could not be reached, or broke off its answer"
+    if isinstance(error, UpstreamTimeout):
+        kind, told = FaultKind.UPSTREAM_TIMEOUT, "did not answer in time"
+    elif isinstance(error, BodyTooLarge):
+        told = "sent an answer that is too large"
+    code = "timeout" if kind is FaultKind.UPSTREAM_TIMEOUT else "upstream_error"
+    message = f"The upstream {upstream} {told} ({type(error).__name__})."
+    return Failure(Fault(kind, message, code=code), UNREACHABLE)
+
+
+def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) -> Failure:
+    """The failure of a call that was answered with an error status."""
+    fault = codec.read_error(status, headers, body)
+    symptom = symptom_of_answer(status, headers, body, time.time())
+    if fault.retry_after is None and symptom.retry_after is not None:
+        fault = replace(fault, retry_after=symptom.retry_after)
+    return Failure(without_ours(fault), symptom, status, body)
+
+
+def unusable(fault: Fault) -> Failure:
+    """The failure of an answer with status 200 that is an error, or no answer at all."""
+    return Failure(without_ours(fault), symptom_of_fault(fault))
+
+
+def without_ours(fault: Fault) -> Fault:
+    """The fault without what names our accounts: vendors quote keys and organisations."""
+    message = _OURS.sub("[hidden]", fault.message)
+    return fault if message == fault.message else replace(fault, message=message)
+
+
+_WORTH = {
+    FaultKind.RATE_LIMITED: 3,
+    FaultKind.OVERLOADED: 3,
+    FaultKind.PAYMENT_REQUIRED: 2,
+    FaultKind.UNAUTHENTICATED: 0,
+    FaultKind.FORBIDDEN: 0,
+}
+
+
+def more_telling(before: Failure | None, now: Failure) -> Failure:
+    """Which of two failures tells a client more about what it can do."""
+    if before is None:
+        return now
+    return now if _worth(now) >= _worth(before) else before
+
+
+def _worth(failure: Failure) -> int:
+    return _WORTH.get(failure.fault.kind, 1)
+
+
+def final_fault(rules: RuleSet, last: Failure, ending: str, retry_after: float | None) -> Fault:
+    """What a client is told when all that could be tried failed.
+
+    `last` is the most telling failure, `ending` why nothing more is tried, `retry_after` when an
+    account will be back, if that is known. Failures of our accounts (key refused, not permitted)
+    are never told as if they were the client's (protocols 3.5).
+    """
+    fault = last.fault
+    wait = fault.retry_after if retry_after is None else retry_after
+    kind = fault.kind
+    message = f"{fault.message} ({ending})"
+    if kind is FaultKind.UNAUTHENTICATED:
+        kind, message = FaultKind.NO_ACCOUNT, f"{ending}: the upstream refused the account's key."
+    elif kind is FaultKind.FORBIDDEN:
+        kind = FaultKind.UPSTREAM_FAILED
+    if rules.final == "none_left":
+        kind, message = FaultKind.NO_ACCOUNT, f"{ending}: {fault.message}"
+    if kind is fault.kind:
+        return replace(fault, message=message, retry_after=wait)
+    return Fault(kind, message, code=_CODES[kind], retry_after=wait)
+
+
+_CODES = {FaultKind.NO_ACCOUNT: "no_account_available", FaultKind.UPSTREAM_FAILED: "upstream_error"}

@@ -1,0 +1,94 @@
+"""What is sent to an upstream around a body: URL, key, version and other headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dragoman
+from dragoman.config import Account, Upstream
+from dragoman.upstream.request import Timeouts, UpstreamRequest, auth_header
+from dragoman.upstream.urls import join_url
+
+_USER_AGENT = f"dragoman/{dragoman.__version__}"
+
+# What a client may say to an upstream of its own protocol beside the body (protocols 1.0, 3.1.5).
+_FORWARDED = {
+    "anthropic_messages": (b"anthropic-version", b"anthropic-beta"),
+    "openai_chat": (b"openai-beta",),
+    "openai_responses": (b"openai-beta",),
+}
+
+
+class Outgoing:
+    """Makes the requests for one account of one upstream. What never changes is made once."""
+
+    __slots__ = ("_fixed", "_names", "_proxy", "_timeouts", "_upstream")
+
+    def __init__(self, upstream: Upstream, account: Account) -> None:
+        self._upstream = upstream
+        headers = {"user-agent": ("user-agent", _USER_AGENT)}
+        if upstream.protocol == "anthropic_messages":
+            version = ("anthropic-version", upstream.capabilities.anthropic_version)
+            headers["anthropic-version"] = version
+        if account.key is not None:
+            name, value = auth_header(upstream.auth_style, account.key.reveal())
+            headers[name.lower()] = (name, value)
+        for own in (upstream.headers, account.headers):
+            headers |= {name.lower(): (name, secret.reveal()) for name, secret in own.items()}
+        self._names = frozenset(
+            name.lower() for own in (upstream.headers, account.headers) for name in own
+        )
+        self._fixed = headers
+        self._proxy = None if upstream.proxy is None else upstream.proxy.reveal()
+        limits = upstream.timeouts
+        self._timeouts = Timeouts(
+            connect=limits.connect_s,
+            first_byte=limits.first_byte_s,
+            idle=limits.idle_s,
+            total=limits.total_s,
+        )
+
+    def post(
+        self, path: str, body: bytes, client: Mapping[bytes, bytes] | None, *, stream: bool
+    ) -> UpstreamRequest:
+        """A POST to `path` (below `/v1`) with a JSON body.
+
+        `client` are the client's headers when it speaks the upstream's protocol; the few that
+        belong to the protocol are passed on, unless the configuration sets them.
+        """
+        accept = "text/event-stream" if stream else "application/json"
+        own = {"content-type": ("content-type", "application/json"), "accept": ("accept", accept)}
+        return self._request("POST", path, own | self._fixed | self._passed_on(client), body)
+
+    def get(self, path: str, query: str = "") -> UpstreamRequest:
+        """A GET of `path` (below `/v1`)."""
+        own = {"accept": ("accept", "application/json")}
+        return self._request("GET", path, own | self._fixed, b"", query)
+
+    def _passed_on(self, client: Mapping[bytes, bytes] | None) -> dict[str, tuple[str, str]]:
+        if client is None:
+            return {}
+        passed: dict[str, tuple[str, str]] = {}
+        for raw in _FORWARDED[self._upstream.protocol]:
+            name = raw.decode()
+            value = client.get(raw)
+            if value and name not in self._names:
+                passed[name] = (name, value.decode("latin-1"))
+        return passed
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, tuple[str, str]],
+        body: bytes,
+        query: str = "",
+    ) -> UpstreamRequest:
+        return UpstreamRequest(
+            method=method,
+            url=join_url(self._upstream.base_url, f"/v1{path}", query),
+            headers=tuple(headers.values()),
+            body=body,
+            timeouts=self._timeouts,
+            proxy=self._proxy,
+        )

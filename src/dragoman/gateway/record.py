@@ -1,0 +1,108 @@
+"""What is told of a request: one structured line in the log, and the header that names losses."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.canonical.losses import Loss
+from dragoman.canonical.usage import Usage
+
+_log = logging.getLogger("dragoman.requests")
+_encoder = msgspec.json.Encoder()
+
+LOSSES_HEADER = b"x-dragoman-losses"
+_HEADER_BYTES = 1024
+_PATH_LENGTH = 120
+_LOGGED_LOSSES = 50
+_UNPRINTABLE = re.compile(r"[^\x21-\x2b\x2d-\x3a\x3c-\x7e]")
+
+
+class Record:
+    """What became of one request, for its line in the log. Holds no key and no text of a prompt."""
+
+    __slots__ = (
+        "account",
+        "attempts",
+        "caller",
+        "error",
+        "losses",
+        "model",
+        "started",
+        "stream",
+        "upstream",
+        "upstream_model",
+        "usage",
+    )
+
+    def __init__(self) -> None:
+        self.started = time.perf_counter()
+        self.caller = ""
+        self.model = ""
+        self.upstream = ""
+        self.upstream_model = ""
+        self.account = ""
+        self.attempts = 0
+        self.stream = False
+        self.usage: Usage | None = None
+        self.losses: Sequence[Loss] = ()
+        self.error = ""
+
+    def write(self, request_id: str, route: str, status: int) -> None:
+        """Log the line."""
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        line: dict[str, Any] = {
+            "time": round(time.time(), 3),
+            "request_id": request_id,
+            "client": self.caller,
+            "route": route,
+            "status": status,
+            "ms": round((time.perf_counter() - self.started) * 1000, 1),
+        }
+        if self.model:
+            line |= {"model": self.model[:200], "stream": self.stream}
+        if self.upstream:
+            line |= {
+                "upstream": self.upstream,
+                "upstream_model": self.upstream_model[:200],
+                "account": self.account,
+                "attempts": self.attempts,
+            }
+        if self.usage is not None:
+            line["usage"] = self.usage
+        if self.losses:
+            line["losses"] = [_told(loss) for loss in self.losses[:_LOGGED_LOSSES]]
+            line["losses_total"] = len(self.losses)
+        if self.error:
+            line["error"] = self.error
+        _log.info("%s", _encoder.encode(line).decode())
+
+
+def losses_header(losses: Sequence[Loss]) -> list[tuple[bytes, bytes]]:
+    """The header that names what was lost: `path:kind` in order, and how many there are.
+
+    `messages[0].name:knob, top_k:knob; total=2`. What does not fit into 1 KiB is only counted.
+    Paths may hold names that a client chose; whatever a header cannot carry is shown as `?`.
+    """
+    if not losses:
+        return []
+    total = f"; total={len(losses)}"
+    room = _HEADER_BYTES - len(total)
+    shown: list[str] = []
+    for loss in losses:
+        told = _told(loss)
+        room -= len(told) + 2
+        if room < 0:
+            break
+        shown.append(told)
+    return [(LOSSES_HEADER, (", ".join(shown) + total).encode("ascii"))]
+
+
+def _told(loss: Loss) -> str:
+    return f"{_UNPRINTABLE.sub('?', loss.path)[:_PATH_LENGTH]}:{loss.kind}"

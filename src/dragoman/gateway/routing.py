@@ -1,0 +1,104 @@
+"""Where a model name leads."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.canonical.options import Options
+from dragoman.config import Config, Route, Upstream, matches
+
+_REMEMBERED = 4096
+"""Model names whose resolution is remembered."""
+
+
+class Target(Struct, frozen=True):
+    """An upstream, its own name of the model, and how to translate for it."""
+
+    upstream: Upstream
+    model: str
+    options: Options
+
+
+class Router:
+    """Resolves model names by the routes of a configuration.
+
+    A name is tried as it was sent, then as what it stands for (aliases, retired names, missing
+    provider prefixes). Routes come first, the first match wins; a name `upstream/model` that no
+    route matches leads to that upstream.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
+        self._routes = tuple((route, _options(route)) for route in config.routes)
+        self._models = config.models
+        self._options = config.options
+        self._cached = lru_cache(maxsize=_REMEMBERED)(self._resolve)
+
+    def resolve(self, name: str) -> Target:
+        """The target of `name`.
+
+        Raises:
+            DragomanError: MODEL_NOT_FOUND.
+        """
+        target = self._cached(name)
+        if target is None:
+            raise model_not_found(name)
+        return target
+
+    def knows(self, name: str) -> bool:
+        """Whether `name` leads anywhere."""
+        return self._cached(name) is not None
+
+    def _resolve(self, name: str) -> Target | None:
+        for candidate in self._spellings(name):
+            target = self._routed(candidate) or self._prefixed(candidate)
+            if target is not None:
+                return target
+        return None
+
+    def _spellings(self, name: str) -> list[str]:
+        """`name` and what it may stand for, in the order in which they are tried."""
+        spellings = [name]
+        models = self._models
+        tables = (models.aliases, models.legacy)
+        spellings += [table[name] for table in tables if name in table]
+        for pattern, prefix in models.prefixes.items():
+            if matches(pattern, name):
+                spellings.append(prefix + name)
+                break
+        # A provider's prefix says nothing more where it leads nowhere.
+        spellings += [name.partition("/")[2] for name in spellings if "/" in name]
+        return [name for name in dict.fromkeys(spellings) if name]
+
+    def _routed(self, name: str) -> Target | None:
+        for route, options in self._routes:
+            if matches(route.match, name):
+                return Target(self._upstreams[route.upstream], route.model or name, options)
+        return None
+
+    def _prefixed(self, name: str) -> Target | None:
+        prefix, slash, model = name.partition("/")
+        upstream = self._upstreams.get(prefix)
+        if not slash or not model or upstream is None:
+            return None
+        return Target(upstream, model, self._options)
+
+
+def model_not_found(name: str) -> DragomanError:
+    """The error for a model that does not exist, or that the client may not use."""
+    return DragomanError(
+        Fault(
+            FaultKind.MODEL_NOT_FOUND,
+            f"The model {name[:200]!r} does not exist or you do not have access to it.",
+            param="model",
+            code="model_not_found",
+        )
+    )
+
+
+def _options(route: Route) -> Options:
+    return route.options if route.policy is None else replace(route.options, policy=route.policy)

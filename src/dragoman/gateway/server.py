@@ -1,0 +1,132 @@
+"""The process that serves: socket, HTTP server, log, and its end."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from dragoman.config import Config
+from dragoman.config.checks import is_loopback
+from dragoman.gateway.app import Gateway
+from dragoman.gateway.workers import Workers
+
+_KEEP_ALIVE_S = 75
+"""Seconds for which an idle connection of a client is kept; longer than SDKs keep theirs, so that
+it is they who close."""
+
+
+def build_app(config: Config) -> Gateway:
+    """The ASGI application of a configuration.
+
+    Raises:
+        ValueError: it would let anyone in from other machines.
+    """
+    if not config.clients and not is_loopback(config.server.host):
+        raise ValueError(
+            f"without client keys the gateway listens on loopback only, not on {config.server.host}"
+        )
+    return Gateway(config)
+
+
+def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; returns once requests in flight are over.
+
+    `announce` is told the base URL as soon as the socket is bound.
+
+    Raises:
+        OSError: the address is taken or not there.
+        ValueError: as `build_app`.
+    """
+    build_app(config)
+    configure_log(config.server.log_level)
+    plug = bind(config.server.host, config.server.port)
+    host, port = plug.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{port}"
+    logging.getLogger("dragoman").info("serving on %s", url)
+    if announce is not None:
+        announce(url)
+    try:
+        if config.server.workers == 1:
+            Server(build_app(config)).run(sockets=[plug])
+        else:
+            Workers(
+                config.server.workers,
+                lambda: Server(build_app(config)).run(sockets=[plug]),
+                grace_s=config.server.shutdown_grace_s,
+            ).run()
+    finally:
+        plug.close()
+
+
+class Server(uvicorn.Server):
+    """uvicorn with this gateway's settings; tells the application when it is going down."""
+
+    def __init__(self, app: Gateway) -> None:
+        settings = app.config.server
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                lifespan="on",
+                interface="asgi3",
+                log_config=None,
+                log_level="error",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=max(1, round(settings.shutdown_grace_s)),
+            )
+        )
+        self._gateway = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal to stop came."""
+        self._gateway.draining = True
+        super().handle_exit(sig, frame)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A bound TCP socket; port 0 takes a free one.
+
+    Raises:
+        OSError: the address is taken or not there.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = found[0]
+    plug = socket.socket(family, kind, protocol)
+    plug.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        plug.bind(address)
+    except OSError:
+        plug.close()
+        raise
+    return plug
+
+
+def configure_log(level: str) -> None:
+    """Log to standard error: a JSON line per request as it is, everything else with its time."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter())
+    logger = logging.getLogger("dragoman")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(level.upper())
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name == "dragoman.requests":
+            return record.getMessage()
+        return super().format(record)

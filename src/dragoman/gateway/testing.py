@@ -1,0 +1,67 @@
+"""Running a gateway inside a test, on a port of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dragoman.config import Config, Loaded
+from dragoman.gateway.app import Gateway
+from dragoman.gateway.server import Server, bind, build_app
+
+_POLL_S = 0.002
+_START_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """A gateway that serves on loopback. `app` is the gateway itself."""
+
+    app: Gateway
+    server: Server
+    port: int
+
+    @property
+    def base_url(self) -> str:
+        """The base URL as Anthropic's SDKs want it, without `/v1`."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def openai_base_url(self) -> str:
+        """The base URL as OpenAI's SDKs want it, with `/v1`."""
+        return f"{self.base_url}/v1"
+
+    def stop(self) -> None:
+        """Begin to shut down, as a signal would."""
+        self.app.draining = True
+        self.server.should_exit = True
+
+
+@contextmanager
+def running_gateway(config: Config | Loaded) -> Iterator[RunningGateway]:
+    """Serve a configuration in a thread while the context lasts, on any free port.
+
+    Raises:
+        TimeoutError: the server did not come up.
+    """
+    app = build_app(config.config if isinstance(config, Loaded) else config)
+    server = Server(app)
+    plug = bind("127.0.0.1", 0)
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [plug]}, name="gateway", daemon=True
+    )
+    thread.start()
+    deadline = time.monotonic() + _START_S
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise TimeoutError("the gateway did not start")
+        time.sleep(_POLL_S)
+    try:
+        yield RunningGateway(app, server, plug.getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join(timeout=app.config.server.shutdown_grace_s + 10)
+        plug.close()

@@ -1,0 +1,183 @@
+"""One request of a client: what came, and the way to answer it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import zlib
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from typing import Any, TypeAlias
+
+from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.gateway.errors import ClientGone, Headers, refusal, rendered
+from dragoman.protocols.base import Codec
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+JSON: tuple[bytes, bytes] = (b"content-type", b"application/json")
+
+_BODY_TIMEOUT_S = 120.0
+"""Seconds within which a request's body must have arrived."""
+
+
+class Visit:
+    """One request. `path` is in the form that routes know, `codec` the client's protocol.
+
+    `headers` have lower-case names. `shared` are the headers of every answer; `status` is that of
+    the answer, 0 before there is one; `ended` says that it is whole, `gone` that the client left
+    before.
+    """
+
+    __slots__ = (
+        "_receive",
+        "_send",
+        "codec",
+        "ended",
+        "gone",
+        "headers",
+        "method",
+        "path",
+        "query",
+        "request_id",
+        "shared",
+        "status",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, codec: Codec) -> None:
+        self._receive = receive
+        self._send = send
+        self.codec = codec
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query: bytes = scope["query_string"]
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.request_id = "req_" + secrets.token_hex(12)
+        minted = self.request_id.encode()
+        # Each vendor's SDKs read one of them (protocols 1.0).
+        self.shared: Headers = [(b"x-request-id", minted), (b"request-id", minted)]
+        self.status = 0
+        self.ended = False
+        self.gone = False
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body, decompressed.
+
+        Raises:
+            DragomanError: TOO_LARGE beyond `limit` bytes, UNSUPPORTED_MEDIA_TYPE for an encoding
+                that is not known, INVALID_REQUEST for one that is broken, REQUEST_TIMEOUT.
+            ClientGone: the client left.
+        """
+        encoding = self.headers.get(b"content-encoding", b"identity").strip().lower()
+        if encoding not in (b"identity", b"", b"gzip", b"x-gzip"):
+            raise refusal(
+                FaultKind.UNSUPPORTED_MEDIA_TYPE,
+                "The request body's content encoding is not supported; send it as it is or gzip.",
+            )
+        declared = self.headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > limit:
+            raise _too_large(limit)
+        try:
+            async with asyncio.timeout(_BODY_TIMEOUT_S):
+                body = await self._read(limit)
+        except TimeoutError:
+            raise refusal(
+                FaultKind.REQUEST_TIMEOUT, "The request body did not arrive in time."
+            ) from None
+        return _gunzip(body, limit) if encoding.endswith(b"gzip") else body
+
+    async def _read(self, limit: int) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                raise ClientGone
+            piece: bytes = message.get("body", b"")
+            size += len(piece)
+            if size > limit:
+                raise _too_large(limit)
+            pieces.append(piece)
+            if not message.get("more_body", False):
+                return piece if size == len(piece) else b"".join(pieces)
+
+    async def left(self) -> None:
+        """Return when the client has closed its connection (or was answered whole). Only after
+        the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def start(self, status: int, headers: Headers) -> None:
+        """Send the head of the answer."""
+        self.status = status
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": self.shared + headers}
+        )
+
+    async def write(self, data: bytes) -> None:
+        """Send a piece of the answer's body; waits while the client reads too slowly."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self, data: bytes = b"") -> None:
+        """Send the last piece of the answer's body."""
+        self.ended = True
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def reply(self, status: int, body: bytes, headers: Headers | None = None) -> None:
+        """Send a whole answer; JSON unless it is empty."""
+        head = [(b"content-length", b"%d" % len(body)), *(headers or ())]
+        if body:
+            head.append(JSON)
+        await self.start(status, head)
+        await self.end(body)
+
+    async def fail(self, fault: Fault, headers: Headers | None = None) -> None:
+        """Answer with an error in the client's own shape."""
+        status, body, own = rendered(self.codec, fault, self.request_id)
+        await self.reply(status, body, [*own, *(headers or ())])
+
+
+async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None:
+    """Run `work`, and cancel it the moment the client leaves.
+
+    Raises:
+        ClientGone: the client left.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+
+    async def watch() -> None:
+        await visit.left()
+        if not visit.ended:
+            visit.gone = True
+            task.cancel()
+
+    watcher = asyncio.get_running_loop().create_task(watch())
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not visit.gone:
+            raise
+        task.uncancel()
+        raise ClientGone from None
+    finally:
+        watcher.cancel()
+
+
+def _too_large(limit: int) -> Exception:
+    return refusal(FaultKind.TOO_LARGE, f"The request body exceeds {limit} bytes.")
+
+
+def _gunzip(body: bytes, limit: int) -> bytes:
+    unzipper = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        plain = unzipper.decompress(body, limit + 1)
+    except zlib.error:
+        plain = b""
+    if len(plain) > limit:
+        raise _too_large(limit)
+    if not unzipper.eof:
+        raise refusal(FaultKind.INVALID_REQUEST, "The request body is not valid gzip data.")
+    return plain
