@@ -1,0 +1,369 @@
+"""Content parts: text, images, audio and files of one message, both ways."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from typing import Any
+
+from dragoman.canonical.blocks import (
+    Audio,
+    Base64,
+    Block,
+    CacheMark,
+    Document,
+    FileId,
+    Foreign,
+    Image,
+    Nested,
+    PlainText,
+    Refusal,
+    SearchResult,
+    Text,
+    ToolReference,
+    Url,
+)
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import Extra
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.openai_chat import wire
+
+TEXT_PARTS = frozenset({"text"})
+USER_PARTS = frozenset({"text", "image_url", "input_audio", "file"})
+ASSISTANT_PARTS = frozenset({"text", "refusal"})
+TOOL_PARTS = USER_PARTS
+"""Officially text alone; some clients and servers put images and files there too."""
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def read_content(
+    value: Any, path: str, allowed: frozenset[str], extras: list[Extra]
+) -> tuple[Block, ...]:
+    """The blocks of a message's `content`: a string, or an array of parts of the allowed types.
+
+    Raises:
+        InvalidRequest: naming the part or the field in it.
+    """
+    if type(value) is str:
+        return (Text(text=value, path=path),)
+    if type(value) is not list:
+        raise InvalidRequest.at(path, "must be a string or an array of content parts")
+    return tuple(
+        [_read_part(part, f"{path}[{n}]", allowed, extras) for n, part in enumerate(value)]
+    )
+
+
+def _read_part(part: Any, path: str, allowed: frozenset[str], extras: list[Extra]) -> Block:
+    fields = Fields(part, path)
+    kind = fields.need_str("type")
+    if kind not in allowed:
+        fields.fail("type", f"must be one of {', '.join(sorted(allowed))} here")
+    cache = _read_cache(fields, extras)
+    match kind:
+        case "text":
+            block: Block = Text(text=fields.need_str("text"), path=path, cache=cache)
+        case "refusal":
+            block = Refusal(text=fields.need_str("refusal"), path=path, cache=cache)
+        case "image_url":
+            block = _read_image(fields, cache, extras)
+        case "input_audio":
+            block = _read_audio(fields, cache, extras)
+        case _:
+            block = _read_file(fields, cache, extras)
+    fields.rest(extras)
+    return block
+
+
+def _read_cache(fields: Fields, extras: list[Extra]) -> CacheMark | None:
+    mark = fields.take_fields("prompt_cache_breakpoint")
+    if mark is None:
+        return None
+    mark.take_choice("mode", ("explicit",))
+    ttl = mark.take_str("ttl")
+    mark.rest(extras)
+    return CacheMark(ttl)
+
+
+def _read_image(fields: Fields, cache: CacheMark | None, extras: list[Extra]) -> Image:
+    given = fields.take("image_url")
+    if type(given) is str:  # the older form, still sent by some clients
+        given = {"url": given}
+    image = Fields(given, fields.at("image_url"))
+    url = image.need_str("url")
+    detail = image.take_choice("detail", wire.DETAILS)
+    image.rest(extras)
+    path = image.at("url")
+    source = _read_data_url(url, path) if _is_data_url(url) else _read_url(url, path)
+    return Image(source=source, detail=detail, path=fields.path, cache=cache)
+
+
+def _read_audio(fields: Fields, cache: CacheMark | None, extras: list[Extra]) -> Audio:
+    audio = needed(fields, "input_audio")
+    data = _checked_base64(audio.need_str("data"), audio.at("data"))
+    form = audio.take_choice("format", wire.AUDIO_FORMATS)
+    if form is None:
+        audio.fail("format", "is required")
+    audio.rest(extras)
+    return Audio(data=data, format=form, path=fields.path, cache=cache)
+
+
+def _read_file(fields: Fields, cache: CacheMark | None, extras: list[Extra]) -> Document:
+    file = needed(fields, "file")
+    name = file.take_str("filename")
+    data = file.take_str("file_data")
+    source: Base64 | FileId
+    if data is None:
+        file_id = file.take_str("file_id")
+        if file_id is None:
+            file.fail("file_data", "is required, or file_id")
+        source = FileId(file_id, wire.VENDOR)
+    elif _is_data_url(data):
+        source = _read_data_url(data, file.at("file_data"))
+    else:
+        data = _checked_base64(data, file.at("file_data"))
+        source = Base64(_guess_media_type(data, name), data)
+    file.rest(extras)
+    return Document(source=source, title=name, path=fields.path, cache=cache)
+
+
+def needed(fields: Fields, name: str) -> Fields:
+    """The object `name`, which must be there.
+
+    Raises:
+        InvalidRequest: it is not.
+    """
+    found = fields.take_fields(name)
+    if found is None:
+        fields.fail(name, "is required")
+    return found
+
+
+def _is_data_url(url: str) -> bool:
+    return url[:5].lower() == "data:"
+
+
+def _read_data_url(url: str, path: str) -> Base64:
+    head, comma, data = url[5:].partition(",")
+    media_type, *parameters = head.split(";")
+    if not comma or not parameters or parameters[-1].strip().lower() != "base64":
+        raise InvalidRequest.at(path, "must be a base64 data URL: data:TYPE;base64,DATA")
+    if "/" not in media_type:
+        raise InvalidRequest.at(path, "the data URL names no media type")
+    return Base64(media_type, _checked_base64(data, path))
+
+
+def _read_url(url: str, path: str) -> Url:
+    if url[:8].lower().startswith(("https://", "http://")):
+        return Url(url)
+    raise InvalidRequest.at(path, "must be an http(s) or data URL")
+
+
+def _checked_base64(data: str, path: str) -> str:
+    try:
+        if not binascii.a2b_base64(data, strict_mode=True):
+            raise InvalidRequest.at(path, "must not be empty")
+    except ValueError:
+        raise InvalidRequest.at(path, "is not valid base64") from None
+    return data
+
+
+def _guess_media_type(data: str, name: str | None) -> str:
+    if data.startswith("JVBERi0"):  # "%PDF-"
+        return wire.PDF
+    ending = (name or "").rpartition(".")[2].lower()
+    return wire.MEDIA_TYPES.get(ending, "application/octet-stream")
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+class PartWriter:
+    """Writes blocks as content parts of one request.
+
+    Cache marks are collected while parts are written, and the last four kept (`finish`).
+    """
+
+    __slots__ = ("_capabilities", "_ledger", "_marked", "_names")
+
+    def __init__(self, outbound: Outbound) -> None:
+        self._capabilities = outbound.capabilities
+        self._ledger = outbound.ledger
+        self._names = outbound.names
+        self._marked: list[tuple[JsonObject, str]] = []
+
+    def parts(self, block: Block) -> list[JsonObject]:
+        """The parts that say what `block` says; what they cannot say is in the ledger."""
+        parts = self._parts(block)
+        if block.cache is not None:
+            self.mark(parts[-1] if parts else None, block.cache, block.path)
+        return parts
+
+    def all(self, blocks: Iterable[Block]) -> list[JsonObject]:
+        """The parts of several blocks, in order."""
+        return [part for block in blocks for part in self.parts(block)]
+
+    def mark(self, part: JsonObject | None, cache: CacheMark, path: str) -> None:
+        """Put a cache mark on a part, if the upstream takes it; report it otherwise."""
+        if part is None or not self._capabilities.prompt_cache_breakpoints:
+            self._lose(path, LossKind.KNOB, "the cache mark is not sent")
+            return
+        mark: JsonObject = {"mode": "explicit"}
+        if cache.ttl in wire.CACHE_TTLS:
+            mark["ttl"] = cache.ttl
+        elif cache.ttl is not None:
+            self._lose(path, LossKind.KNOB, "the cache lifetime is left to the upstream")
+        part["prompt_cache_breakpoint"] = mark
+        self._marked.append((part, path))
+
+    def finish(self) -> None:
+        """Drop the cache marks beyond the four an upstream takes, the earliest first."""
+        for part, path in self._marked[: -wire.MAX_CACHE_MARKS]:
+            del part["prompt_cache_breakpoint"]
+            self._lose(path, LossKind.KNOB, "only the last four cache marks are sent")
+
+    def _lose(self, path: str, kind: LossKind, detail: str) -> None:
+        self._ledger.add(path, kind, detail)
+
+    def _parts(self, block: Block) -> list[JsonObject]:
+        match block:
+            case Text():
+                self.note_text(block)
+                return [text_part(block.text)]
+            case Refusal():
+                return [text_part(block.text)]
+            case Image():
+                return self._image(block)
+            case Document():
+                return self._document(block)
+            case Audio():
+                audio = {"data": block.data, "format": block.format}
+                return [{"type": "input_audio", "input_audio": audio}]
+            case SearchResult():
+                return self._search_result(block)
+            case ToolReference():
+                return [text_part(f"The tool {self._names.outward(block.name)} is now available.")]
+            case Foreign():
+                self._lose(block.path, block.loss, f"{block.type} has no counterpart upstream")
+            case _:
+                self._lose(block.path, LossKind.CONTENT, "has no place in this message upstream")
+        return []
+
+    def note_text(self, block: Text) -> None:
+        """Report what a text block says besides its text: Chat has no field for it."""
+        if block.annotations:
+            self._lose(f"{block.path}.annotations", LossKind.KNOB, "citations are not sent")
+        if block.logprobs:
+            self._lose(f"{block.path}.logprobs", LossKind.KNOB, "log probabilities are not sent")
+        if block.phase is not None:
+            message = block.path.partition(".content")[0]
+            self._lose(f"{message}.phase", LossKind.KNOB, "has no counterpart upstream")
+
+    def _image(self, block: Image) -> list[JsonObject]:
+        if not self._capabilities.images:
+            self._lose(block.path, LossKind.CONTENT, "the upstream takes no images")
+            return []
+        source = block.source
+        if isinstance(source, FileId):
+            self._lose(block.path, LossKind.CONTENT, "images cannot be given by file id upstream")
+            return []
+        url = source.url if isinstance(source, Url) else _data_url(source)
+        image: JsonObject = {"url": url}
+        if block.detail is not None:
+            image["detail"] = block.detail
+        return [{"type": "image_url", "image_url": image}]
+
+    def _document(self, block: Document) -> list[JsonObject]:
+        if block.citations:
+            self._lose(f"{block.path}.citations", LossKind.KNOB, "citations cannot be asked for")
+        if block.context:
+            self._lose(f"{block.path}.context", LossKind.CONVERTED, "sent as text")
+        match block.source:
+            case PlainText(text=text):
+                body = [text_part(_with_header(block, text))]
+            case Nested(blocks=inner):
+                header = _with_header(block, "")
+                body = [text_part(header)] if header else []
+                return self._as_text(block, body + self.all(inner))
+            case Url():
+                self._lose(
+                    block.path, LossKind.CONTENT, "documents cannot be given by URL upstream"
+                )
+                return []
+            case FileId(id=file_id, vendor=vendor):
+                if vendor not in ("", wire.VENDOR):
+                    self._lose(
+                        block.path, LossKind.CONTENT, "the file is in another vendor's store"
+                    )
+                    return []
+                named = {"filename": block.title} if block.title else {}
+                return self._with_context(block, [_file_part({"file_id": file_id, **named})])
+            case Base64() as source if self._capabilities.chat_files:
+                name = block.title or _file_name(source.media_type)
+                file = {"filename": name, "file_data": _data_url(source)}
+                return self._with_context(block, [_file_part(file)])
+            case Base64() as source:
+                decoded = _decoded_text(source)
+                if decoded is None:
+                    self._lose(block.path, LossKind.CONTENT, "the upstream takes no files")
+                    return []
+                body = [text_part(_with_header(block, decoded))]
+        return self._as_text(block, body)
+
+    def _as_text(self, block: Document, parts: list[JsonObject]) -> list[JsonObject]:
+        self._lose(block.path, LossKind.CONVERTED, "the document is sent as text")
+        return parts
+
+    def _with_context(self, block: Document, parts: list[JsonObject]) -> list[JsonObject]:
+        return [text_part(f"Context: {block.context}"), *parts] if block.context else parts
+
+    def _search_result(self, block: SearchResult) -> list[JsonObject]:
+        self._lose(block.path, LossKind.CONVERTED, "the search result is sent as text")
+        if block.citations:
+            self._lose(f"{block.path}.citations", LossKind.KNOB, "citations cannot be asked for")
+        texts = [text.text for text in block.content]
+        for text in block.content:
+            if text.cache is not None:
+                self.mark(None, text.cache, text.path)
+        return [text_part("\n\n".join([f"{block.title}\n{block.source}", *texts]))]
+
+
+def text_part(text: str) -> JsonObject:
+    """A text part."""
+    return {"type": "text", "text": text}
+
+
+def _file_part(file: JsonObject) -> JsonObject:
+    return {"type": "file", "file": file}
+
+
+def _data_url(source: Base64) -> str:
+    return f"data:{source.media_type};base64,{source.data}"
+
+
+def _with_header(block: Document, text: str) -> str:
+    """A document's title and context before its text."""
+    lines = [f"Document: {block.title}"] if block.title else []
+    if block.context:
+        lines.append(f"Context: {block.context}")
+    return "\n\n".join(piece for piece in ("\n".join(lines), text) if piece)
+
+
+def _file_name(media_type: str) -> str:
+    for ending, known in wire.MEDIA_TYPES.items():
+        if known == media_type:
+            return f"document.{ending}"
+    return "document"
+
+
+def _decoded_text(source: Base64) -> str | None:
+    """The text of a document that is text; None if it is not."""
+    if not source.media_type.startswith("text/"):
+        return None
+    try:
+        return base64.b64decode(source.data).decode()
+    except ValueError:
+        return None

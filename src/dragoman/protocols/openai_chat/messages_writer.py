@@ -1,0 +1,287 @@
+"""Turns as the messages of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dragoman.canonical.blocks import (
+    Block,
+    Foreign,
+    Opaque,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.names import safe_id
+from dragoman.canonical.pairing import pair_tools
+from dragoman.canonical.requests import Request, Turn
+from dragoman.canonical.tools import wrap_custom
+from dragoman.protocols.base import Outbound, to_json_text
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_chat import wire
+from dragoman.protocols.openai_chat.content import PartWriter, text_part
+from dragoman.protocols.openai_chat.reasoning import (
+    is_foreign_state,
+    joined,
+    replayed_details,
+)
+
+
+def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
+    """The messages of a request: system texts first, then the turns, every call answered.
+
+    What a message cannot carry is added to the ledger.
+    """
+    writer = _MessagesWriter(outbound)
+    writer.instructions(request.instructions)
+    for turn in pair_tools(request.turns, outbound.options, outbound.ledger):
+        writer.turn(turn)
+    writer.parts.finish()
+    return writer.messages
+
+
+class _Attachments(NamedTuple):
+    """Images and files of one tool result, on their way to the user message after it."""
+
+    call_id: str
+    names: str
+    parts: list[JsonObject]
+
+
+class _MessagesWriter:
+    __slots__ = ("_capabilities", "_ledger", "_names", "_options", "_tool_of", "messages", "parts")
+
+    def __init__(self, outbound: Outbound) -> None:
+        self.messages: list[JsonObject] = []
+        self.parts = PartWriter(outbound)
+        self._capabilities = outbound.capabilities
+        self._ledger = outbound.ledger
+        self._names = outbound.names
+        self._options = outbound.options
+        self._tool_of: dict[str, str] = {}
+
+    def instructions(self, texts: Sequence[Text]) -> None:
+        """The system texts given apart from the turns, as one leading message."""
+        kept = [text for text in texts if text.text and not self._is_billing_header(text)]
+        if kept:
+            self._system(self._capabilities.system_role, self.parts.all(kept), None)
+
+    def turn(self, turn: Turn) -> None:
+        """The messages of one turn."""
+        match turn.role:
+            case "assistant":
+                self._assistant(turn)
+            case "user":
+                self._user(turn)
+            case _:
+                self._late_system(turn)
+
+    def _late_system(self, turn: Turn) -> None:
+        role: str = turn.role
+        if role == "developer" and self._capabilities.system_role != "developer":
+            role = "system"
+        kept = [block for block in turn.blocks if not self._is_billing_header(block)]
+        parts = self._texts_only(kept)
+        if parts or not turn.blocks:
+            self._system(role, parts, turn.name)
+
+    def _system(self, role: str, parts: list[JsonObject], name: str | None) -> None:
+        content = _as_content(parts)
+        if self._capabilities.system_as_string and type(content) is list:
+            content = "\n\n".join(part["text"] for part in parts)
+        self._append(role, content, name)
+
+    def _texts_only(self, blocks: Sequence[Block]) -> list[JsonObject]:
+        """The parts of a message that takes text alone; the rest is lost content."""
+        kept: list[JsonObject] = []
+        for block in blocks:
+            for part in self.parts.parts(block):
+                if part["type"] == "text":
+                    kept.append(part)
+                else:
+                    self._lose(block.path, LossKind.CONTENT, "has no place in this message")
+        return kept
+
+    def _is_billing_header(self, block: Block) -> bool:
+        found = isinstance(block, Text) and block.text.startswith(wire.BILLING_HEADER)
+        if found:
+            self._lose(block.path, LossKind.KNOB, "billing text of another vendor is not sent")
+        return found
+
+    # --- user turns -----------------------------------------------------------------------------
+
+    def _user(self, turn: Turn) -> None:
+        attached: list[_Attachments] = []
+        rest: list[Block] = []
+        for block in turn.blocks:
+            if isinstance(block, ToolResult):
+                attached += self._tool_result(block)
+            elif isinstance(block, Foreign) and block.origin == wire.NAME:
+                self.messages.append(block.raw)  # a whole message of the role `function`
+            else:
+                rest.append(block)
+        parts: list[JsonObject] = []
+        for result in attached:
+            parts += [text_part(self._attachment_note(result)), *result.parts]
+        parts += self.parts.all(rest)
+        if parts or not turn.blocks:
+            self._append("user", _as_content(parts), turn.name)
+
+    def _tool_result(self, block: ToolResult) -> list[_Attachments]:
+        """Append a tool message; return what has to go into the user message after it."""
+        kept: list[JsonObject] = []
+        moved: list[JsonObject] = []
+        separator = ""
+        if block.is_error and self._options.tool_error_prefix:
+            kept.append(text_part(self._options.tool_error_prefix))
+        elif block.is_error and block.path:
+            self._lose(f"{block.path}.is_error", LossKind.KNOB, "there is no field for it upstream")
+        for inner in block.content:
+            for part in self.parts.parts(inner):
+                if part["type"] == "text":
+                    kept.append(part)
+                    # Plain texts are pieces of one output; what was made into text stands apart.
+                    separator = separator if isinstance(inner, Text) else "\n\n"
+                elif self._capabilities.tool_message_images:
+                    kept.append(part)
+                else:
+                    moved.append(part)
+                    self._lose(inner.path, LossKind.CONVERTED, "moved to a user message")
+        if block.cache is not None:
+            self.parts.mark(kept[-1] if kept else None, block.cache, block.path)
+        names = ", ".join(map(_part_name, moved))
+        note = f"[Attached in the next message: {names}]" if moved else ""
+        content: Any
+        if all(len(part) == 2 and part["type"] == "text" for part in kept):
+            text = separator.join(part["text"] for part in kept)
+            content = "\n\n".join(piece for piece in (text, note) if piece)
+        else:
+            content = [*kept, *([text_part(note)] if note else [])]
+        call_id = _call_id(block.call_id)
+        self.messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+        return [_Attachments(block.call_id, names, moved)] if moved else []
+
+    def _attachment_note(self, result: _Attachments) -> str:
+        tool = self._tool_of.get(result.call_id)
+        of_tool = f" of {tool}" if tool else ""
+        return f"[Attached by the result{of_tool} ({_call_id(result.call_id)}): {result.names}]"
+
+    # --- assistant turns ------------------------------------------------------------------------
+
+    def _assistant(self, turn: Turn) -> None:
+        parts: list[JsonObject] = []
+        refusals: list[str] = []
+        calls: list[JsonObject] = []
+        thoughts: list[Reasoning] = []
+        message: JsonObject = {"role": "assistant", "content": None}
+        for block in turn.blocks:
+            match block:
+                case ToolCall():
+                    calls.append(self._tool_call(block))
+                case Reasoning():
+                    thoughts.append(block)
+                case Refusal():
+                    refusals.append(block.text)
+                case Foreign(origin=wire.NAME):
+                    message[block.type] = block.raw
+                case Text(text="", cache=None):
+                    pass
+                case _:
+                    if calls:
+                        self._lose(turn.path, LossKind.CONVERTED, "text is put before tool calls")
+                    parts += self._texts_only([block])
+        if turn.name is not None:
+            message["name"] = turn.name
+        self._reasoning(thoughts, bool(calls), message)
+        if parts:
+            message["content"] = _as_content(parts)
+        if refusals:
+            message["refusal"] = "".join(refusals)
+        if calls:
+            message["tool_calls"] = calls
+        if len(message) == 2 and message["content"] is None:
+            if turn.blocks:
+                return
+            message["content"] = ""
+        self.messages.append(message)
+
+    def _tool_call(self, block: ToolCall) -> JsonObject:
+        name = self._names.outward(block.name, block.namespace)
+        self._tool_of[block.id] = name
+        if block.cache is not None:
+            self._lose(block.path, LossKind.KNOB, "the cache mark is not sent")
+        call_id = _call_id(block.id)
+        if not block.custom:
+            # Some servers parse the arguments of earlier calls and fail on empty text.
+            arguments = block.arguments if block.arguments.strip() else "{}"
+            return _function_call(call_id, name, arguments)
+        if self._capabilities.custom_tools_native:
+            custom = {"name": name, "input": block.arguments}
+            return {"id": call_id, "type": "custom", "custom": custom}
+        reject = self._options.custom_tools == "reject"
+        kind = LossKind.CONTENT if reject else LossKind.CONVERTED
+        self._lose(block.path, kind, "a free-text call, sent as a function call")
+        return _function_call(call_id, name, to_json_text(wrap_custom(block.arguments)))
+
+    def _reasoning(self, thoughts: list[Reasoning], calls: bool, message: JsonObject) -> None:
+        replay = self._capabilities.replay_reasoning
+        shown = replay == "always" or (replay == "tool_turns" and calls)
+        text = joined(thoughts)
+        if shown and text:
+            message["reasoning_content"] = text
+        details: list[Any] = []
+        for block in thoughts:
+            own = _is_own(block.opaque)
+            if block.opaque is not None and own:
+                details += replayed_details(block.opaque)
+            lost_text = bool(block.parts) and not shown and not own
+            lost_state = is_foreign_state(block.opaque) and not own
+            if lost_text or lost_state:
+                self._lose(block.path, LossKind.KNOB, "earlier reasoning is not sent")
+        if details:
+            message["reasoning_details"] = details
+
+    # --------------------------------------------------------------------------------------------
+
+    def _append(self, role: str, content: Any, name: str | None) -> None:
+        message: JsonObject = {"role": role, "content": content}
+        if name is not None:
+            message["name"] = name
+        self.messages.append(message)
+
+    def _lose(self, path: str, kind: LossKind, detail: str) -> None:
+        self._ledger.add(path, kind, detail)
+
+
+def _as_content(parts: list[JsonObject]) -> Any:
+    """A plain string for a single unmarked text, as every server takes it; else the parts."""
+    if not parts:
+        return ""
+    if len(parts) == 1 and len(parts[0]) == 2 and parts[0]["type"] == "text":
+        return parts[0]["text"]
+    return parts
+
+
+def _function_call(call_id: str, name: str, arguments: str) -> JsonObject:
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def _call_id(value: str) -> str:
+    # Any characters are allowed here; some servers even read the ids they made.
+    return value if 0 < len(value) <= wire.MAX_CALL_ID else safe_id(value, wire.MAX_CALL_ID)
+
+
+def _part_name(part: JsonObject) -> str:
+    """What a note calls an attachment."""
+    if part["type"] == "file":
+        return str(part["file"].get("filename", "file"))
+    return "image" if part["type"] == "image_url" else "audio"
+
+
+def _is_own(opaque: Opaque | None) -> bool:
+    return opaque is not None and opaque.origin == wire.NAME

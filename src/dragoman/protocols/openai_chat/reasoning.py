@@ -1,0 +1,187 @@
+"""Reasoning in Chat messages, which the protocol itself does not know.
+
+Three fields are in use: `reasoning_content` (DeepSeek, Qwen, GLM, Kimi, older vLLM), `reasoning`
+(vLLM since 0.11, OpenRouter, Groq, Ollama) and `reasoning_details` (OpenRouter), a list of entries
+that can also carry opaque state: `{type, index, text | summary, signature | data, format}`.
+Toward clients the opaque state of other vendors travels there in an envelope of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.canonical.blocks import Block, Opaque, Reasoning
+from dragoman.canonical.envelope import MARKER, Sealer
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import Extra
+from dragoman.protocols.base import to_json_text
+from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.openai_chat import wire
+
+BREAK = "\n\n"
+"""What stands between two readable pieces of reasoning in one text field."""
+
+_FORMATS = {"anthropic_messages": "anthropic", "openai_responses": "openai"}
+"""The `format` of an entry, by the origin of its opaque state."""
+
+_STATE = ("signature", "data")
+"""The fields of an entry that only its maker can read."""
+
+
+def pick_text(first: Any, second: Any) -> str:
+    """The reasoning text of `reasoning_content` and `reasoning`: the first that holds any."""
+    for value in (first, second):
+        if type(value) is str and value:
+            return value
+    return ""
+
+
+def readable(entry: JsonObject) -> str:
+    """The text of a `reasoning_details` entry."""
+    return pick_text(entry.get("text"), entry.get("summary"))
+
+
+class Details:
+    """Collects the entries of `reasoning_details`, of which a stream sends fragments."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[Any, JsonObject] = {}
+
+    def add(self, entries: Iterable[Any]) -> str:
+        """Take fragments; return their readable text."""
+        texts: list[str] = []
+        for entry in entries:
+            if type(entry) is not dict:
+                continue
+            index = entry.get("index")
+            key = index if type(index) is int else ("new", len(self._entries))
+            known = self._entries.setdefault(key, {})
+            for name, value in entry.items():
+                if name in ("text", "summary") and type(value) is str:
+                    known[name] = known.get(name, "") + value
+                elif value is not None:
+                    known[name] = value
+            texts.append(readable(entry))
+        return "".join(texts)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether an entry so far carries opaque state."""
+        return any(entry.get(name) for entry in self._entries.values() for name in _STATE)
+
+    def take(self, account: str = "") -> Opaque | None:
+        """The opaque state of all entries so far, None if none has any; forgets the entries."""
+        entries = list(self._entries.values())
+        self._entries.clear()
+        return _opaque_of(entries, account)
+
+
+def _opaque_of(entries: Sequence[JsonObject], account: str) -> Opaque | None:
+    if not any(entry.get(name) for entry in entries for name in _STATE):
+        return None
+    ordered = [{name: entry[name] for name in sorted(entry)} for entry in entries]
+    return Opaque(wire.NAME, to_json_text(ordered), account=account)
+
+
+# --- history sent by clients --------------------------------------------------------------------
+
+
+def read_reasoning(fields: Fields, sealer: Sealer, extras: list[Extra]) -> list[Reasoning]:
+    """The reasoning of an assistant message, taken from whichever fields hold it.
+
+    Entries of `reasoning_details` that hold an envelope of ours become the block that was
+    sealed; a text field that only repeats their text is used once.
+    """
+    details = fields.take_list("reasoning_details")
+    first = fields.take_str("reasoning_content")
+    second = fields.take("reasoning")
+    text = pick_text(first, second)
+    name = "reasoning_content" if first else "reasoning"
+    if first and second and second != first:
+        extras.append(
+            Extra(fields.at("reasoning"), second, LossKind.KNOB, "reasoning_content is used")
+        )
+    blocks = _read_details(details, fields.at("reasoning_details"), sealer) if details else []
+    if not text or text == BREAK.join(block.text for block in blocks if block.parts):
+        return blocks
+    if not blocks:
+        return [Reasoning(parts=(text,), style="raw", path=fields.at(name))]
+    if not any(block.parts for block in blocks):
+        head, *rest = blocks
+        if head.opaque is not None and head.opaque.origin == wire.NAME:
+            return [replace(head, parts=(text,), style="raw"), *rest]
+        return [Reasoning(parts=(text,), style="raw", path=fields.at(name)), *blocks]
+    extras.append(Extra(fields.at(name), text, LossKind.KNOB, "reasoning_details are used"))
+    return blocks
+
+
+def _read_details(entries: list[Any], path: str, sealer: Sealer) -> list[Reasoning]:
+    blocks: list[Reasoning] = []
+    foreign: list[JsonObject] = []
+    for number, value in enumerate(entries):
+        entry = Fields(value, f"{path}[{number}]")
+        token = entry.take_str("signature") or entry.take_str("data") or ""
+        sealed = sealer.open(token)
+        if sealed is None:
+            foreign.append(value)
+            continue
+        text = readable(value)
+        parts = (text,) if not sealed.parts and text else sealed.parts
+        blocks.append(replace(sealed, parts=parts, path=entry.path))
+    if foreign:
+        blocks.append(_foreign_block(foreign, path))
+    return blocks
+
+
+def _foreign_block(entries: list[JsonObject], path: str) -> Reasoning:
+    parts = tuple(text for text in map(readable, entries) if text)
+    summarised = any(entry.get("type") == "reasoning.summary" for entry in entries)
+    style: Literal["summary", "raw"] = "summary" if summarised else "raw"
+    return Reasoning(parts=parts, style=style, opaque=_opaque_of(entries, ""), path=path)
+
+
+# --- history sent to an upstream ----------------------------------------------------------------
+
+
+def replayed_details(opaque: Opaque) -> list[Any]:
+    """The entries of a Chat upstream's own opaque state, as it sent them."""
+    try:
+        entries = msgspec.json.decode(opaque.data)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return entries if type(entries) is list else []
+
+
+# --- answers to clients -------------------------------------------------------------------------
+
+
+def joined(blocks: Iterable[Block]) -> str:
+    """The readable text of all reasoning blocks, as one text field shows it."""
+    return BREAK.join(
+        part for block in blocks if isinstance(block, Reasoning) for part in block.parts if part
+    )
+
+
+def is_foreign_state(opaque: Opaque | None) -> bool:
+    """Whether there is opaque state that a client would have to send back."""
+    return opaque is not None and opaque.origin != MARKER
+
+
+def details_entry(block: Reasoning, index: int, sealer: Sealer) -> JsonObject:
+    """The `reasoning_details` entry that carries a block with opaque state.
+
+    Every entry has an `index`: clients that accumulate streams fail on a list entry without.
+    """
+    origin = block.opaque.origin if block.opaque is not None else MARKER
+    form = _FORMATS.get(origin, origin)
+    envelope = sealer.seal(block)
+    if block.parts:
+        text = {"type": "reasoning.text", "text": block.text, "signature": envelope}
+        return {**text, "format": form, "index": index}
+    return {"type": "reasoning.encrypted", "data": envelope, "format": form, "index": index}

@@ -1,0 +1,183 @@
+"""Chat Completions on the wire: field tables, words and limits. No logic.
+
+The shapes are those of the `openai` package 3.52.0 (`types/chat/*`, `types/completion_usage.py`),
+and what compatible servers add to them.
+"""
+
+from __future__ import annotations
+
+from dragoman.canonical.losses import LossKind
+from dragoman.protocols.fields import Field
+
+NAME = "openai_chat"
+"""The protocol's name, also the origin of blocks only it can express."""
+
+VENDOR = "openai"
+"""Whose file store `file_id` names."""
+
+KNOB, CONTENT = LossKind.KNOB, LossKind.CONTENT
+_EXTENSION = "an extension of compatible servers"
+
+# --- requests -----------------------------------------------------------------------------------
+
+REQUEST: dict[str, Field] = {
+    "n": Field(CONTENT, "only one choice can be translated", neutral=(1,)),
+    "modalities": Field(CONTENT, "only text can be translated", neutral=(["text"], [])),
+    "audio": Field(CONTENT, "audio output has no counterpart upstream"),
+    "seed": Field(KNOB),
+    "logit_bias": Field(KNOB, neutral=({},)),
+    "frequency_penalty": Field(KNOB, neutral=(0, 0.0)),
+    "presence_penalty": Field(KNOB, neutral=(0, 0.0)),
+    "prediction": Field(KNOB),
+    "min_p": Field(KNOB, _EXTENSION, neutral=(0, 0.0)),
+    "repetition_penalty": Field(KNOB, _EXTENSION, neutral=(1, 1.0)),
+    "chat_template_kwargs": Field(KNOB, _EXTENSION, neutral=({},)),
+    "enable_thinking": Field(KNOB, _EXTENSION),
+    "thinking": Field(KNOB, _EXTENSION),
+    "reasoning": Field(KNOB, _EXTENSION, neutral=({},)),
+    "include_reasoning": Field(KNOB, _EXTENSION, neutral=(True,)),
+    "guided_json": Field(KNOB, _EXTENSION),
+    "guided_regex": Field(KNOB, _EXTENSION),
+    "guided_choice": Field(KNOB, _EXTENSION),
+    "guided_grammar": Field(KNOB, _EXTENSION),
+    "extra_body": Field(KNOB, _EXTENSION, neutral=({},)),
+}
+"""Top-level request fields without a canonical home."""
+
+WEB_SEARCH = "web_search_options"
+"""Turns on the vendor's own search, as a hosted tool does in the other protocols."""
+
+STREAM_OPTIONS: dict[str, Field] = {
+    "include_obfuscation": Field(KNOB, "padding is not sent", neutral=(False,)),
+}
+
+ASSISTANT: dict[str, Field] = {
+    "annotations": Field(KNOB, "citations of earlier answers are not sent", neutral=([],)),
+}
+"""Fields of an assistant message without a canonical home."""
+
+TOOL_MESSAGE: dict[str, Field] = {"name": Field(KNOB, "the call names the tool")}
+
+LEGACY_FUNCTIONS = Field(LossKind.CONVERTED, "sent as tools; answers carry tool_calls")
+
+NO_TABLE: dict[str, Field] = {}
+"""For objects whose every field has a home: what is left over is unknown."""
+
+ROLES = ("developer", "system", "user", "assistant", "tool", "function")
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""`reasoning_effort`, from least to most."""
+DETAILS = ("auto", "low", "high", "original")
+AUDIO_FORMATS = ("wav", "mp3")
+GRAMMARS = ("lark", "regex")
+SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+CACHE_TTLS = frozenset({"30m", "12h"})
+
+MAX_STOPS = 4
+MAX_CACHE_MARKS = 4
+MAX_CALL_ID = 40
+"""Longest tool call id in a request; the service answers "string too long" to more."""
+MAX_USER_ID = 128
+"""Longest `safety_identifier`."""
+MAX_FORMAT_NAME = 64
+"""Longest `response_format.json_schema.name`, of `[A-Za-z0-9_-]`."""
+
+PDF = "application/pdf"
+MEDIA_TYPES = {
+    "pdf": PDF,
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "csv": "text/csv",
+    "html": "text/html",
+    "json": "application/json",
+    "xml": "application/xml",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+}
+"""Media type by file name ending, for files given as bare base64."""
+
+BILLING_HEADER = "x-anthropic-billing-header:"
+"""Beginning of a system text that Claude Code sends for its vendor alone. It changes with every
+request and would spoil the prompt cache of any other upstream."""
+
+# --- answers ------------------------------------------------------------------------------------
+
+CHUNK_FIELDS = frozenset(
+    {
+        "id",
+        "created",
+        "model",
+        "choices",
+        "usage",
+        "service_tier",
+        "system_fingerprint",  # reported once, with the first chunk
+        "object",  # always the same word
+        "obfuscation",  # random padding
+        "metadata",  # the client's own, echoed
+        "prompt_filter_results",  # Azure's scores of the prompt, not about the answer
+        "provider",  # which server a router chose
+    }
+)
+"""Top-level fields of answers and chunks that are read, or leave nothing to report."""
+
+CHOICE_FIELDS = frozenset(
+    {
+        "index",
+        "delta",
+        "message",
+        "finish_reason",
+        "logprobs",
+        "stop_reason",  # vLLM: the stop sequence that matched
+        "matched_stop",  # SGLang: the same
+        "native_finish_reason",  # a router's copy of finish_reason
+        "content_filter_results",  # Azure's scores; a filtered answer says so in finish_reason
+        "token_ids",  # vLLM: the tokens whose text is in the delta
+    }
+)
+
+DELTA_FIELDS = frozenset(
+    {
+        "role",
+        "content",
+        "refusal",
+        "tool_calls",
+        "function_call",
+        "annotations",
+        "reasoning_content",
+        "reasoning",
+        "reasoning_details",
+    }
+)
+
+ANSWER: dict[str, Field] = {
+    "audio": Field(CONTENT, "audio cannot be translated"),
+    "system_fingerprint": Field(KNOB),
+    "moderation": Field(KNOB),
+    "citations": Field(KNOB, "a list of sources without places"),
+}
+"""Fields of answers without a canonical home."""
+
+USAGE_FIELDS = frozenset(
+    {
+        "prompt_tokens",
+        "completion_tokens",
+        "total_tokens",
+        "prompt_tokens_details",
+        "completion_tokens_details",
+        "cached_tokens",  # Moonshot
+        "prompt_cache_hit_tokens",  # DeepSeek
+        "prompt_cache_miss_tokens",  # DeepSeek: the rest of prompt_tokens
+        "reasoning_tokens",  # servers that count reasoning at the top level
+    }
+)
+PROMPT_DETAILS = frozenset({"cached_tokens", "cache_write_tokens"})
+COMPLETION_DETAILS = frozenset({"reasoning_tokens"})
+
+STOP_WORDS = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"})
+LENGTH_WORDS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
+TOOL_WORDS = frozenset({"tool_calls", "tool_call", "tool_use", "function_call"})
+FILTER_WORDS = frozenset({"content_filter", "safety", "sensitive", "refusal", "recitation"})
+FAILURE_WORDS = frozenset(
+    {"error", "insufficient_system_resource", "abort", "cancelled", "network_error"}
+)
+"""`finish_reason` as official and compatible servers send it, in lower case."""
