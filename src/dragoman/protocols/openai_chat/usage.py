@@ -1,0 +1,75 @@
+"""Token counts, both ways. Chat's totals include cached and reasoning tokens, as ours do."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.canonical.usage import Usage
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_chat import wire
+
+
+def read_usage(usage: JsonObject, ledger: Ledger | None = None) -> Usage:
+    """The counts of a `usage` object; counts without a canonical home go into the ledger.
+
+    Compatible servers put cached and reasoning tokens in places of their own; the official
+    places win.
+    """
+    prompt = _object(usage.get("prompt_tokens_details"))
+    completion = _object(usage.get("completion_tokens_details"))
+    if ledger is not None:
+        _account(usage, wire.USAGE_FIELDS, "usage", ledger)
+        _account(prompt, wire.PROMPT_DETAILS, "usage.prompt_tokens_details", ledger)
+        _account(completion, wire.COMPLETION_DETAILS, "usage.completion_tokens_details", ledger)
+    cached = (
+        prompt.get("cached_tokens"),
+        usage.get("cached_tokens"),
+        usage.get("prompt_cache_hit_tokens"),
+    )
+    reasoning = (completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
+    return Usage(
+        input=_first(usage.get("prompt_tokens")) or 0,
+        output=_first(usage.get("completion_tokens")) or 0,
+        cached=_first(*cached),
+        cache_write=_first(prompt.get("cache_write_tokens")),
+        reasoning=_first(*reasoning),
+    )
+
+
+def write_usage(usage: Usage) -> JsonObject:
+    """The `usage` object; details that are not known are left out."""
+    written: JsonObject = {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.total,
+    }
+    prompt = {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_write}
+    known = {name: count for name, count in prompt.items() if count is not None}
+    if known:
+        written["prompt_tokens_details"] = known
+    if usage.reasoning is not None:
+        written["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    return written
+
+
+def _object(value: Any) -> JsonObject:
+    return value if type(value) is dict else {}
+
+
+def _first(*values: Any) -> int | None:
+    for value in values:
+        if type(value) is int and value >= 0:
+            return value
+        if type(value) is float and value >= 0:
+            return int(value)
+    return None
+
+
+def _account(value: JsonObject, known: Set[str], path: str, ledger: Ledger) -> None:
+    if value.keys() <= known:
+        return
+    for name, count in value.items():
+        if name not in known and count:
+            ledger.add(f"{path}.{name}", LossKind.KNOB, "is not counted apart")
