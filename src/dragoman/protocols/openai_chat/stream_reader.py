@@ -1,0 +1,418 @@
+"""An upstream's Chat stream as events.
+
+Tolerant on purpose: blocks open with the first piece of their kind, usage may come anywhere, and
+the odd forms of compatible servers are read. Strict about one thing: an answer without a finish
+reason is not whole, whatever ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.canonical.blocks import (
+    Annotation,
+    Block,
+    ForeignCitation,
+    Reasoning,
+    Refusal,
+    Text,
+    UrlCitation,
+)
+from dragoman.canonical.errors import Fault, UpstreamError
+from dragoman.canonical.events import (
+    Annotated,
+    Closed,
+    Delta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    Metered,
+    Opened,
+    Sealed,
+    Started,
+)
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.protocols.base import Inbound
+from dragoman.protocols.fields import UNKNOWN, JsonObject
+from dragoman.protocols.openai_chat import wire
+from dragoman.protocols.openai_chat.errors import failure, is_failure, read_error_object
+from dragoman.protocols.openai_chat.reasoning import Details, pick_text
+from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
+from dragoman.protocols.openai_chat.usage import read_usage
+from dragoman.sse import DONE, Frame
+
+_decode = msgspec.json.Decoder().decode
+
+_TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
+
+
+class ChatStreamReader:
+    """Reads one stream. `source` names the object that holds the message in a choice: `delta`
+    in streams, `message` in whole answers, which are read as a stream of one chunk.
+    """
+
+    __slots__ = (
+        "_details",
+        "_finished",
+        "_inbound",
+        "_index",
+        "_kind",
+        "_last_choice",
+        "_length",
+        "_logprobs",
+        "_next",
+        "_offset",
+        "_over",
+        "_pending",
+        "_source",
+        "_started",
+        "_tools",
+        "_usage",
+    )
+
+    def __init__(self, inbound: Inbound, source: str = "delta") -> None:
+        self._inbound = inbound
+        self._source = source
+        self._started = False
+        self._finished = False
+        self._over = False
+        self._kind = _NONE
+        """Kind of the open block that is not a tool call."""
+        self._index = -1
+        self._next = 0
+        self._length = 0
+        """Characters of the open text block; `_offset` counts those of the ones before it."""
+        self._offset = 0
+        self._pending: list[JsonObject] = []
+        """Annotations that came before the text they belong to."""
+        self._logprobs: list[Any] = []
+        """Log probabilities that came without text."""
+        self._details = Details()
+        self._tools: ToolFragments | None = None
+        self._usage: Metered | None = None
+        """Usage that came before the first choice."""
+        self._last_choice: JsonObject = {}
+
+    # --- the contract ---------------------------------------------------------------------------
+
+    def read(self, frame: Frame) -> Iterable[Event]:
+        """The events of one frame, in order."""
+        if self._over:
+            return ()
+        data = frame.data
+        try:
+            chunk = _decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if data.strip() == DONE:
+                return self._end(told=True)
+            return self._fail(UpstreamError.unreadable("a frame of its stream is not JSON").fault)
+        if type(chunk) is not dict:
+            return self._fail(UpstreamError.unreadable("a frame is not a JSON object").fault)
+        if self._kind == _TEXT:
+            text = _more_text(chunk)
+            if text:
+                self._length += len(text)
+                return (Delta(self._index, text),)
+        return self.take(chunk, frame.event)
+
+    def finish(self) -> Iterable[Event]:
+        """The bytes are over: `Ended` if the model finished, else `Failed`."""
+        return () if self._over else self._end(told=False)
+
+    def take(self, chunk: JsonObject, event: bytes = b"") -> list[Event]:
+        """The events of a decoded chunk (`event`: the name of its frame, normally none)."""
+        events: list[Event] = []
+        try:
+            self._take(chunk, event, events)
+        except UpstreamError as error:
+            events += self._fail(error.fault)
+        return events
+
+    # --- chunks ---------------------------------------------------------------------------------
+
+    def _take(self, chunk: JsonObject, event: bytes, events: list[Event]) -> None:
+        error = chunk.get("error")
+        if error or event == b"error":
+            raise UpstreamError(read_error_object(error or chunk))
+        self._account(chunk, wire.CHUNK_FIELDS, "")
+        choices = chunk.get("choices")
+        if choices:
+            if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
+                raise UpstreamError.unreadable(f"it has {len(choices)} choices, not one")
+            if not self._started:
+                self._start(chunk, events)
+            self._choice(choices[0], events)
+        usage = chunk.get("usage")
+        if type(usage) is dict and usage:
+            self._meter(usage, chunk, events)
+
+    def _start(self, chunk: JsonObject, events: list[Event]) -> None:
+        self._started = True
+        answer_id, created = _str(chunk.get("id")), chunk.get("created")
+        created = int(created) if isinstance(created, int | float) else 0
+        tier = _str(chunk.get("service_tier")) or None
+        events.append(Started(answer_id, _str(chunk.get("model")), created, tier))
+        if chunk.get("system_fingerprint"):
+            self._lose("system_fingerprint", wire.ANSWER["system_fingerprint"].kind)
+        strict = self._inbound.options.interleaved_tools == "error"
+        seed = f"{answer_id}:{created}"
+        self._tools = ToolFragments(self._allocate, seed, strict=strict)
+        if self._usage is not None:
+            events.append(self._usage)
+
+    def _meter(self, usage: JsonObject, chunk: JsonObject, events: list[Event]) -> None:
+        tier = _str(chunk.get("service_tier")) or None
+        metered = Metered(read_usage(usage, self._inbound.ledger), tier)
+        if self._started:
+            events.append(metered)
+        else:
+            self._usage = metered
+
+    def _choice(self, choice: JsonObject, events: list[Event]) -> None:
+        if choice.get("index"):
+            raise UpstreamError.unreadable("it has more than one choice")
+        self._account(choice, wire.CHOICE_FIELDS, "choices[0]")
+        self._last_choice = choice
+        delta = choice.get("delta")
+        if type(delta) is dict and delta:
+            self._delta(delta, choice.get("logprobs"), events)
+        reason = choice.get("finish_reason")
+        if reason and not self._finished:
+            self._finish(reason, choice, events)
+
+    def _delta(self, delta: JsonObject, logprobs: Any, events: list[Event]) -> None:
+        self._account(delta, wire.DELTA_FIELDS, f"choices[0].{self._source}")
+        if delta.get("role") not in (None, "", "assistant"):
+            raise UpstreamError.unreadable("it speaks in another role than assistant")
+        if self._finished:
+            if any(delta.get(name) for name in _SPOKEN):
+                raise UpstreamError.unreadable("it goes on after its finish reason")
+            return
+        content, refusal = delta.get("content"), delta.get("refusal")
+        thought = pick_text(delta.get("reasoning_content"), delta.get("reasoning"))
+        details = delta.get("reasoning_details")
+        if type(content) is list:
+            thought, content = _split_parts(content, thought)
+        if thought or details:
+            self._reason(thought, details, events)
+        spoken = logprobs if type(logprobs) is dict else {}
+        self._say(_TEXT, content, spoken.get("content"), events)
+        annotations = delta.get("annotations")
+        if annotations:
+            self._annotate(annotations, events)
+        self._say(_REFUSAL, refusal, spoken.get("refusal"), events)
+        for fragment in delta.get("tool_calls") or ():
+            self._call(fragment, events)
+        legacy = delta.get("function_call")
+        if legacy:
+            self._call({"function": legacy}, events)
+
+    # --- blocks ---------------------------------------------------------------------------------
+
+    def _say(self, kind: str, text: Any, logprobs: Any, events: list[Event]) -> None:
+        if type(logprobs) is list and logprobs:
+            self._logprobs += logprobs
+        if type(text) is not str or not text:
+            return
+        if self._kind != kind:
+            self._open(kind, Text(text="") if kind == _TEXT else Refusal(text=""), events)
+        if kind == _TEXT:
+            self._length += len(text)
+        records = tuple(self._logprobs) if self._logprobs else None
+        self._logprobs.clear()
+        events.append(Delta(self._index, text, records))
+        if self._pending and kind == _TEXT:
+            held, self._pending = self._pending, []
+            self._annotate(held, events)
+
+    def _reason(self, text: str, details: Any, events: list[Event]) -> None:
+        told = self._details.add(details) if type(details) is list else ""
+        text = text or told
+        if not text and not self._details.has_state:
+            return
+        if self._kind != _REASONING:
+            self._open(_REASONING, Reasoning(style="raw"), events)
+        if text:
+            events.append(Delta(self._index, text))
+
+    def _call(self, fragment: Any, events: list[Event]) -> None:
+        self._close(events)
+        if self._tools is not None:
+            self._tools.add(fragment, events)
+
+    def _open(self, kind: str, head: Block, events: list[Event]) -> None:
+        self._close(events)
+        if self._tools is not None:
+            self._tools.close_complete(events)
+        self._kind = kind
+        self._index = self._allocate()
+        events.append(Opened(self._index, head))
+
+    def _close(self, events: list[Event]) -> None:
+        """Close the open block, unless it is a tool call."""
+        if self._kind == _NONE:
+            return
+        if self._kind == _REASONING:
+            opaque = self._details.take(self._inbound.account)
+            if opaque is not None:
+                events.append(Sealed(self._index, opaque))
+        elif self._kind == _TEXT:
+            self._offset += self._length
+            self._length = 0
+        events.append(Closed(self._index))
+        self._kind = _NONE
+
+    def _allocate(self) -> int:
+        index = self._next
+        self._next += 1
+        return index
+
+    def _annotate(self, annotations: Any, events: list[Event]) -> None:
+        for raw in annotations if type(annotations) is list else ():
+            if type(raw) is not dict:
+                continue
+            if self._kind != _TEXT:
+                self._pending.append(raw)
+                continue
+            events.append(Annotated(self._index, _annotation(raw, self._offset, self._length)))
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def _finish(self, reason: Any, choice: JsonObject, events: list[Event]) -> None:
+        word = reason.lower() if type(reason) is str else ""
+        if is_failure(reason):
+            raise UpstreamError(failure(reason))
+        self._close(events)
+        if self._tools is not None:
+            self._tools.close_all(events)
+        if self._pending:
+            self._lose(f"choices[0].{self._source}.annotations", LossKind.KNOB)
+        if self._logprobs:
+            self._lose("choices[0].logprobs", LossKind.KNOB)
+        self._finished = True
+        events.append(Finished(self._reason_of(word, choice)))
+
+    def _reason_of(self, word: str, choice: JsonObject) -> Finish:
+        if word in wire.LENGTH_WORDS:
+            return Finish(FinishReason.LENGTH)
+        if word in wire.FILTER_WORDS:
+            return Finish(FinishReason.CONTENT_FILTER)
+        if word not in wire.STOP_WORDS and word not in wire.TOOL_WORDS:
+            self._lose("choices[0].finish_reason", LossKind.CONVERTED, "unknown; taken as stop")
+        # Servers confuse stop and tool_calls both ways: what was produced decides.
+        if self._tools:
+            return Finish(FinishReason.TOOL_CALLS)
+        for name in ("stop_reason", "matched_stop"):
+            matched = choice.get(name)
+            if type(matched) is str and matched and matched not in wire.STOP_WORDS:
+                return Finish(FinishReason.STOP_SEQUENCE, matched)
+        return Finish(FinishReason.STOP)
+
+    def _end(self, *, told: bool) -> Sequence[Event]:
+        """The stream is over; `told`: with its own terminator."""
+        events: list[Event] = []
+        if not self._finished and told and self._ended_blank():
+            try:
+                self._finish("stop", self._last_choice, events)
+            except UpstreamError as error:
+                return [*events, *self._fail(error.fault)]
+        if not self._finished:
+            return self._fail(UpstreamError.unreadable("it ends before the model finished").fault)
+        self._over = True
+        return [*events, Ended()]
+
+    def _ended_blank(self) -> bool:
+        """Whether the last chunk marked the end with an empty finish reason, as some do."""
+        choice = self._last_choice
+        delta = choice.get("delta") or {}
+        return choice.get("finish_reason") == "" and not any(delta.get(n) for n in _SPOKEN)
+
+    def _fail(self, fault: Fault) -> Sequence[Event]:
+        self._over = True
+        self._kind = _NONE
+        return (Failed(fault),)
+
+    # --------------------------------------------------------------------------------------------
+
+    def _account(self, value: JsonObject, known: frozenset[str], path: str) -> None:
+        """Report the fields of an answer that have no canonical home."""
+        if value.keys() <= known:
+            return
+        for name, content in value.items():
+            if name not in known and content not in _NOTHING:
+                field = wire.ANSWER.get(name, UNKNOWN)
+                self._lose(f"{path}.{name}" if path else name, field.kind, field.detail)
+
+    def _lose(
+        self, path: str, kind: LossKind, detail: str = "has no counterpart downstream"
+    ) -> None:
+        self._inbound.ledger.add(path, kind, detail)
+
+
+def _more_text(chunk: JsonObject) -> str:
+    """The text of a chunk that says nothing else; empty if it may say more. The hot path."""
+    choices = chunk.get("choices")
+    if type(choices) is not list or len(choices) != 1 or chunk.get("usage"):
+        return ""
+    choice = choices[0]
+    if type(choice) is not dict or not chunk.keys() <= wire.CHUNK_FIELDS:
+        return ""
+    delta = choice.get("delta")
+    if type(delta) is not dict or len(delta) != 1 or choice.get("index"):
+        return ""
+    if choice.get("finish_reason") is not None or choice.get("logprobs"):
+        return ""
+    text = delta.get("content")
+    return text if type(text) is str and choice.keys() <= wire.CHOICE_FIELDS else ""
+
+
+_SPOKEN = wire.DELTA_FIELDS - {"role", "annotations"}
+_NOTHING: tuple[Any, ...] = (None, "", [], {}, False)
+
+
+def _str(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
+def _split_parts(parts: list[Any], thought: str) -> tuple[str, str]:
+    """Reasoning and text of a `content` array, as some servers answer with."""
+    thoughts, texts = [thought], []
+    for part in parts:
+        if type(part) is not dict:
+            continue
+        inner = part.get("thinking")
+        if type(inner) is list:
+            thoughts += [_str(piece.get("text")) for piece in inner if type(piece) is dict]
+        elif inner is not None:
+            thoughts.append(_str(inner))
+        else:
+            texts.append(_str(part.get("text")))
+    return "".join(thoughts), "".join(texts)
+
+
+def _annotation(raw: JsonObject, offset: int, length: int) -> Annotation:
+    """An annotation of the text block that begins `offset` characters into the message.
+
+    Chat counts in the whole message. A place outside the block becomes the whole block.
+    """
+    citation = raw.get("url_citation")
+    if raw.get("type") != "url_citation" or type(citation) is not dict:
+        return ForeignCitation(wire.NAME, raw)
+    start, end = citation.get("start_index"), citation.get("end_index")
+    if type(start) is not int or type(end) is not int or not offset <= start <= end:
+        start = end = None
+    else:
+        start, end = start - offset, end - offset
+    cited = citation.get("content")
+    return UrlCitation(
+        url=_str(citation.get("url")),
+        title=_str(citation.get("title")),
+        start=start,
+        end=end,
+        cited_text=cited if type(cited) is str else None,
+    )

@@ -1,0 +1,183 @@
+"""Tool calls of a Chat stream, put together from their fragments.
+
+Officially the first fragment of a call has `index`, `id`, `type` and `function.name`, later ones
+only `index` and `function.arguments`. Compatible servers leave out or repeat any of these, give
+every call the index 0, or send whole calls at once; all of that is read here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from dragoman.canonical.blocks import ToolCall
+from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.events import Closed, Delta, Event, Opened
+from dragoman.canonical.tools import is_json_object
+from dragoman.protocols.base import to_json_text
+
+
+class _Call:
+    """What is known of a call."""
+
+    __slots__ = ("at", "block", "closed", "custom", "id", "name", "number", "opened", "pieces")
+
+    def __init__(self, number: int, at: int | None, block: int) -> None:
+        self.number = number
+        self.at = at
+        self.block = block
+        self.id = ""
+        self.name = ""
+        self.custom = False
+        self.opened = False
+        self.closed = False
+        self.pieces: list[str] = []
+
+    def is_complete(self) -> bool:
+        """Whether the arguments so far are a whole JSON object."""
+        return (
+            not self.custom
+            and bool(self.pieces)
+            and self.pieces[-1].rstrip().endswith("}")
+            and is_json_object("".join(self.pieces))
+        )
+
+
+class ToolFragments:
+    """Turns fragments into the events of tool blocks.
+
+    A call that begins closes those before it only if their arguments are whole; otherwise they
+    stay open beside it. With `strict` it closes them in any case. A fragment of a closed call
+    is an error unless it is blank.
+    """
+
+    __slots__ = ("_allocate", "_at", "_by_id", "_calls", "_last", "_seed", "_strict")
+
+    def __init__(self, allocate: Callable[[], int], seed: str, *, strict: bool) -> None:
+        """`allocate` gives the next block index; `seed` makes minted ids differ per answer."""
+        self._allocate = allocate
+        self._seed = seed
+        self._strict = strict
+        self._calls: list[_Call] = []
+        self._at: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._last: _Call | None = None
+
+    def __bool__(self) -> bool:
+        """Whether any call was made."""
+        return any(call.opened for call in self._calls)
+
+    def add(self, fragment: Any, events: list[Event]) -> None:
+        """Take one element of `tool_calls`; append its events.
+
+        Raises:
+            UpstreamError: it belongs to a call that is already over.
+        """
+        if type(fragment) is not dict:
+            return
+        call_id, at = fragment.get("id"), fragment.get("index")
+        custom = fragment.get("custom")
+        function = fragment.get("function")
+        body = custom if type(custom) is dict else function if type(function) is dict else {}
+        name = body.get("name")
+        text = _text(body.get("input" if body is custom else "arguments"))
+        call_id = call_id if type(call_id) is str else ""
+        name = name if type(name) is str else ""
+        at = at if type(at) is int else None
+        call = self._find(at, call_id, name, text)
+        if call is None:
+            self.close_complete(events)
+            call = self._begin(at, body is custom)
+        self._last = call
+        self._fill(call, call_id, name)
+        if call.closed:
+            if text.strip():
+                raise UpstreamError.unreadable("a tool call goes on after the next one began")
+            return
+        if text:
+            call.pieces.append(text)
+        if call.opened:
+            if text:
+                events.append(Delta(call.block, text))
+        elif call.id and call.name:
+            self._open(call, events)
+
+    def close_complete(self, events: list[Event]) -> None:
+        """Something else begins: close the calls that are whole (all of them with `strict`)."""
+        for call in self._calls:
+            if call.closed or not call.name:
+                continue
+            if not call.opened:
+                self._open(call, events)
+            if self._strict or call.is_complete():
+                self._close(call, events)
+
+    def close_all(self, events: list[Event]) -> None:
+        """The answer is over: close every call.
+
+        Raises:
+            UpstreamError: a call never got a name.
+        """
+        for call in self._calls:
+            if call.closed:
+                continue
+            if not call.name:
+                if call.pieces or call.id:
+                    raise UpstreamError.unreadable("a tool call has no name")
+                continue
+            if not call.opened:
+                self._open(call, events)
+            self._close(call, events)
+
+    def _find(self, at: int | None, call_id: str, name: str, text: str) -> _Call | None:
+        """The call a fragment belongs to; None if it begins a new one."""
+        current = self._last if at is None else self._at.get(at)
+        if call_id:
+            known = self._by_id.get(call_id)
+            if known is not None and (at is None or known.at in (None, at)):
+                return known
+            if current is None or not name:
+                return current  # without a name: a server that makes up an id per fragment
+            return current if not current.id and current.name in ("", name) else None
+        if current is None or not name or not current.name:
+            return current
+        goes_on = name == current.name and not (text.strip() and current.is_complete())
+        return current if goes_on else None
+
+    def _begin(self, at: int | None, custom: bool) -> _Call:
+        call = _Call(len(self._calls), at, self._allocate())
+        call.custom = custom
+        self._calls.append(call)
+        if at is not None:
+            self._at[at] = call
+        return call
+
+    def _fill(self, call: _Call, call_id: str, name: str) -> None:
+        if call_id and not call.id and call_id not in self._by_id:
+            call.id = call_id
+            self._by_id[call_id] = call
+        if name and not call.name:
+            call.name = name
+
+    def _open(self, call: _Call, events: list[Event]) -> None:
+        if not call.id:
+            # The same answer gives the same ids, another answer of the conversation other ones.
+            seed = f"{self._seed}:{call.number}".encode("utf-8", "surrogatepass")
+            call.id = "call_" + hashlib.sha256(seed).hexdigest()[:24]
+        call.opened = True
+        head = ToolCall(id=call.id, name=call.name, custom=call.custom)
+        events.append(Opened(call.block, head))
+        if call.pieces:
+            events.append(Delta(call.block, "".join(call.pieces)))
+
+    def _close(self, call: _Call, events: list[Event]) -> None:
+        call.closed = True
+        events.append(Closed(call.block))
+
+
+def _text(value: Any) -> str:
+    """Arguments as text; some servers send them as the object itself."""
+    if type(value) is str:
+        return value
+    return "" if value is None else to_json_text(value)
