@@ -1,0 +1,34 @@
+"""OpenAI Chat Completions."""
+
+from __future__ import annotations
+
+from dragoman.protocols.base import Codec
+from dragoman.protocols.openai_chat.errors import read_error, write_error
+from dragoman.protocols.openai_chat.relay import ChatRelay, forward_request, forward_response
+from dragoman.protocols.openai_chat.requests import read_request, write_request
+from dragoman.protocols.openai_chat.responses import read_response, write_response
+from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
+from dragoman.protocols.openai_chat.stream_writer import ChatStreamWriter
+from dragoman.protocols.openai_chat.wire import NAME
+from dragoman.sse import COMMENT
+
+CODEC = Codec(
+    name=NAME,
+    path="/chat/completions",
+    id_prefix="chatcmpl-",
+    tool_name_limit=64,
+    namespaces=False,
+    read_request=read_request,
+    write_request=write_request,
+    read_response=read_response,
+    write_response=write_response,
+    stream_reader=ChatStreamReader,
+    stream_writer=ChatStreamWriter,
+    read_error=read_error,
+    write_error=write_error,
+    keepalive=COMMENT,
+    forward_request=forward_request,
+    forward_response=forward_response,
+    relay=ChatRelay,
+)
+"""The protocol, both ways."""

@@ -1,0 +1,190 @@
+"""Pass-through: Chat on both sides. Values pass byte for byte; a look into a frame goes only as
+far as a search for a few byte strings shows to be needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from dragoman.canonical.errors import Fault, UpstreamError
+from dragoman.canonical.options import Capabilities
+from dragoman.canonical.usage import Usage
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_chat.errors import (
+    error_frames,
+    failure,
+    is_failure,
+    read_error_object,
+)
+from dragoman.protocols.openai_chat.usage import read_usage
+from dragoman.sse import DONE, Frame, encode, escape
+
+_MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
+"""The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
+
+_TELLING = re.compile(rb'"(?:finish_reason|usage)"\s*:\s*["{]|"error"\s*:')
+"""What makes a frame worth decoding: a finish reason, usage, or an error."""
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class ChatRelay:
+    """Watches a stream that is passed through.
+
+    Only two things are changed: the model's name when another is to be shown, and the usage
+    chunk is left out when the client did not ask for it.
+    """
+
+    __slots__ = ("_blank_finish", "_finished", "_model", "_wants_usage", "ended", "fault", "usage")
+
+    def __init__(self, model: str | None, include_usage: bool) -> None:
+        self._model = None if model is None else b"\\1" + _as_replacement(model)
+        self._wants_usage = include_usage
+        self._finished = False
+        self._blank_finish = False
+        self.usage: Usage | None = None
+        self.ended = False
+        self.fault: Fault | None = None
+
+    def relay(self, frame: Frame) -> bytes:
+        """The bytes to pass on."""
+        if self.ended or self.fault is not None:
+            return b""
+        data = frame.data
+        if data.startswith(DONE):
+            if not self._finished and not self._blank_finish:
+                return self._unfinished()
+            self.ended = True
+            return frame.raw
+        after = b""
+        if _TELLING.search(data) is not None or frame.event == b"error":
+            chunk = _decoded(data)
+            if not self._is_shown(chunk):
+                return b""
+            after = self._check(chunk, frame.event)
+        raw = frame.raw if self._model is None else _MODEL.sub(self._model, frame.raw, 1)
+        return raw + after if after else raw
+
+    def finish(self) -> bytes:
+        """The bytes are over: the terminator, which some servers leave out; or an error, if
+        the model had not finished."""
+        if self.ended or self.fault is not None:
+            return b""
+        if not self._finished:
+            return self._unfinished()
+        self.ended = True
+        return encode(DONE)
+
+    def fail(self, fault: Fault) -> bytes:
+        """The stream is cut short: the error, and the terminator."""
+        self.fault = fault
+        return error_frames(fault)
+
+    def _is_shown(self, chunk: JsonObject) -> bool:
+        """Note the usage; False if the chunk is there only for a usage nobody asked for."""
+        usage = chunk.get("usage")
+        if type(usage) is not dict:
+            return True
+        self.usage = read_usage(usage)
+        return self._wants_usage or bool(chunk.get("choices"))
+
+    def _check(self, chunk: JsonObject, event: bytes) -> bytes:
+        """Note how the answer ends; return what has to follow the chunk if it failed."""
+        error = chunk.get("error")
+        if error or event == b"error":
+            self.fault = read_error_object(error or chunk)
+            return encode(DONE)  # the upstream's own terminator may never come
+        choices = chunk.get("choices")
+        for choice in choices if type(choices) is list else ():
+            reason = choice.get("finish_reason") if type(choice) is dict else None
+            if reason == "":
+                delta = choice.get("delta")
+                self._blank_finish = type(delta) is not dict or not any(delta.values())
+            elif reason and is_failure(reason):
+                return self.fail(failure(reason))
+            elif reason:
+                self._finished = True
+        return b""
+
+    def _unfinished(self) -> bytes:
+        return self.fail(UpstreamError.unreadable("it ends before the model finished").fault)
+
+
+def _as_replacement(model: str) -> bytes:
+    return escape(to_json(model)).replace(b"\\", b"\\\\")
+
+
+def _decoded(data: bytes) -> JsonObject:
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return value if type(value) is dict else {}
+
+
+def forward_request(
+    members: Mapping[str, msgspec.Raw], model: str, capabilities: Capabilities
+) -> bytes:
+    """The client's body with the model replaced and, for streams, usage asked for."""
+    changed: dict[str, bytes] = {"model": to_json(model)}
+    if capabilities.stream_usage and _value(members, "stream") is True:
+        options = _value(members, "stream_options")
+        options = options if type(options) is dict else {}
+        if options.get("include_usage") is not True:
+            changed["stream_options"] = to_json({**options, "include_usage": True})
+    return _joined(members, changed)
+
+
+def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
+    """A whole answer under the client's name of the model, and its usage.
+
+    Raises:
+        UpstreamError: it is an error, or not a finished answer.
+    """
+    try:
+        members = _members.decode(body)
+        answer = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise UpstreamError.unreadable("it is not a JSON object") from None
+    if answer.get("error"):
+        raise UpstreamError(read_error_object(answer["error"]))
+    choices = answer.get("choices")
+    if type(choices) is not list or not choices:
+        raise UpstreamError.unreadable("it has no choices")
+    for choice in choices:
+        _check_finished(choice)
+    usage = answer.get("usage")
+    counted = read_usage(usage) if type(usage) is dict else None
+    if answer.get("model") == model:
+        return body, counted
+    return _joined(members, {"model": to_json(model)}), counted
+
+
+def _check_finished(choice: Any) -> None:
+    reason = choice.get("finish_reason") if type(choice) is dict else None
+    if not reason:
+        raise UpstreamError.unreadable("it ends before the model finished")
+    if is_failure(reason):
+        raise UpstreamError(failure(reason))
+
+
+def _value(members: Mapping[str, msgspec.Raw], name: str) -> Any:
+    raw = members.get(name)
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _joined(members: Mapping[str, msgspec.Raw], changed: Mapping[str, bytes]) -> bytes:
+    """The object's members in their order, each value byte for byte unless changed."""
+    values = {**{name: bytes(raw) for name, raw in members.items()}, **changed}
+    pairs = [to_json(name) + b":" + value for name, value in values.items()]
+    return b"{" + b",".join(pairs) + b"}"
