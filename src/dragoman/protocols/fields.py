@@ -71,12 +71,11 @@ def _explain(body: bytes) -> NoReturn:
     import json  # only on the way to an error
 
     try:
-        value = json.loads(body)
+        path = _find_surrogate(json.loads(body), "")
     except RecursionError:
         raise InvalidRequest.at("", "The request body is nested too deeply.") from None
     except ValueError as error:
         raise InvalidRequest.at("", f"The request body is not valid JSON: {error}.") from None
-    path = _find_surrogate(value, "")
     if path is not None:
         raise InvalidRequest.at(path or "body", "text holds a lone surrogate")
     raise InvalidRequest.at("", "The request body is not valid JSON.")

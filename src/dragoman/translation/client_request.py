@@ -60,7 +60,7 @@ class ClientRequest:
             return False
         try:
             return msgspec.json.decode(options, type=_StreamOptions).include_usage is True
-        except msgspec.ValidationError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return False
 
 
@@ -102,5 +102,5 @@ def _member(members: dict[str, msgspec.Raw], name: str) -> Any:
         return None
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise InvalidRequest.at(name, "is not valid JSON text") from None
