@@ -199,7 +199,7 @@ class Exchange:
 def _decode(body: bytes) -> JsonObject:
     try:
         decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(400, "We could not parse the JSON body of your request.") from error
     if not isinstance(decoded, dict):
         raise ApiError(400, "The request's body must be a JSON object.")

@@ -120,7 +120,7 @@ class Simulator:
                 is_openai = call.protocol != "messages"
                 return openai_list(names) if is_openai else anthropic_list(names, query)
             case "GET", ["models", name]:
-                if name not in self.model_names():
+                if name.partition("?")[0] not in self.model_names():
                     message = f"The model '{name[:60]}' does not exist."
                     raise ApiError(404, message, code="model_not_found")
                 return anthropic_model(name) if call.protocol == "messages" else openai_model(name)
