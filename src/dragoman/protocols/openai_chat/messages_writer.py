@@ -272,8 +272,9 @@ def _function_call(call_id: str, name: str, arguments: str) -> JsonObject:
 
 
 def _call_id(value: str) -> str:
-    # Any characters are allowed here; some servers even read the ids they made.
-    return value if 0 < len(value) <= wire.MAX_CALL_ID else safe_id(value, wire.MAX_CALL_ID)
+    if wire.READ_CALL_ID.fullmatch(value) and len(value) <= wire.MAX_CALL_ID:
+        return value
+    return safe_id(value, wire.MAX_CALL_ID)
 
 
 def _part_name(part: JsonObject) -> str:

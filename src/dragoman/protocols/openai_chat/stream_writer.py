@@ -160,10 +160,9 @@ class ChatStreamWriter:
         return b""
 
     def _ended(self, event: Ended) -> bytes:
-        if not self._usage_head:
+        if not self._usage_head or self._usage is None:
             return _DONE
-        usage = None if self._usage is None else write_usage(self._usage)
-        return self._usage_head + to_json(usage) + b"}\n\n" + _DONE
+        return self._usage_head + to_json(write_usage(self._usage)) + b"}\n\n" + _DONE
 
     def _failed(self, event: Failed) -> bytes:
         return error_frames(event.fault)

@@ -6,6 +6,8 @@ and what compatible servers add to them.
 
 from __future__ import annotations
 
+import re
+
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.fields import Field
 
@@ -76,6 +78,8 @@ MAX_STOPS = 4
 MAX_CACHE_MARKS = 4
 MAX_CALL_ID = 40
 """Longest tool call id in a request; the service answers "string too long" to more."""
+READ_CALL_ID = re.compile(r"functions\.[A-Za-z0-9_-]+:\d+")
+"""Ids that their makers (Kimi K2 and its servers) read again, so that they must not change."""
 MAX_USER_ID = 128
 """Longest `safety_identifier`."""
 MAX_FORMAT_NAME = 64
