@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
@@ -27,6 +27,11 @@ from dragoman.protocols.openai_responses import wire
 
 _VERSION = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 _CALLABLE = ("function", "custom")
+_MODES: dict[str, Literal["none", "auto", "required"]] = {
+    "none": "none",
+    "auto": "auto",
+    "required": "required",
+}
 
 
 def read_tools(value: list[Any] | None, path: str, extras: list[Extra]) -> list[Tool]:
@@ -140,11 +145,11 @@ def read_tool_choice(value: Any, tools: Sequence[Tool], extras: list[Extra]) -> 
     path = "tool_choice"
     if value is None:
         return None
-    if value in ("none", "auto", "required") and type(value) is str:
+    if type(value) is str and value in _MODES:
         # Without any tool these two ask for what happens anyway (seen from @ai-sdk).
         if value != "required" and not tools:
             return None
-        return ToolChoice(mode=value, path=path)
+        return ToolChoice(mode=_MODES[value], path=path)
     if type(value) is not dict:
         raise InvalidRequest.at(path, "must be none, auto, required or an object")
     fields = Fields(value, path)

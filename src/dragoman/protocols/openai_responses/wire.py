@@ -161,15 +161,17 @@ HOSTED_TOOLS: Final = (
 SEARCH_TOOL: Final = "tool_search"
 """The tool without which deferred tools would never be found."""
 
-ITEM_LIFE: Final = frozenset(
+IGNORED_EVENTS: Final = frozenset(
     {
-        "response.in_progress",
-        "response.queued",
+        "response.content_part.added",
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_part.done",
         "keepalive",
         "ping",
     }
 )
-"""Events that say nothing the answer needs."""
+"""Events that say nothing that others do not: where a part begins is told by its first piece,
+and the last two (the second of other gateways) only keep a connection open."""
 
 HOSTED_PROGRESS: Final = (
     "response.web_search_call.",

@@ -1,0 +1,199 @@
+"""Pass-through: a Responses client before a Responses upstream. Nothing is translated; values
+keep their bytes, and only the name of the model is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.canonical.errors import Fault, UpstreamError
+from dragoman.canonical.options import Capabilities
+from dragoman.canonical.usage import Usage
+from dragoman.protocols.base import to_json
+from dragoman.protocols.openai_responses.errors import error_object, failed_object, fault_of
+from dragoman.protocols.openai_responses.outcome import read_usage
+from dragoman.sse import Frame, encode
+
+_LIFECYCLE = frozenset(
+    {
+        b"response.created",
+        b"response.queued",
+        b"response.in_progress",
+        b"response.completed",
+        b"response.incomplete",
+        b"response.failed",
+    }
+)
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_HEAD_LENGTH = 160
+"""How far into an unnamed event its type is looked for."""
+
+_members = msgspec.json.Decoder(dict[str, Raw])
+_any = msgspec.json.Decoder()
+
+
+class _Answer(Struct):
+    """What of a response object is looked at."""
+
+    output: Raw | None = None
+    usage: Any = None
+    error: Any = None
+
+
+class _Lifecycle(Struct):
+    """What of a lifecycle event is looked at."""
+
+    type: Any = None
+    sequence_number: Any = None
+    response: _Answer | None = None
+
+
+_answer = msgspec.json.Decoder(_Answer)
+_lifecycle = msgspec.json.Decoder(_Lifecycle)
+
+
+def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
+    """The client's body with the upstream's name of the model, all other values as they came."""
+    return _join({**members, "model": Raw(to_json(model))})
+
+
+def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
+    """A whole answer under the client's name of the model, and its usage.
+
+    Raises:
+        UpstreamError: it is not an answer of this protocol.
+    """
+    try:
+        answer = _answer.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise UpstreamError.unreadable("it is not a response object") from None
+    if answer.output is None:
+        if answer.error:
+            raise UpstreamError(fault_of(answer.error))
+        raise UpstreamError.unreadable("it has no output")
+    return _renamed(body, model), read_usage(answer.usage)
+
+
+def _renamed(body: bytes, model: str) -> bytes:
+    """A response object with another model; the same bytes if it has that one already."""
+    members = _members.decode(body)
+    name = to_json(model)
+    if "model" not in members or bytes(members["model"]) == name:
+        return body
+    members["model"] = Raw(name)
+    return _join(members)
+
+
+def _join(members: Mapping[str, Raw]) -> bytes:
+    return b"{%b}" % b",".join(to_json(key) + b":" + bytes(raw) for key, raw in members.items())
+
+
+class ResponsesRelay:
+    """Watches one stream. Only lifecycle events and errors are looked into."""
+
+    __slots__ = ("_created", "_last", "_model", "ended", "fault", "usage")
+
+    def __init__(self, model: str | None, asked_for_usage: bool) -> None:
+        """`model` is the name to show, None if the upstream's is right; whether the client
+        asked for usage does not matter, for it is always given."""
+        self._model = model
+        self._created = b""
+        """The first response object of the stream: a failure of ours has to repeat it."""
+        self._last = b""
+        self.usage: Usage | None = None
+        self.ended = False
+        self.fault: Fault | None = None
+
+    def relay(self, frame: Frame) -> bytes:
+        """The bytes to pass on."""
+        self._last = frame.data
+        name = frame.event
+        if not name:
+            head = frame.data[:_HEAD_LENGTH]
+            name = next((kind for kind in _LIFECYCLE if b'"%b"' % kind in head), b"")
+            if not name and b'"error"' in head:
+                name = b"error"
+        if name in _LIFECYCLE:
+            return self._lifecycle(frame)
+        if name == b"error":
+            self._error(frame.data)
+        return frame.raw
+
+    def _lifecycle(self, frame: Frame) -> bytes:
+        try:
+            event = _lifecycle.decode(frame.data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return frame.raw
+        raw, data = frame.raw, frame.data
+        if event.response is None:
+            return raw
+        if self._model is not None:
+            data = self._shown(data, self._model)
+            raw = raw if data is frame.data else encode(data, frame.event)
+        if not self._created:
+            self._created = data
+        self.usage = read_usage(event.response.usage) or self.usage
+        if event.type in _ENDS:
+            self.ended = True
+            self._created = b""
+            if event.type == "response.failed":
+                self.fault = fault_of(event.response.error)
+        return raw
+
+    def _shown(self, data: bytes, model: str) -> bytes:
+        """The event's data with another model in its response object."""
+        members = _members.decode(data)
+        response = bytes(members["response"])
+        renamed = _renamed(response, model)
+        if renamed is response:
+            return data
+        members["response"] = Raw(renamed)
+        return _join(members)
+
+    def _error(self, data: bytes) -> None:
+        try:
+            event = _any.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return
+        if isinstance(event, dict) and (event.get("type") == "error" or event.get("error")):
+            self.ended = True
+            self.fault = fault_of(event.get("error") or event)
+
+    def finish(self) -> bytes:
+        """The bytes are over: nothing, or a failure if the upstream's terminator is missing."""
+        if self.ended:
+            return b""
+        return self.fail(UpstreamError.unreadable("its stream ends before the answer does").fault)
+
+    def fail(self, fault: Fault) -> bytes:
+        """An error event and the failed response, numbered on from the last event."""
+        self.fault = fault
+        number = _number(self._last) + 1
+        error = error_object(fault)
+        flat = {name: error[name] for name in ("code", "message", "param")}
+        told = {"type": "error", "sequence_number": number, **flat, "error": error}
+        written = encode(to_json(told), b"error")
+        if not self._created:
+            return written
+        response = _members.decode(bytes(_members.decode(self._created)["response"]))
+        response["status"] = Raw(b'"failed"')
+        response["error"] = Raw(to_json(failed_object(fault)))
+        members = {
+            "type": Raw(b'"response.failed"'),
+            "sequence_number": Raw(b"%d" % (number + 1)),
+            "response": Raw(_join(response)),
+        }
+        return written + encode(_join(members), b"response.failed")
+
+
+def _number(data: bytes) -> int:
+    """The sequence number of an event, -1 if it has none."""
+    try:
+        number = _lifecycle.decode(data).sequence_number
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return -1
+    return number if type(number) is int else -1

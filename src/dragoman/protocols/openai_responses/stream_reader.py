@@ -1,0 +1,331 @@
+"""Reads a stream of a Responses upstream (grammar: protocols 2.3).
+
+Tolerant of what servers do: events without names, indexes or ids, pieces without announcements,
+items that only the last event holds. What it does not know is reported, not refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.events import Delta, Ended, Event, Failed, Finished, Metered, Started
+from dragoman.canonical.losses import LossKind
+from dragoman.protocols.base import Inbound
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.assembler import Assembler, OpenBlock
+from dragoman.protocols.openai_responses.errors import fault_of
+from dragoman.protocols.openai_responses.outcome import read_finish, read_usage
+from dragoman.sse import DONE, Frame
+
+_TEXT_DELTA = b"response.output_text.delta"
+
+
+class _TextDelta(Struct, forbid_unknown_fields=True):
+    """The event most streams consist of. Anything unusual in it is left to the general path."""
+
+    type: str
+    output_index: int
+    content_index: int
+    delta: str
+    sequence_number: int = 0
+    item_id: str | None = None
+    logprobs: list[Any] | None = None
+    obfuscation: str | None = None
+
+
+_text_delta = msgspec.json.Decoder(_TextDelta)
+
+
+def started(response: JsonObject) -> Started:
+    """The beginning of an answer, from a response object."""
+    created = response.get("created_at")
+    return Started(
+        id=_word(response, "id") or "",
+        model=_word(response, "model") or "",
+        created=int(created) if isinstance(created, int | float) else 0,
+        service_tier=_word(response, "service_tier"),
+    )
+
+
+def metered(response: JsonObject) -> list[Event]:
+    """What an answer cost, if its response object says so."""
+    usage = read_usage(response.get("usage"))
+    return [] if usage is None else [Metered(usage, _word(response, "service_tier"))]
+
+
+class ResponsesReader:
+    """Turns one stream's frames into events."""
+
+    __slots__ = ("_answer", "_block", "_ids", "_inbound", "_last", "_over", "_place", "_started")
+
+    def __init__(self, inbound: Inbound) -> None:
+        self._inbound = inbound
+        self._answer = Assembler(inbound)
+        self._started = False
+        self._over = False
+        self._ids: dict[str, int] = {}
+        """Item and call ids to item numbers."""
+        self._last = 0
+        """The item that an event without any index belongs to."""
+        self._place = (-1, -1)
+        self._block: OpenBlock | None = None
+        """The text part that grew last, and where it is."""
+
+    def read(self, frame: Frame) -> Iterable[Event]:
+        """The events of one frame, in order."""
+        if self._over:
+            return ()
+        if frame.event == _TEXT_DELTA and self._block is not None:
+            block = self._block
+            try:
+                event = _text_delta.decode(frame.data)
+            except msgspec.DecodeError:
+                return self._read_slowly(frame)
+            place = (event.output_index, event.content_index)
+            if place == self._place and event.delta and not event.logprobs and not block.closed:
+                block.sent += len(event.delta)
+                return (Delta(block.index, event.delta),)
+        return self._read_slowly(frame)
+
+    def finish(self) -> Iterable[Event]:
+        """The bytes are over: nothing if the answer had ended, else a failure."""
+        if self._over:
+            return ()
+        self._over = True
+        return (Failed(UpstreamError.unreadable("its stream ends before the answer does").fault),)
+
+    def _read_slowly(self, frame: Frame) -> list[Event]:
+        if frame.data.strip() == DONE:
+            return []
+        try:
+            return self._read_event(frame)
+        except UpstreamError as error:
+            self._over = True
+            return [Failed(error.fault)]
+
+    def _read_event(self, frame: Frame) -> list[Event]:
+        try:
+            value = msgspec.json.decode(frame.data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise UpstreamError.unreadable("an event is not JSON") from None
+        if not isinstance(value, dict):
+            raise UpstreamError.unreadable("an event is not a JSON object")
+        kind = _word(value, "type") or frame.event.decode(errors="replace")
+        if kind == "error" or (value.get("error") and not kind.startswith("response.")):
+            raise UpstreamError(fault_of(value.get("error") or value))
+        known = _EVENTS.get(kind)
+        if known is None:
+            if kind not in wire.IGNORED_EVENTS and not kind.startswith(wire.HOSTED_PROGRESS):
+                self._lose(kind or "event", "unknown event")
+            return []
+        for name in value.keys() - wire.EVENT_FIELDS:
+            self._lose(f"{kind}.{name}", "unknown field of an event")
+        events = known(self, value)
+        if not self._started:
+            self._started = True
+            events.insert(0, Started("", ""))
+        return events
+
+    def _begin(self, value: JsonObject) -> list[Event]:
+        response = value.get("response")
+        if self._started or not isinstance(response, dict):
+            return []
+        self._started = True
+        return [started(response)]
+
+    def _item_added(self, value: JsonObject) -> list[Event]:
+        item = value.get("item")
+        if not isinstance(item, dict):
+            return []
+        number = value.get("output_index")
+        self._last = number if type(number) is int else self._answer.unused()
+        self._learn(item, self._last)
+        return self._answer.announce(self._last, item)
+
+    def _item_done(self, value: JsonObject) -> list[Event]:
+        item = value.get("item")
+        if not isinstance(item, dict):
+            return []
+        number = value.get("output_index")
+        if type(number) is not int:
+            known = self._known(item)
+            number = self._answer.unused() if known is None else known
+        self._learn(item, number)
+        return self._answer.complete(number, item)
+
+    def _learn(self, item: JsonObject, number: int) -> None:
+        for name in ("id", "call_id"):
+            word = _word(item, name)
+            if word is not None:
+                self._ids[word] = number
+
+    def _known(self, item: JsonObject) -> int | None:
+        """The number of an item that was seen under one of its ids."""
+        words = (_word(item, "id"), _word(item, "call_id"))
+        return next((self._ids[word] for word in words if word in self._ids), None)
+
+    def _number(self, value: JsonObject) -> int:
+        """The number of the item an event belongs to."""
+        number = value.get("output_index")
+        if type(number) is not int:
+            number = self._ids.get(_word(value, "item_id") or "", self._last)
+        self._last = number
+        return number
+
+    def _text_delta(self, value: JsonObject) -> list[Event]:
+        number, part = self._number(value), _index(value, "content_index")
+        events = self._answer.text(
+            number, part, "output_text", _text(value, "delta"), _list(value, "logprobs")
+        )
+        self._place = (number, part)
+        self._block = self._answer.text_block(number, part)
+        return events
+
+    def _text_done(self, value: JsonObject) -> list[Event]:
+        text, logprobs = _text(value, "text"), _list(value, "logprobs")
+        part = {"type": "output_text", "text": text, "logprobs": logprobs}
+        return self._part(value, part, over=False)
+
+    def _refusal_delta(self, value: JsonObject) -> list[Event]:
+        place = (self._number(value), _index(value, "content_index"))
+        return self._answer.text(*place, "refusal", _text(value, "delta"))
+
+    def _refusal_done(self, value: JsonObject) -> list[Event]:
+        part = {"type": "refusal", "refusal": _text(value, "refusal")}
+        return self._part(value, part, over=False)
+
+    def _part_done(self, value: JsonObject) -> list[Event]:
+        part = value.get("part")
+        return self._part(value, part, over=True) if isinstance(part, dict) else []
+
+    def _part(self, value: JsonObject, part: JsonObject, *, over: bool) -> list[Event]:
+        place = (self._number(value), _index(value, "content_index"))
+        return self._answer.part(*place, part, over=over)
+
+    def _annotation(self, value: JsonObject) -> list[Event]:
+        place = (self._number(value), _index(value, "content_index"))
+        return self._answer.annotation(*place, value.get("annotation"))
+
+    def _summary_delta(self, value: JsonObject) -> list[Event]:
+        place = (self._number(value), "summary", _index(value, "summary_index"))
+        return self._answer.reasoning(*place, _text(value, "delta"))
+
+    def _summary_done(self, value: JsonObject) -> list[Event]:
+        place = (self._number(value), "summary", _index(value, "summary_index"))
+        return self._answer.rest_of_reasoning(*place, _text(value, "text"))
+
+    def _reasoning_delta(self, value: JsonObject) -> list[Event]:
+        place = (self._number(value), "raw", _index(value, "content_index"))
+        return self._answer.reasoning(*place, _text(value, "delta"))
+
+    def _reasoning_done(self, value: JsonObject) -> list[Event]:
+        place = (self._number(value), "raw", _index(value, "content_index"))
+        return self._answer.rest_of_reasoning(*place, _text(value, "text"))
+
+    def _arguments_delta(self, value: JsonObject) -> list[Event]:
+        return self._answer.arguments(self._number(value), _text(value, "delta"))
+
+    def _arguments_done(self, value: JsonObject) -> list[Event]:
+        return self._answer.rest_of_arguments(self._number(value), _text(value, "arguments"))
+
+    def _input_done(self, value: JsonObject) -> list[Event]:
+        return self._answer.rest_of_arguments(self._number(value), _text(value, "input"))
+
+    def _completed(self, value: JsonObject) -> list[Event]:
+        return self._terminal(value, complete=True)
+
+    def _incomplete(self, value: JsonObject) -> list[Event]:
+        return self._terminal(value, complete=False)
+
+    def _terminal(self, value: JsonObject, *, complete: bool) -> list[Event]:
+        response = value.get("response")
+        response = response if isinstance(response, dict) else {}
+        events = self._begin(value)
+        for position, item in enumerate(_list(response, "output")):
+            if isinstance(item, dict):
+                events += self._answer.complete(self._place_of(position, item), item)
+        events += self._answer.close_all()
+        report_unread(response, "response.", self._inbound)
+        self._over = True
+        details = response.get("incomplete_details")
+        finish = read_finish(complete, details, self._answer.has_calls)
+        return [*events, Finished(finish), *metered(response), Ended()]
+
+    def _place_of(self, position: int, item: JsonObject) -> int:
+        """The number of an item of the whole output. Servers number anew, or name anew."""
+        known = self._known(item)
+        if known is not None:
+            return known
+        kind = self._answer.kind_of(position)
+        return position if kind in (None, item.get("type")) else self._answer.unused()
+
+    def _failed(self, value: JsonObject) -> list[Event]:
+        response = value.get("response")
+        error = response.get("error") if isinstance(response, dict) else None
+        raise UpstreamError(fault_of(error))
+
+    def _lose(self, path: str, detail: str) -> None:
+        self._inbound.ledger.add(path, LossKind.KNOB, detail)
+
+
+_EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
+    "response.created": ResponsesReader._begin,
+    "response.queued": ResponsesReader._begin,
+    "response.in_progress": ResponsesReader._begin,
+    "response.output_item.added": ResponsesReader._item_added,
+    "response.output_item.done": ResponsesReader._item_done,
+    "response.output_text.delta": ResponsesReader._text_delta,
+    "response.output_text.done": ResponsesReader._text_done,
+    "response.output_text.annotation.added": ResponsesReader._annotation,
+    "response.refusal.delta": ResponsesReader._refusal_delta,
+    "response.refusal.done": ResponsesReader._refusal_done,
+    "response.content_part.done": ResponsesReader._part_done,
+    "response.reasoning_summary_text.delta": ResponsesReader._summary_delta,
+    "response.reasoning_summary_text.done": ResponsesReader._summary_done,
+    "response.reasoning_text.delta": ResponsesReader._reasoning_delta,
+    "response.reasoning_text.done": ResponsesReader._reasoning_done,
+    "response.reasoning.delta": ResponsesReader._reasoning_delta,
+    "response.reasoning.done": ResponsesReader._reasoning_done,
+    "response.function_call_arguments.delta": ResponsesReader._arguments_delta,
+    "response.function_call_arguments.done": ResponsesReader._arguments_done,
+    "response.custom_tool_call_input.delta": ResponsesReader._arguments_delta,
+    "response.custom_tool_call_input.done": ResponsesReader._input_done,
+    "response.completed": ResponsesReader._completed,
+    "response.incomplete": ResponsesReader._incomplete,
+    "response.failed": ResponsesReader._failed,
+}
+"""Events that are read (the `reasoning.*` pair is Open Responses' name for `reasoning_text.*`)."""
+
+
+def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
+    """Report the fields of a response object that nobody reads and that say something."""
+    for name in response.keys() - wire.RESPONSE_FIELDS:
+        if response[name] not in (None, [], {}):
+            detail = "has no counterpart for the client"
+            inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
+
+
+def _word(value: JsonObject, name: str) -> str | None:
+    word = value.get(name)
+    return word if isinstance(word, str) and word else None
+
+
+def _text(value: JsonObject, name: str) -> str:
+    text = value.get(name)
+    return text if isinstance(text, str) else ""
+
+
+def _list(value: JsonObject, name: str) -> list[Any]:
+    items = value.get(name)
+    return items if isinstance(items, list) else []
+
+
+def _index(value: JsonObject, name: str) -> int:
+    index = value.get(name)
+    return index if type(index) is int else 0
