@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import dragoman
-from dragoman import cli
+from dragoman import cli, demo
 from dragoman.simulator.server import DEFAULT_PORT
 
 GOOD = """
@@ -67,9 +67,9 @@ def free_port() -> int:
         return port
 
 
-def fetch(url: str, process: subprocess.Popen[str]) -> bytes:
+def fetch(url: str, process: subprocess.Popen[str], key: str = "sk-test") -> bytes:
     """The body at `url`, as soon as `process` serves it."""
-    request = urllib.request.Request(url, headers={"Authorization": "Bearer sk-test"})
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
     for _ in range(200):
         assert process.poll() is None, process.communicate()[0]
         try:
@@ -155,6 +155,18 @@ def test_simulate_serves_until_interrupted() -> None:
         assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=10) == 0
+
+
+def test_demo_serves_its_three_models() -> None:
+    port = free_port()
+    with serving("demo", "--port", str(port)) as process:
+        url = f"http://127.0.0.1:{port}/v1/models"
+        names = {entry["id"] for entry in json.loads(fetch(url, process, demo.KEY))["data"]}
+        assert {"sim-chat", "sim-messages", "sim-responses"} <= names
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 0
+        assert process.stdout is not None
+        assert f"http://127.0.0.1:{port}" in process.stdout.read()
 
 
 def test_the_simulators_port_is_its_own() -> None:

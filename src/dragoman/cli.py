@@ -46,6 +46,16 @@ def serve(config: Path) -> None:
 
 
 @main.command()
+@click.option("--port", type=_PORT, default=8080, show_default=True)
+def demo(port: int) -> None:
+    """Serve a gateway with the simulator behind it, and print examples to paste."""
+    from dragoman import demo
+
+    with _serving("127.0.0.1", port):
+        demo.run(port=port)
+
+
+@main.command()
 @click.argument("config", type=_FILE)
 def check(config: Path) -> None:
     """Read CONFIG as `serve` would, and name the line and key of each fault.
