@@ -31,6 +31,8 @@ _BLOCK_DELTAS = {
     "thinking": {"thinking_delta", "signature_delta"},
     "tool_use": {"input_json_delta"},
     "redacted_thinking": set[str](),
+    "server_tool_use": {"input_json_delta"},
+    "web_search_tool_result": set[str](),
 }
 
 

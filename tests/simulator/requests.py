@@ -95,6 +95,7 @@ def rich(protocol: Protocol, model: str, **more: Any) -> JsonObject:
     if protocol == "messages":
         schemas = {"get_weather": CITY, "get_time": CITY, "apply_patch": FREE_TEXT}
         tools = [{"name": name, "input_schema": schema} for name, schema in schemas.items()]
+        tools.append({"type": "web_search_20260318", "name": "web_search"})
         thinking = {"type": "adaptive"}
         return messages(model, tools=tools, stop_sequences=["STOP"], thinking=thinking, **more)
     functions = [
@@ -109,6 +110,7 @@ def rich(protocol: Protocol, model: str, **more: Any) -> JsonObject:
         "tools": inner,
     }
     tools = [*functions, {"type": "custom", "name": "apply_patch"}, namespace]
+    tools.append({"type": "web_search"})
     return responses(model, tools=tools, reasoning={"summary": "auto"}, **more)
 
 

@@ -165,6 +165,22 @@ def test_the_friendly_model_uses_tools_when_asked(
     assert [name for _, name, _ in _calls(protocol, answer)] == ["get_time"]
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_reminder_beside_results_starts_no_new_turn(
+    simulator: RunningSimulator, protocol: Protocol
+) -> None:
+    request = {**rich(protocol, "sim-chat"), **_question(protocol, "Use a tool.")}
+    first = post(simulator, protocol, request).json
+    second = _with_results(protocol, request, first, ["sunny"])
+    if protocol == "messages":
+        second["messages"][-1]["content"].append({"type": "text", "text": "Use tools well."})
+    else:
+        turns = second["input" if protocol == "responses" else "messages"]
+        turns.append({"role": "user", "content": "Use tools well."})
+    answer = post(simulator, protocol, second).json
+    assert _text(protocol, answer) == "The tool answered: sunny"
+
+
 def _question(protocol: Protocol, text: str) -> JsonObject:
     if protocol == "responses":
         return {"input": text}
@@ -349,6 +365,27 @@ def test_media_are_told_by_type_and_size(
         ("image", "image/png", len(PNG), where),
         ("document", "application/pdf", len(PDF), where),
     ]
+
+
+def test_the_friendly_model_tells_what_media_arrived(simulator: RunningSimulator) -> None:
+    for protocol, body, _, _ in _media_requests():
+        answer = post(simulator, protocol, {**body, "model": "sim-chat"}).json
+        assert (
+            f"I received an image (image/png, {len(PNG)} bytes), "
+            f"a document (application/pdf, {len(PDF)} bytes)."
+        ) in _text(protocol, answer)
+
+
+def test_a_paused_turn_goes_on(simulator: RunningSimulator) -> None:
+    request = messages("sim-pause_turn")
+    first = post(simulator, "messages", request).json
+    assert first["stop_reason"] == "pause_turn"
+    request["messages"].append({"role": "assistant", "content": first["content"]})
+    second = post(simulator, "messages", request).json
+    assert (second["stop_reason"], second["content"][0]["text"]) == (
+        "end_turn",
+        "And that is the rest.",
+    )
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

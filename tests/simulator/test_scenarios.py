@@ -27,6 +27,9 @@ NATIVELY_IMPOSSIBLE: dict[tuple[str, Protocol], str] = {
     ("two_choices", "messages"): "exactly one message",
     ("two_choices", "responses"): "exactly one answer",
     ("stop_sequence", "responses"): "needs stop sequences",
+    ("hosted_search", "chat"): "needs the vendor's web search",
+    ("pause_turn", "chat"): "no paused turns",
+    ("pause_turn", "responses"): "no paused turns",
     ("logprobs", "messages"): "needs log probabilities",
 }
 ONLY_STREAMED = {("bad_arguments", "messages")}

@@ -216,6 +216,7 @@ def test_counting_takes_no_token_limit_but_meets_errors(simulator: RunningSimula
     del body["max_tokens"]
     assert count(body) == 200
     assert count({**body, "model": "sim-529"}) == 529
+    assert count({**body, "model": "sim-tool"}) == 200
 
 
 def test_a_websocket_is_sent_back_to_http(simulator: RunningSimulator) -> None:

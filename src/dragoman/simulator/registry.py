@@ -39,6 +39,8 @@ _NAMED: tuple[Callable[[View, Options], Scenario], ...] = (
     scenarios.stop_sequence,
     scenarios.structured,
     scenarios.citations,
+    scenarios.hosted_search,
+    scenarios.pause_turn,
     scenarios.logprobs,
     scenarios.cached_usage,
     scenarios.media,

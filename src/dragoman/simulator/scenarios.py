@@ -6,14 +6,15 @@ at ``/_sim/scenarios`` shows.
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Literal
 
 import msgspec
 
+from dragoman.simulator.directives import without_directives
 from dragoman.simulator.errors import ApiError
 from dragoman.simulator.schema import example
 from dragoman.simulator.script import (
     Citation,
+    HostedSearch,
     Pace,
     ParallelTools,
     Reasoning,
@@ -24,7 +25,7 @@ from dragoman.simulator.script import (
     ToolCall,
     Usage,
 )
-from dragoman.simulator.steering import Options, without_directives
+from dragoman.simulator.steering import Options
 from dragoman.simulator.view import OfferedTool, View
 
 Source = Scenario | Callable[[View, Options], Scenario]
@@ -286,13 +287,31 @@ def _json_answer(view: View) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def citations(view: View, options: Options) -> Scenario:
-    """Text that cites two sources."""
-    sources = tuple(
+def _sources() -> tuple[Citation, ...]:
+    return tuple(
         Citation(f"https://example.com/{name}", f"Source {name}", f"As {name} says.")
         for name in ("a", "b")
     )
-    return Scenario((Text(said(options), sources),))
+
+
+def citations(view: View, options: Options) -> Scenario:
+    """Text that cites two sources."""
+    return Scenario((Text(said(options), _sources()),))
+
+
+def hosted_search(view: View, options: Options) -> Scenario:
+    """A web search by the vendor, then text that cites what it found (Messages, Responses)."""
+    if not any(tool.startswith("web_search") for tool in view.hosted):
+        raise _refuse("hosted_search", "needs the vendor's web search tool in the request")
+    search = HostedSearch("the dragoman", _sources())
+    return Scenario((search, Text(said(options), _sources())))
+
+
+def pause_turn(view: View, options: Options) -> Scenario:
+    """A turn that pauses, and goes on when the answer is sent back (Messages)."""
+    if view.turns:
+        return Scenario((Text("And that is the rest."),))
+    return Scenario((Text(said(options)),), finish="pause")
 
 
 def logprobs(view: View, options: Options) -> Scenario:
@@ -340,7 +359,8 @@ def demo(view: View, options: Options) -> Scenario:
 
 def _demo_step(view: View, options: Options) -> Step:
     if view.results:
-        return _after_results(view)
+        answer = _after_results(view).text
+        return Text(f"{answer}. {_received(view)}" if view.media else answer)
     question = without_directives(view.user_text)
     if view.tools and view.tool_choice != "none":
         named = any(tool.name.lower() in question.lower() for tool in view.tools)
@@ -351,7 +371,7 @@ def _demo_step(view: View, options: Options) -> Step:
     if options.text("text") is not None or options.text("words") is not None:
         return Text(said(options))
     if view.media:
-        return Text("I received " + ", ".join(_described(view)) + ".")
+        return Text(_received(view))
     if not question:
         return Text(said(options))
     return Text(f'This is the simulator. You said: "{question[:200]}"')
@@ -365,11 +385,12 @@ def _demo_tool(view: View, options: Options, question: str) -> OfferedTool:
     return _pick(view, options, "demo")
 
 
-def _described(view: View) -> list[str]:
+def _received(view: View) -> str:
     """Each medium in words."""
     words = []
-    for item in view.media:
-        article: Literal["a", "an"] = "a" if item.kind == "document" else "an"
-        size = "by reference" if item.size is None else f"{item.size} bytes"
-        words.append(f"{article} {item.kind} ({item.media_type or item.source}, {size})")
-    return words
+    for medium in view.media:
+        article = "a" if medium.kind == "document" else "an"
+        size = "by reference" if medium.size is None else f"{medium.size} bytes"
+        what = medium.media_type or medium.source
+        words.append(f"{article} {medium.kind} ({what}, {size})")
+    return "I received " + ", ".join(words) + "."

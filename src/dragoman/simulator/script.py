@@ -11,8 +11,16 @@ Protocol = Literal["chat", "messages", "responses"]
 """The protocol in which a request came: the simulator speaks each on its own endpoint."""
 
 FinishReason = Literal[
-    "stop", "stop_sequence", "length", "context_window", "tool_calls", "content_filter", "refusal"
+    "stop",
+    "stop_sequence",
+    "length",
+    "context_window",
+    "tool_calls",
+    "content_filter",
+    "refusal",
+    "pause",
 ]
+"""Why an answer ends; ``pause`` is a turn of hosted tools that the client sends back as it is."""
 
 FaultKind = Literal[
     # instead of an answer
@@ -99,7 +107,15 @@ class Refusal:
     category: Literal["cyber", "bio", "general_harms"] | None = None
 
 
-Step = Reasoning | Text | ToolCall | ParallelTools | Refusal
+@dataclass(frozen=True, slots=True)
+class HostedSearch:
+    """A web search that the vendor itself carries out in the middle of the answer."""
+
+    query: str
+    results: tuple[Citation, ...]
+
+
+Step = Reasoning | Text | ToolCall | ParallelTools | Refusal | HostedSearch
 
 
 def calls_of(step: Step) -> tuple[ToolCall, ...]:

@@ -6,13 +6,13 @@ the model name. Values in a directive may be quoted. A model name that does not 
 ``sim-`` gets the friendly ``demo`` scenario.
 """
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 from urllib.parse import parse_qsl
 
+from dragoman.simulator.directives import last_directive
 from dragoman.simulator.errors import ApiError
 from dragoman.simulator.frames import FRAMINGS
 from dragoman.simulator.rendering import QUIRKS
@@ -28,7 +28,6 @@ from dragoman.simulator.script import (
 
 DEFAULT_SCENARIO = "demo"
 _PREFIX = "sim-"
-_DIRECTIVE = re.compile(r"\[\[sim:(.*?)\]\]", re.DOTALL)
 
 OPTIONS: dict[str, str] = {
     "scenario": "the scenario's name; only in a directive",
@@ -132,11 +131,11 @@ class Steering:
 def steer(model: str, user_text: str) -> Steering:
     """The steering in a model name and in the last user text."""
     name, values = steer_by_model(model)
-    directives = _DIRECTIVE.findall(user_text)
-    if directives:
-        values = {**values, **_parse_directive(directives[-1])}
+    directive = last_directive(user_text)
+    if directive is not None:
+        values = {**values, **_parse_directive(directive)}
         name = values.pop("scenario", name)
-    key = "\n".join((model, *directives[-1:]))
+    key = f"{model}\n{directive or ''}"
     return Steering(name.replace("-", "_"), Options(values), key)
 
 
@@ -146,11 +145,6 @@ def steer_by_model(model: str) -> tuple[str, dict[str, str]]:
     name = path.rsplit("/", 1)[-1]
     scenario = name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else DEFAULT_SCENARIO
     return scenario, dict(parse_qsl(query, keep_blank_values=True))
-
-
-def without_directives(text: str) -> str:
-    """The text without the simulator's directives."""
-    return _DIRECTIVE.sub("", text).strip()
 
 
 def _parse_directive(text: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dragoman.simulator.script import (
+    HostedSearch,
     ParallelTools,
     Reasoning,
     Refusal,
@@ -57,6 +58,8 @@ def _visible(step: Step) -> int:
             return len(text)
         case ToolCall(name=name, arguments=arguments):
             return len(name) + len(arguments)
+        case HostedSearch(query=query):
+            return len(query)
         case ParallelTools(calls=calls):
             return sum(_visible(call) for call in calls)
         case _:

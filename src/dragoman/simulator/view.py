@@ -49,6 +49,7 @@ class ToolResult:
 class View:
     """The request.
 
+    ``tools`` are those that the client carries out, ``hosted`` the types of the vendor's own.
     ``turns`` counts the assistant's turns so far.
     ``results`` are the tool results since the last user text and ``rounds`` the tool rounds they
     came in. ``forced`` is the tool that the request demands by name. ``schema`` is that of the
@@ -65,6 +66,7 @@ class View:
     user_text: str
     system_text: str
     tools: tuple[OfferedTool, ...]
+    hosted: tuple[str, ...]
     tool_choice: Literal["auto", "none", "required"]
     forced: str | None
     parallel: bool

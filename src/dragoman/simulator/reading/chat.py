@@ -41,6 +41,7 @@ def read(request: JsonObject, organization: str) -> View:
         user_text=seen.user_text,
         system_text="\n\n".join(seen.system),
         tools=tools,
+        hosted=(),
         tool_choice=choice,
         forced=forced,
         parallel=request.get("parallel_tool_calls") is not False,
@@ -85,7 +86,7 @@ def _media(part: JsonObject) -> Media | None:
 
 
 def _read_assistant(seen: Gathered, message: JsonObject) -> None:
-    seen.turns += 1
+    seen.add_assistant_turn()
     content = message.get("content")
     if content is not None:
         seen.add_other(text_parts(content))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from dragoman.simulator.directives import has_directive
 from dragoman.simulator.usage import MEDIA_TOKENS, MESSAGE_TOKENS, tokens
 from dragoman.simulator.view import JsonObject, Media, ToolResult
 
@@ -62,14 +63,25 @@ class Gathered:
     turns: int = 0
     characters: int = 0
     messages: int = 0
+    _fresh_results: bool = False
 
     def add_user_text(self, text: str) -> None:
-        """A user's own words: they start a new turn, so earlier tool results are history."""
+        """A user's own words start a new turn, so earlier tool results are history.
+
+        Words that stand beside fresh tool results (clients add reminders there) don't, unless
+        they steer the simulator.
+        """
         self.characters += len(text)
-        if text.strip():
+        beside_results = self._fresh_results and not has_directive(text)
+        if text.strip() and not beside_results:
             self.user_text = text
             self.results.clear()
             self.rounds = 0
+
+    def add_assistant_turn(self) -> None:
+        """The assistant spoke or called: results before it are no longer fresh."""
+        self.turns += 1
+        self._fresh_results = False
 
     def add_system_text(self, text: str) -> None:
         self.characters += len(text)
@@ -79,6 +91,7 @@ class Gathered:
         self.characters += len(text)
         self.results.append(ToolResult(call_id, text))
         self.rounds += new_round
+        self._fresh_results = True
 
     def add_other(self, text: str | None) -> None:
         """Text that only counts: the assistant's own words and calls."""

@@ -49,6 +49,7 @@ def read(request: JsonObject, organization: str) -> View:
         user_text=seen.user_text,
         system_text="\n\n".join(seen.system),
         tools=tools,
+        hosted=_hosted(request),
         tool_choice=_CHOICES[choice["type"]] if tools else "none",
         forced=choice.get("name"),
         parallel=not choice.get("disable_parallel_tool_use"),
@@ -137,7 +138,7 @@ def _read_document(seen: Gathered, block: JsonObject, where: Where) -> None:
 
 
 def _read_assistant(seen: Gathered, content: str | Sequence[JsonObject], organization: str) -> None:
-    seen.turns += 1
+    seen.add_assistant_turn()
     if isinstance(content, str):
         seen.add_other(content)
         return
@@ -163,3 +164,9 @@ def _tools(request: JsonObject) -> tuple[OfferedTool, ...]:
         for tool in tools
         if tool.get("type") in (None, "custom")
     )
+
+
+def _hosted(request: JsonObject) -> tuple[str, ...]:
+    """The types of Anthropic's own tools, without their dates."""
+    types = (tool.get("type") for tool in request.get("tools") or ())
+    return tuple(kind.partition("_20")[0] for kind in types if kind not in (None, "custom"))

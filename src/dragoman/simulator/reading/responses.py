@@ -15,6 +15,7 @@ from dragoman.simulator.seals import decrypt
 from dragoman.simulator.view import JsonObject, Media, OfferedTool, View
 
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
+_CLIENT_TOOLS = ("function", "custom", "namespace")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
@@ -49,6 +50,7 @@ def read(request: JsonObject, organization: str) -> View:
         user_text=seen.user_text,
         system_text="\n\n".join(seen.system),
         tools=tools,
+        hosted=tuple(tool["type"] for tool in offered if tool["type"] not in _CLIENT_TOOLS),
         tool_choice=choice,
         forced=forced,
         parallel=request.get("parallel_tool_calls") is not False,
@@ -80,12 +82,12 @@ def _read_item(seen: Gathered, kind: str, item: JsonObject, organization: str) -
             seen.media.extend(_media(content, "user"))
             seen.add_user_text(text)
         elif item["role"] == "assistant":
-            seen.turns += 1
+            seen.add_assistant_turn()
             seen.add_other(text)
         else:
             seen.add_system_text(text)
     elif kind in ("function_call", "custom_tool_call"):
-        seen.turns += 1
+        seen.add_assistant_turn()
         seen.add_other(item["name"] + (item.get("arguments") or item.get("input") or ""))
     elif kind == "reasoning" and (encrypted := item.get("encrypted_content")):
         opened = decrypt(encrypted, organization)

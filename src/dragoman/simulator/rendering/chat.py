@@ -17,6 +17,7 @@ from dragoman.simulator.script import (
     Citation,
     Failure,
     FinishReason,
+    HostedSearch,
     Reasoning,
     Refusal,
     Scenario,
@@ -37,12 +38,17 @@ _FINISH: dict[FinishReason, str] = {
     "context_window": "length",
     "tool_calls": "tool_calls",
     "content_filter": "content_filter",
+    "pause": "stop",
 }
 
 
 def cannot(scenario: Scenario) -> str | None:
-    """Why Chat can't say the scenario: redacted reasoning and tool namespaces don't exist."""
+    """Why Chat can't say the scenario: it has no opaque reasoning, namespaces or hosted calls."""
+    if scenario.finish == "pause":
+        return "Chat Completions has no paused turns"
     for step in scenario.steps:
+        if isinstance(step, HostedSearch):
+            return "Chat Completions has no hosted tool calls"
         if isinstance(step, Reasoning) and step.redacted:
             return "Chat Completions has no redacted reasoning"
         if any(call.namespace for call in calls_of(step)):

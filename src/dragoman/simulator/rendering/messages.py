@@ -5,6 +5,7 @@ anthropic package. A stream is made from the finished blocks, so it always folds
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import msgspec
 
@@ -15,6 +16,7 @@ from dragoman.simulator.script import (
     Citation,
     Failure,
     FinishReason,
+    HostedSearch,
     ParallelTools,
     Reasoning,
     Refusal,
@@ -34,9 +36,21 @@ _STOP: dict[FinishReason, str] = {
     "tool_calls": "tool_use",
     "content_filter": "refusal",
     "refusal": "refusal",
+    "pause": "pause_turn",
 }
+_OPAQUE = "c2ltdWxhdGVk"
 _PING = named_frame("ping", b'{"type":"ping"}')
 _MESSAGE_STOP = named_frame("message_stop", b'{"type":"message_stop"}')
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchResults:
+    """The block that follows a hosted search's own."""
+
+    results: tuple[Citation, ...]
+
+
+_Block = Reasoning | Text | ToolCall | HostedSearch | _SearchResults
 
 
 def cannot(scenario: Scenario) -> str | None:
@@ -76,7 +90,8 @@ def stream(answer: Answer) -> Iterator[bytes]:
         "stop_sequence": None,
         "usage": {**_usage(answer, with_tiers=True), "output_tokens": 1},
     }
-    start["usage"].pop("output_tokens_details", None)
+    for late in ("output_tokens_details", "server_tool_use"):
+        start["usage"].pop(late, None)
     yield _event("message_start", {"message": start})
     if not answer.has("no_ping"):
         yield _PING
@@ -149,15 +164,20 @@ def _usage(answer: Answer, *, with_tiers: bool = False) -> JsonObject:
     usage["output_tokens"] = counts.output
     if counts.reasoning:
         usage["output_tokens_details"] = {"thinking_tokens": counts.reasoning}
+    searches = sum(isinstance(step, HostedSearch) for step in answer.scenario.steps)
+    if searches:
+        usage["server_tool_use"] = {"web_search_requests": searches, "web_fetch_requests": 0}
     return usage
 
 
-def _block_steps(answer: Answer) -> tuple[Reasoning | Text | ToolCall, ...]:
-    """The steps that are content blocks. A refusal is none: it is told by ``stop_details``."""
-    blocks: list[Reasoning | Text | ToolCall] = []
+def _block_steps(answer: Answer) -> tuple[_Block, ...]:
+    """The content blocks. A refusal is none: it is told by ``stop_details``."""
+    blocks: list[_Block] = []
     for step in answer.steps(reasoning=answer.view.thinking):
         if isinstance(step, ParallelTools):
             blocks.extend(step.calls)
+        elif isinstance(step, HostedSearch):
+            blocks += [step, _SearchResults(step.results)]
         elif not isinstance(step, Refusal):
             blocks.append(step)
     return tuple(blocks)
@@ -167,9 +187,7 @@ def _shown(answer: Answer, step: Reasoning) -> str:
     return "" if answer.view.thinking_hidden else step.text
 
 
-def _block(
-    answer: Answer, step: Reasoning | Text | ToolCall, index: int, *, empty: bool = False
-) -> JsonObject:
+def _block(answer: Answer, step: _Block, index: int, *, empty: bool = False) -> JsonObject:
     """The step's block, whole, or as ``content_block_start`` shows it."""
     if isinstance(step, Text):
         block: JsonObject = {"type": "text", "text": "" if empty else step.text}
@@ -182,6 +200,19 @@ def _block(
             "id": answer.id("toolu_", index),
             "name": step.name,
             "input": {} if empty else _input(step),
+        }
+    if isinstance(step, HostedSearch):
+        return {
+            "type": "server_tool_use",
+            "id": answer.id("srvtoolu_", index),
+            "name": "web_search",
+            "input": {} if empty else {"query": step.query},
+        }
+    if isinstance(step, _SearchResults):
+        return {
+            "type": "web_search_tool_result",
+            "tool_use_id": answer.id("srvtoolu_", index - 1),
+            "content": [_search_result(result) for result in step.results],
         }
     if step.redacted:
         return {"type": "redacted_thinking", "data": redact(step.text, answer.organization)}
@@ -212,11 +243,21 @@ def _citation(citation: Citation) -> JsonObject:
         "cited_text": citation.cited_text,
         "url": citation.url,
         "title": citation.title,
-        "encrypted_index": "c2ltdWxhdGVk",
+        "encrypted_index": _OPAQUE,
     }
 
 
-def _deltas(answer: Answer, step: Reasoning | Text | ToolCall) -> Iterator[bytes]:
+def _search_result(result: Citation) -> JsonObject:
+    return {
+        "type": "web_search_result",
+        "url": result.url,
+        "title": result.title,
+        "encrypted_content": _OPAQUE,
+        "page_age": None,
+    }
+
+
+def _deltas(answer: Answer, step: _Block) -> Iterator[bytes]:
     """The step's deltas from the value of ``type`` on."""
     pace = answer.scenario.pace
     if isinstance(step, Text):
@@ -229,7 +270,10 @@ def _deltas(answer: Answer, step: Reasoning | Text | ToolCall) -> Iterator[bytes
             yield b'"input_json_delta","partial_json":""'
         for piece in answer.arguments_deltas(step.arguments):
             yield b'"input_json_delta","partial_json":' + json_text(piece, pace.escape)
-    elif not step.redacted:
+    elif isinstance(step, HostedSearch):
+        for piece in answer.arguments_deltas(msgspec.json.encode({"query": step.query}).decode()):
+            yield b'"input_json_delta","partial_json":' + json_text(piece, pace.escape)
+    elif isinstance(step, Reasoning) and not step.redacted:
         shown = _shown(answer, step)
         for delta in encoded_deltas(shown, pace):
             yield b'"thinking_delta","thinking":' + delta

@@ -22,6 +22,7 @@ from dragoman.simulator.rendering.responses_object import (
 )
 from dragoman.simulator.script import (
     Failure,
+    HostedSearch,
     ParallelTools,
     Reasoning,
     Refusal,
@@ -40,6 +41,8 @@ def cannot(scenario: Scenario) -> str | None:
         return "Responses has exactly one answer"
     if scenario.finish == "stop_sequence":
         return "Responses has no stop sequences"
+    if scenario.finish == "pause":
+        return "Responses has no paused turns"
     return None
 
 
@@ -48,7 +51,7 @@ class _Item:
     """A finished output item with the step it says; items of one ``group`` stream together."""
 
     item: JsonObject
-    step: Reasoning | Text | Refusal | ToolCall
+    step: Reasoning | Text | Refusal | ToolCall | HostedSearch
     group: int
 
 
@@ -135,13 +138,33 @@ def _items(answer: Answer) -> list[_Item]:
                 index = len(items)
                 items.append(_Item(_call_item(answer, call, index, done), call, group))
         else:
-            make = _reasoning_item if isinstance(step, Reasoning) else _message_item
-            items.append(_Item(make(answer, step, len(items), done), step, group))
+            items.append(_Item(_item(answer, step, len(items), done), step, group))
     return items
 
 
-def _reasoning_item(answer: Answer, step: object, index: int, status: str) -> JsonObject:
-    assert isinstance(step, Reasoning)
+def _item(
+    answer: Answer, step: Reasoning | Text | Refusal | HostedSearch, index: int, status: str
+) -> JsonObject:
+    if isinstance(step, Reasoning):
+        return _reasoning_item(answer, step, index)
+    if isinstance(step, HostedSearch):
+        return _search_item(answer, step, index)
+    return _message_item(answer, step, index, status)
+
+
+def _search_item(answer: Answer, step: HostedSearch, index: int) -> JsonObject:
+    action: JsonObject = {"type": "search", "query": step.query, "queries": [step.query]}
+    if "web_search_call.action.sources" in (answer.request.get("include") or ()):
+        action["sources"] = [{"type": "url", "url": result.url} for result in step.results]
+    return {
+        "type": "web_search_call",
+        "id": answer.id("ws_", index),
+        "status": "completed",
+        "action": action,
+    }
+
+
+def _reasoning_item(answer: Answer, step: Reasoning, index: int) -> JsonObject:
     item_id = answer.id("rs_", index)
     item: JsonObject = {"type": "reasoning", "id": item_id, "summary": []}
     if not step.redacted and answer.has("raw_reasoning"):
@@ -152,11 +175,10 @@ def _reasoning_item(answer: Answer, step: object, index: int, status: str) -> Js
     return item
 
 
-def _message_item(answer: Answer, step: object, index: int, status: str) -> JsonObject:
+def _message_item(answer: Answer, step: Text | Refusal, index: int, status: str) -> JsonObject:
     if isinstance(step, Refusal):
         part: JsonObject = {"type": "refusal", "refusal": step.text}
     else:
-        assert isinstance(step, Text)
         part = {
             "type": "output_text",
             "text": step.text,
@@ -259,6 +281,9 @@ def _body(events: _Events, answer: Answer, entry: _Item, index: int) -> Iterator
         for number, part in enumerate(parts):
             summary = part["type"] == "summary_text"
             yield from _reasoning_part(events, answer, entry, index, number, summary)
+    elif isinstance(entry.step, HostedSearch):
+        for progress in ("in_progress", "searching", "completed"):
+            yield events.write(f"response.web_search_call.{progress}", _where(entry, index))
     elif isinstance(entry.step, Refusal):
         yield from _text_part(events, answer, entry, index, "refusal", entry.step.text)
     elif isinstance(entry.step, Text):
