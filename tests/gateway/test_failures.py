@@ -1,0 +1,80 @@
+"""What a client is told when nothing more can be tried."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.accounts.decisions import UNREACHABLE
+from dragoman.accounts.rules import DEFAULT, SOP
+from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.gateway.failures import (
+    ALL_TRIED,
+    NONE_LEFT,
+    Failure,
+    failed_call,
+    final_fault,
+    more_telling,
+    without_ours,
+)
+from dragoman.upstream.errors import ConnectFailed, FirstByteTimeout, Truncated
+
+
+def failure(kind: FaultKind, message: str = "words") -> Failure:
+    return Failure(Fault(kind, message, code="c", retry_after=7.0), UNREACHABLE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        (FaultKind.RATE_LIMITED, FaultKind.RATE_LIMITED),
+        (FaultKind.OVERLOADED, FaultKind.OVERLOADED),
+        (FaultKind.PAYMENT_REQUIRED, FaultKind.PAYMENT_REQUIRED),
+        (FaultKind.UPSTREAM_FAILED, FaultKind.UPSTREAM_FAILED),
+        (FaultKind.UPSTREAM_TIMEOUT, FaultKind.UPSTREAM_TIMEOUT),
+        (FaultKind.UNAUTHENTICATED, FaultKind.NO_ACCOUNT),
+        (FaultKind.FORBIDDEN, FaultKind.UPSTREAM_FAILED),
+    ],
+)
+def test_an_accounts_trouble_is_not_told_as_the_clients(kind: FaultKind, shown: FaultKind) -> None:
+    """req: 139"""
+    last = final_fault(DEFAULT, failure(kind), NONE_LEFT, None)
+    assert last.kind is shown
+    assert "No active accounts available" in last.message
+    assert last.retry_after == 7.0
+    strict = final_fault(SOP, failure(kind), ALL_TRIED, 3.0)
+    assert strict.kind is FaultKind.NO_ACCOUNT
+    assert strict.message.startswith("All accounts exhausted")
+    assert strict.retry_after == 3.0
+
+
+def test_a_refused_key_is_not_quoted() -> None:
+    told = "Incorrect API key provided: sk-proj-abcdef123456."
+    last = final_fault(DEFAULT, failure(FaultKind.UNAUTHENTICATED, told), NONE_LEFT, None)
+    assert "sk-" not in last.message
+    assert "abcdef" not in last.message
+
+
+def test_names_of_our_accounts_are_hidden() -> None:
+    fault = Fault(FaultKind.RATE_LIMITED, "Limit of organization org-AbC123xyz for key sk-12345678")
+    assert without_ours(fault).message == "Limit of organization [hidden] for key [hidden]"
+    plain = Fault(FaultKind.RATE_LIMITED, "Slow down, the task-based limit is reached.")
+    assert without_ours(plain) is plain
+
+
+def test_the_more_telling_failure_is_kept() -> None:
+    limited, refused = failure(FaultKind.RATE_LIMITED), failure(FaultKind.UNAUTHENTICATED)
+    broken, again = failure(FaultKind.UPSTREAM_FAILED), failure(FaultKind.UPSTREAM_FAILED)
+    assert more_telling(None, refused) is refused
+    assert more_telling(refused, limited) is limited
+    assert more_telling(limited, refused) is limited
+    assert more_telling(broken, refused) is broken
+    assert more_telling(broken, again) is again
+
+
+def test_calls_that_brought_no_answer() -> None:
+    late = failed_call(FirstByteTimeout("h:1"), "openai").fault
+    assert (late.kind, late.code) == (FaultKind.UPSTREAM_TIMEOUT, "timeout")
+    for error in (ConnectFailed("10.0.0.1:443 refused"), Truncated("cut")):
+        fault = failed_call(error, "openai").fault
+        assert (fault.kind, fault.code) == (FaultKind.UPSTREAM_FAILED, "upstream_error")
+        assert "10.0.0.1" not in fault.message

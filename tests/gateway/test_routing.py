@@ -1,0 +1,109 @@
+"""Where model names lead."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.canonical.errors import DragomanError, FaultKind
+from dragoman.canonical.losses import Policy
+from dragoman.canonical.options import Options
+from dragoman.config import Config, Models, Route, Upstream
+from dragoman.gateway.routing import Router
+
+
+def upstreams(*names: str) -> tuple[Upstream, ...]:
+    return tuple(
+        Upstream(name=name, protocol="openai_chat", base_url="http://127.0.0.1:1") for name in names
+    )
+
+
+def leads(config: Config, name: str) -> tuple[str, str]:
+    target = Router(config).resolve(name)
+    return target.upstream.name, target.model
+
+
+PROVIDERS = Config(upstreams=upstreams("anthropic", "openai", "google", "xai"))
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("claude-sonnet-4-6", ("anthropic", "claude-sonnet-4-6")),
+        ("claude-opus-4-6", ("anthropic", "claude-opus-4-6")),
+        ("gpt-5-mini", ("openai", "gpt-5-mini")),
+        ("claude-3-5-sonnet-20241022", ("anthropic", "claude-sonnet-4-5")),
+        ("claude-3-opus-20240229", ("anthropic", "claude-opus-4-6")),
+        ("claude-anything", ("anthropic", "claude-anything")),
+        ("gpt-6", ("openai", "gpt-6")),
+        ("gemini-3", ("google", "gemini-3")),
+        ("grok-5", ("xai", "grok-5")),
+        ("anthropic/claude-x", ("anthropic", "claude-x")),
+        ("openai/o9", ("openai", "o9")),
+        ("openai/ft:gpt/x", ("openai", "ft:gpt/x")),
+    ],
+)
+def test_habits(name: str, target: tuple[str, str]) -> None:
+    """Aliases, retired names, patterns and provider prefixes. req: 145, 146, 147, 148"""
+    assert leads(PROVIDERS, name) == target
+
+
+ROUTED = Config(
+    upstreams=upstreams("a", "b"),
+    routes=(
+        Route(match="exact", upstream="a", model="renamed"),
+        Route(match="ex*", upstream="b"),
+        Route(match="*-mini", upstream="a", model="small"),
+        Route(match="vendor/*", upstream="b"),
+        Route(match="claude-sonnet-4-5", upstream="a", model="sonnet"),
+        Route(match="gpt-*", upstream="b"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("exact", ("a", "renamed")),
+        ("exactly", ("b", "exactly")),
+        ("some-mini", ("a", "small")),
+        ("vendor/x", ("b", "vendor/x")),
+        ("a/whatever", ("a", "whatever")),
+        ("claude-3-5-sonnet-20241022", ("a", "sonnet")),
+        ("openai/gpt-7", ("b", "gpt-7")),
+        ("elsewhere/gpt-7", ("b", "gpt-7")),
+    ],
+)
+def test_routes_come_first_and_the_first_match_wins(name: str, target: tuple[str, str]) -> None:
+    assert leads(ROUTED, name) == target
+
+
+@pytest.mark.parametrize("name", ["nothing", "c/x", "a/", "/x", "gpt", "Exact"])
+def test_an_unknown_model_is_a_404_that_names_the_field(name: str) -> None:
+    with pytest.raises(DragomanError) as caught:
+        Router(ROUTED).resolve(name)
+    fault = caught.value.fault
+    assert (fault.kind, fault.param) == (FaultKind.MODEL_NOT_FOUND, "model")
+
+
+def test_own_aliases() -> None:
+    config = Config(
+        upstreams=upstreams("a"),
+        routes=(Route(match="real", upstream="a"),),
+        models=Models(aliases={"nick": "real"}, legacy={}, prefixes={}),
+    )
+    assert leads(config, "nick") == ("a", "real")
+
+
+def test_options_of_the_route() -> None:
+    config = Config(
+        upstreams=upstreams("a"),
+        routes=(
+            Route(match="strict", upstream="a", policy=Policy.STRICT),
+            Route(match="own", upstream="a", options=Options(policy=Policy.LENIENT, map_fast=True)),
+        ),
+        options=Options(map_fast=True),
+    )
+    router = Router(config)
+    assert router.resolve("strict").options.policy is Policy.STRICT
+    assert router.resolve("own").options.policy is Policy.LENIENT
+    assert router.resolve("a/x").options.map_fast
