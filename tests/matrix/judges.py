@@ -335,7 +335,8 @@ class NodeJudge:
         self._numbers = itertools.count()
         self._waiting: dict[int, Future[dict[str, Any]]] = {}
         self._lock = threading.Lock()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def ask(self, ask: Ask) -> Seen:
         """Put one question; exceptions of the SDK become `Seen.error`."""
@@ -371,6 +372,9 @@ class NodeJudge:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(timeout=20)
+        self._listener.join(timeout=20)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None

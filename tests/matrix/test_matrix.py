@@ -75,9 +75,9 @@ def two_turns(
         Result(call.id, f"result of {call.name}", image=image, custom=call.custom)
         for call in answered.calls
     )
-    stage.script(f"{name}-after", Scenario(steps=(Text("It is sunny."),)))
+    stage.script(f"{name}after", Scenario(steps=(Text("It is sunny."),)))
     follow = next_turn(client, asked, answered, results, "" if results else "And now?")
-    follow["model"] = f"{upstream}/sim-{name}-after"
+    follow["model"] = f"{upstream}/sim-{name}after"
     final = stage.ask(judge, client, mode, follow)
     assert final.error is None, final.error
     assert final.text == "It is sunny."

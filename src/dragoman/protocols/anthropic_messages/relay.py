@@ -36,13 +36,16 @@ def forward_request(
     return _object({**members, "model": msgspec.Raw(to_json(model))})
 
 
+_ABSENT = msgspec.Raw()
+
+
 class _Answer(Struct):
     """What pass-through looks at in a whole answer."""
 
     type: Any = None
     model: Any = None
     usage: Any = None
-    content: msgspec.Raw | None = None
+    content: msgspec.Raw = _ABSENT
     error: Any = None
 
 
@@ -59,9 +62,9 @@ def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
         answer = _answers.decode(body)
     except _UNREADABLE:
         raise UpstreamError.unreadable("it is not a JSON object") from None
-    if answer.type == "error" or (answer.content is None and answer.error):
+    if answer.type == "error" or (answer.content == _ABSENT and answer.error):
         raise UpstreamError(_fault(answer.error))
-    if answer.content is None:
+    if answer.content == _ABSENT:
         raise UpstreamError.unreadable("it has no content")
     if answer.model != model:
         members = _members.decode(body)

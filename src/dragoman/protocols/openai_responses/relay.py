@@ -36,10 +36,14 @@ _members = msgspec.json.Decoder(dict[str, Raw])
 _any = msgspec.json.Decoder()
 
 
+_ABSENT = Raw()
+_NULL = Raw(b"null")
+
+
 class _Answer(Struct):
     """What of a response object is looked at."""
 
-    output: Raw | None = None
+    output: Raw = _ABSENT
     usage: Any = None
     error: Any = None
 
@@ -71,7 +75,7 @@ def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
         answer = _answer.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise UpstreamError.unreadable("it is not a response object") from None
-    if answer.output is None:
+    if answer.output in (_ABSENT, _NULL):
         if answer.error:
             raise UpstreamError(fault_of(answer.error))
         raise UpstreamError.unreadable("it has no output")
