@@ -159,6 +159,12 @@ def test_responses_raises_on_an_error_in_the_stream(
     )
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_error_never_follows_the_end(simulator: RunningSimulator, protocol: Protocol) -> None:
+    model = "sim-error_in_stream?after=999"
+    STREAM_CHECKS[protocol](post(simulator, protocol, plain(protocol, model, stream=True)).body)
+
+
 @pytest.mark.parametrize(
     ("quirk", "names"),
     [("error_only", ["error"]), ("failed_only", ["response.failed"])],
@@ -317,6 +323,18 @@ def test_a_client_that_leaves_is_noticed(simulator: RunningSimulator, protocol: 
         assert not simulator.last.disconnected
     simulator.wait_for(lambda: simulator.last.disconnected)
     assert not simulator.last.finished
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_client_that_leaves_before_the_head_is_noticed(
+    simulator: RunningSimulator, protocol: Protocol
+) -> None:
+    for model in ("sim-text?head_ms=5000", "sim-error?head_ms=5000"):
+        simulator.app.clear()
+        with _sent(simulator, protocol, plain(protocol, model)):
+            simulator.wait_for(lambda: bool(simulator.requests) and simulator.last.model != "")
+        simulator.wait_for(lambda: simulator.last.disconnected)
+        assert not simulator.last.finished
 
 
 def test_a_slow_reader_holds_a_flood_back(simulator: RunningSimulator) -> None:

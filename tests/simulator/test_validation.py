@@ -167,7 +167,12 @@ def test_http_level_mistakes_get_their_status(
     expected = 200 if protocol == "messages" else 401
     assert call(simulator, "POST", f"/v1/{path}", body, named).status == expected
     for answer in (refused, post(simulator, protocol, plain(protocol, "sim-no_such"))):
-        assert ("type" in answer.json) == (protocol == "messages")
+        if protocol == "messages":
+            assert answer.json["type"] == "error"
+            assert set(answer.json["error"]) == {"type", "message"}
+        else:
+            assert set(answer.json) == {"error"}
+            assert answer.json["error"]["code"]
 
 
 def test_an_unknown_scenario_is_an_unknown_model(simulator: RunningSimulator) -> None:

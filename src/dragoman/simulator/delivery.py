@@ -50,10 +50,10 @@ def stream_actions(
 ) -> Iterator[Action]:
     """The actions of a stream. ``error_frames`` says an error after so many frames."""
     kind = None if fault is None else fault.kind
-    if fault is not None and (kind in _BREAKS or kind == "error_in_stream"):
+    if fault is not None and kind in _BREAKS:
         frames = islice(frames, fault.after)
-        if kind == "error_in_stream":
-            frames = _with_error(frames, error_frames)
+    elif fault is not None and kind == "error_in_stream":
+        frames = _with_error(frames, fault.after, error_frames)
     for name, framing in FRAMINGS.items():
         if name in quirks:
             frames = framing(frames)
@@ -77,13 +77,14 @@ def full_actions(body: bytes, pace: Pace, fault: Fault | None) -> Iterator[Actio
 
 
 def _with_error(
-    frames: Iterator[bytes], error_frames: Callable[[int], tuple[bytes, ...]]
+    frames: Iterator[bytes], after: int, error_frames: Callable[[int], tuple[bytes, ...]]
 ) -> Iterator[bytes]:
-    sent = 0
-    for frame in frames:
-        sent += 1
+    """The frames up to the error; a stream that is over by then goes well."""
+    for sent, frame in enumerate(frames):
+        if sent == after:
+            yield from error_frames(sent)
+            return
         yield frame
-    yield from error_frames(sent)
 
 
 def _timed(frames: Iterable[bytes], pace: Pace, silence: Fault | None) -> Iterator[Action]:
@@ -173,7 +174,8 @@ class Reply:
         self._record.writes = 1
         self._record.bytes_sent = len(body)
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
-        self._record.finished = True
+        self._record.disconnected = self._connection.lost
+        self._record.finished = not self._connection.lost
 
     async def _write(self, data: bytes) -> None:
         if self._raw:

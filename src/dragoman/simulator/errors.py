@@ -54,8 +54,8 @@ _ANTHROPIC: dict[int, tuple[str, str]] = {
 class ApiError(Exception):
     """An error to answer with instead of what was asked; raised anywhere before the answer.
 
-    ``param`` names the request's field at fault. ``code`` is OpenAI's ``code`` or Anthropic's
-    ``details.error_code``.
+    ``param`` names the request's field at fault and ``code`` the kind of mistake, both as
+    OpenAI has them; ``details_code`` is Anthropic's ``details.error_code``, which few errors have.
     """
 
     def __init__(
@@ -65,9 +65,19 @@ class ApiError(Exception):
         *,
         code: str | None = None,
         param: str | None = None,
+        details_code: str | None = None,
     ) -> None:
         super().__init__(message)
-        self.failure = Failure(status=status, message=message, code=code, param=param)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.param = param
+        self.details_code = details_code
+
+    def failure(self, protocol: Protocol) -> Failure:
+        """The error as that protocol words it."""
+        code = self.details_code if protocol == "messages" else self.code
+        return Failure(status=self.status, message=self.message, code=code, param=self.param)
 
 
 def openai_error(failure: Failure) -> JsonObject:

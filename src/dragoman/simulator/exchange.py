@@ -58,12 +58,9 @@ class Call:
         if self.protocol == "messages":
             key = self.headers.get("x-api-key") or key
         if not key:
-            raise ApiError(401, "You didn't provide an API key.", code=self._key_code())
+            raise ApiError(401, "You didn't provide an API key.", code="invalid_api_key")
         self.record.key = key.strip()
         return self.record.key
-
-    def _key_code(self) -> str | None:
-        return None if self.protocol == "messages" else "invalid_api_key"
 
     def request_id(self) -> str:
         return f"req_sim{self.record.number:010d}"
@@ -87,9 +84,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A checked request with the scenario that it asks for."""
+    """A checked request with the scenario that it asks for.
+
+    ``resolved`` is the body with what it refers to put in its place.
+    """
 
     body: JsonObject
+    resolved: JsonObject
     view: View
     scenario: Scenario
     behaviour: KeyBehaviour
@@ -160,7 +161,7 @@ class Exchange:
             return None
         scenario = within_limits(replace(scenario, fault=fault), view)
         seed = steering.options.integer("seed") if steering.options.text("seed") else None
-        return _Asked(body, view, scenario, behaviour, seed)
+        return _Asked(body, request, view, scenario, behaviour, seed)
 
     def _check(self, call: Call, body: JsonObject, organization: str, counting: bool) -> JsonObject:
         """Check the request; returns it with what it refers to put in its place."""
@@ -197,8 +198,7 @@ class Exchange:
     def _keep(self, asked: _Asked, answer: Answer) -> None:
         fault = answer.scenario.fault
         if fault is None and RENDERERS["responses"].cannot(answer.scenario) is None:
-            request, _ = self._simulator.store.resolve(asked.body)
-            self._simulator.store.put(request, RENDERERS["responses"].full(answer))
+            self._simulator.store.put(asked.resolved, RENDERERS["responses"].full(answer))
 
 
 def _decode(body: bytes) -> JsonObject:

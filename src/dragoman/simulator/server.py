@@ -81,7 +81,7 @@ class Simulator:
         try:
             await self._route(call, receive)
         except ApiError as error:
-            await call.fail(error.failure)
+            await call.fail(error.failure(protocol))
 
     async def _route(self, call: Call, receive: Receive) -> None:
         record = call.record

@@ -107,7 +107,7 @@ def _check_known_fields(root: Node, version: str, betas: list[str], counting: bo
         raise ApiError(
             400,
             "thread: server-held conversations are not supported here",
-            code="thread_unsupported_request",
+            details_code="thread_unsupported_request",
             param="thread",
         )
     for name in root.value:

@@ -178,12 +178,8 @@ def _check_image_source(source: Node) -> None:
             source.object(allowed=("type",), required=("media_type", "data"))
             source.child("media_type").one_of(_IMAGE_TYPES)
             source.child("data").base64()
-        case "url":
-            source.object(allowed=("type",), required=("url",))
-            source.child("url").string(least=1)
-        case _:
-            source.object(allowed=("type",), required=("file_id",))
-            source.child("file_id").string(least=1)
+        case kind:
+            _check_reference(source, "url" if kind == "url" else "file_id")
 
 
 def _check_document_source(source: Node, betas: list[str]) -> None:
@@ -203,9 +199,10 @@ def _check_document_source(source: Node, betas: list[str]) -> None:
             if not isinstance(content.value, str):
                 for inner in content.items():
                     _check_block(inner, ("text", "image"), betas)
-        case "url":
-            source.object(allowed=("type",), required=("url",))
-            source.child("url").string(least=1)
-        case _:
-            source.object(allowed=("type",), required=("file_id",))
-            source.child("file_id").string(least=1)
+        case kind:
+            _check_reference(source, "url" if kind == "url" else "file_id")
+
+
+def _check_reference(source: Node, field: str) -> None:
+    source.object(allowed=("type",), required=(field,))
+    source.child(field).string(least=1)

@@ -32,7 +32,6 @@ class Vendor:
     unknown: str
     wrong_type: str
     invalid: str
-    codes: bool
 
     def path(self, path: Path) -> str:
         if self.dotted_indexes:
@@ -52,7 +51,6 @@ OPENAI = Vendor(
     unknown="Unknown parameter: '{path}'.",
     wrong_type="Invalid type for '{path}': expected {expected}, but got {got} instead.",
     invalid="Invalid '{path}': {detail}",
-    codes=True,
 )
 ANTHROPIC = Vendor(
     dotted_indexes=True,
@@ -60,7 +58,6 @@ ANTHROPIC = Vendor(
     unknown="{path}: Extra inputs are not permitted",
     wrong_type="{path}: Input should be {expected}",
     invalid="{path}: {detail}",
-    codes=False,
 )
 
 
@@ -92,7 +89,6 @@ class Node:
         self._raise(message, code)
 
     def _raise(self, message: str, code: str | None) -> NoReturn:
-        code = code if self.vendor.codes else None
         raise ApiError(400, message, code=code, param=self.name or None)
 
     def _wrong_type(self, expected: str) -> NoReturn:
