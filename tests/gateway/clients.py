@@ -76,7 +76,7 @@ def stream_error(api: str, stream: bytes) -> dict[str, Any] | None:
             continue
         if api == "responses" and name == "response.failed":
             return dict(data["response"]["error"])
-        if api != "responses" and data.get("error"):
+        if data.get("error"):
             return dict(data["error"])
     return None
 

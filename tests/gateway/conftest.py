@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -88,8 +89,10 @@ def start(simulator: RunningSimulator) -> Iterator[Start]:
     """Starts gateways with settings of their own: `start(keys=..., server=...)`."""
     with ExitStack() as stack:
 
-        def started(config: Config | None = None, **settings: object) -> RunningGateway:
-            made = config or config_for(simulator.base_url, **settings)  # type: ignore[arg-type]
+        def started(
+            config: Config | None = None, base_url: str = simulator.base_url, **settings: Any
+        ) -> RunningGateway:
+            made = config or config_for(base_url, **settings)
             return stack.enter_context(running_gateway(made))
 
         yield started

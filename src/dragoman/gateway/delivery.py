@@ -29,7 +29,6 @@ class Delivery:
     """
 
     __slots__ = (
-        "_commit_after",
         "_headers",
         "_keepalive",
         "_last",
@@ -56,7 +55,6 @@ class Delivery:
         self._headers = STREAM_HEADERS + headers
         self._keepalive = keepalive
         self._silence = keepalive_s
-        self._commit_after = commit_after_s
         self._loop = asyncio.get_running_loop()
         self._last = self._loop.time()
         self._sign: asyncio.Task[None] | None = None
@@ -103,24 +101,24 @@ class Delivery:
 
     async def _commit(self) -> None:
         self.committed = True
-        await self._visit.start(200, self._headers)
-        if self._silence and self._timer is None and not self.over:
+        self.close()
+        if self._silence and not self.over:
             self._timer = self._loop.call_later(self._silence, self._tick)
+        await self._visit.start(200, self._headers)
 
     def _tick(self) -> None:
         self._timer = None
-        patience = self._silence if self.committed else self._commit_after
-        if not patience or self.over:
-            return
-        due = self._last + patience
-        now = self._loop.time()
-        if now < due:
-            self._timer = self._loop.call_at(due, self._tick)
-            return
-        if not self._writing:
+        if not self.committed:
             self._sign = self._loop.create_task(self._give_sign())
-        if self._silence:
-            self._timer = self._loop.call_at(now + self._silence, self._tick)
+            return
+        due = self._last + self._silence
+        now = self._loop.time()
+        if now >= due:
+            # While a write waits for a slow reader, the client has more than enough to read.
+            if not self._writing and self._sign is None:
+                self._sign = self._loop.create_task(self._give_sign())
+            due = now + self._silence
+        self._timer = self._loop.call_at(due, self._tick)
 
     async def _give_sign(self) -> None:
         try:

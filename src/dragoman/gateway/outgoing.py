@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import dragoman
 from dragoman.config import Account, Upstream
@@ -78,7 +79,7 @@ class Outgoing:
 
     def _request(
         self,
-        method: str,
+        method: Literal["GET", "POST"],
         path: str,
         headers: Mapping[str, tuple[str, str]],
         body: bytes,
