@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.canonical.blocks import Block, Opaque, Reasoning, Refusal, Text, ToolCall
+from dragoman.canonical.blocks import (
+    Block,
+    ForeignCitation,
+    Opaque,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+)
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.events import (
     Annotated,
@@ -86,8 +94,8 @@ class Assembler:
         """A number that no item has."""
         return max(self._items, default=-1) + 1
 
-    def announce(self, number: int, value: JsonObject) -> list[Event]:
-        """An item begins; `value` is its head.
+    def announce(self, number: int, value: JsonObject, path: str) -> list[Event]:
+        """An item begins; `value` is its head, `path` where it stands.
 
         Raises:
             UpstreamError: it asks for something only a client of this protocol can do.
@@ -97,6 +105,7 @@ class Assembler:
         item.phase = phase if isinstance(phase, str) else None
         if item.kind in wire.CLIENT_ACTIONS:
             raise _needs_client(item.kind)
+        self._account(item.kind, value, path)
         call_id = _text_of(value, "call_id")
         if item.kind in _CALLS and item.block is None and call_id and _text_of(value, "name"):
             return self._open_call(item, value, call_id)
@@ -127,13 +136,16 @@ class Assembler:
         events.append(Delta(block.index, piece, tuple(logprobs) if logprobs else None))
         return events
 
-    def part(self, number: int, part: int, value: JsonObject, *, over: bool) -> list[Event]:
-        """A text or refusal part as far as it is known; `over`: nothing more of it will come."""
+    def part(
+        self, number: int, part: int, value: JsonObject, path: str, *, over: bool
+    ) -> list[Event]:
+        """A text or refusal part as far as it is known; `over`: nothing more of it will come.
+        `path` is where it stands.
+        """
         kind = str(value.get("type"))
         if kind not in _TEXTS:
             if kind != "reasoning_text":
-                path = f"output[{number}].content[{part}]"
-                self._lose(path, f"content part of the unknown type {kind}")
+                self._lose(path, "content part of an unknown type")
             return []
         item = self._item(number, "message")
         block = item.texts.get(part)
@@ -149,14 +161,14 @@ class Assembler:
         annotations = value.get("annotations")
         cited = 0 if block is None else block.cited
         for annotation in (annotations if isinstance(annotations, list) else ())[cited:]:
-            events += self.annotation(number, part, annotation)
+            events += self.annotation(number, part, annotation, f"{path}.annotations")
         block = item.texts.get(part)
         if over and block is not None:
             events += _close(block)
         return events
 
-    def annotation(self, number: int, part: int, value: Any) -> list[Event]:
-        """A citation in a text part."""
+    def annotation(self, number: int, part: int, value: Any, path: str) -> list[Event]:
+        """A citation in a text part; `path` is where it stands."""
         if not isinstance(value, dict):
             return []
         item = self._item(number, "message")
@@ -166,7 +178,10 @@ class Assembler:
             block = item.texts[part] = self._open(Text(text="", phase=item.phase), events)
         if not block.closed:
             block.cited += 1
-            events.append(Annotated(block.index, read_annotation(value)))
+            annotation = read_annotation(value)
+            if isinstance(annotation, ForeignCitation):
+                self._lose(path, "such a citation has no counterpart for the client")
+            events.append(Annotated(block.index, annotation))
         return events
 
     def reasoning(self, number: int, style: str, part: int, piece: str) -> list[Event]:
@@ -213,8 +228,9 @@ class Assembler:
         known = sum(map(len, item.held)) if item.block is None else item.block.sent
         return self.arguments(number, text[known:])
 
-    def complete(self, number: int, value: JsonObject) -> list[Event]:
-        """An item, whole: what is missing of it, and its end.
+    def complete(self, number: int, value: JsonObject, path: str) -> list[Event]:
+        """An item, whole: what is missing of it, and its end. `path` is where it stands, for
+        what is lost of it.
 
         Raises:
             UpstreamError: it cannot be used, or asks for something only a client of this
@@ -223,19 +239,16 @@ class Assembler:
         item = self._known_item(number, value)
         if item.done:
             return []
-        for name in value.keys() - wire.ITEM_FIELDS.get(item.kind, value.keys()):
-            if value[name] not in (None, False, {"type": "direct"}):
-                self._lose(f"output[{number}].{name}", "has no counterpart for the client")
+        self._account(item.kind, value, path)
         if item.kind == "message":
-            return self._complete_message(number, item, value)
+            return self._complete_message(number, item, value, path)
         if item.kind == "reasoning":
-            return self._complete_reasoning(number, item, value)
+            return self._complete_reasoning(number, item, value, path)
         if item.kind in _CALLS:
             return self._complete_call(number, item, value)
         if item.kind in wire.CLIENT_ACTIONS:
             raise _needs_client(item.kind)
         item.done = True
-        self._lose_item(number, item.kind)
         return []
 
     def close_all(self) -> list[Event]:
@@ -245,17 +258,17 @@ class Assembler:
             UpstreamError: a call's name never came.
         """
         events: list[Event] = []
-        for number, item in self._items.items():
+        for item in self._items.values():
             if item.held:
                 raise UpstreamError.unreadable("a tool call has no name")
-            if not item.done and item.kind not in wire.ITEM_FIELDS:
-                self._lose_item(number, item.kind)
             for block in (*item.texts.values(), item.block):
                 if block is not None:
                     events += _close(block)
         return events
 
-    def _complete_message(self, number: int, item: _Item, value: JsonObject) -> list[Event]:
+    def _complete_message(
+        self, number: int, item: _Item, value: JsonObject, path: str
+    ) -> list[Event]:
         events: list[Event] = []
         if not item.texts and isinstance(value.get("phase"), str):
             item.phase = value["phase"]
@@ -264,17 +277,19 @@ class Assembler:
             content = [{"type": "output_text", "text": content}]
         for part, entry in enumerate(content if isinstance(content, list) else ()):
             if isinstance(entry, dict):
-                events += self.part(number, part, entry, over=True)
+                events += self.part(number, part, entry, f"{path}.content[{part}]", over=True)
         for block in item.texts.values():
             events += _close(block)
         item.done = True
         return events
 
-    def _complete_reasoning(self, number: int, item: _Item, value: JsonObject) -> list[Event]:
+    def _complete_reasoning(
+        self, number: int, item: _Item, value: JsonObject, path: str
+    ) -> list[Event]:
         texts = {"summary": _texts(value, "summary"), "raw": _texts(value, "content")}
         style = item.style or ("summary" if any(texts["summary"]) else "raw")
         if any(texts["raw" if style == "summary" else "summary"]):
-            self._lose(f"output[{number}]", "reasoning is given in one form: its first")
+            self._lose(path, "reasoning is given in one form: its first")
         events: list[Event] = []
         for part, text in enumerate(texts[style]):
             events += self.rest_of_reasoning(number, style, part, text)
@@ -341,6 +356,16 @@ class Assembler:
             item = self._items[number] = _Item(kind)
         return item
 
+    def _account(self, kind: str, value: JsonObject, path: str) -> None:
+        """Report what of an item nobody reads: a field, or all of it."""
+        known = wire.ITEM_FIELDS.get(kind)
+        if known is None:
+            self._lose(path, f"{kind} items have no counterpart for the client")
+            return
+        for name in value.keys() - known:
+            if value[name] not in (None, False, {"type": "direct"}):
+                self._lose(f"{path}.{name}", "has no counterpart for the client")
+
     def _known_item(self, number: int, value: JsonObject) -> _Item:
         """An item by its own word for what it is, unless something was passed on of it."""
         kind = value.get("type")
@@ -350,9 +375,6 @@ class Assembler:
         if item.block is None and not item.texts:
             item.kind = kind
         return item
-
-    def _lose_item(self, number: int, kind: str) -> None:
-        self._lose(f"output[{number}]", f"{kind} items have no counterpart for the client")
 
     def _lose(self, path: str, detail: str) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)

@@ -24,7 +24,7 @@ from dragoman.canonical.envelope import MARKER, PREFIX, Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, Tool, Turn
-from dragoman.protocols.fields import Fields, JsonObject, check_depth
+from dragoman.protocols.fields import Field, Fields, JsonObject, check_depth
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.parts import read_content
 from dragoman.protocols.openai_responses.tools import read_tools
@@ -91,9 +91,9 @@ class ItemReader:
         self._side = None
         self._blocks = []
 
-    def _rest(self, fields: Fields, table: dict[str, Any] | None = None) -> None:
+    def _rest(self, fields: Fields, table: dict[str, Field] = wire.ITEM) -> None:
         fields.ignore(*wire.IGNORED)
-        fields.rest(self._extras, table or {})
+        fields.rest(self._extras, table)
 
     def _message(self, fields: Fields) -> None:
         role = fields.take_choice("role", wire.ROLES)

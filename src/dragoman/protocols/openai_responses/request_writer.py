@@ -95,6 +95,8 @@ class _Writer:
                 detail = "billing header of another vendor; it would defeat prompt caching"
                 self._ledger.add(text.path, LossKind.KNOB, detail)
                 text = replace(text, text=text.text.partition("\n")[2].lstrip("\n"))
+            if text.annotations:
+                self._ledger.add(text.path, LossKind.KNOB, "instructions take no citations")
             if text.text:
                 texts.append(text)
         return texts

@@ -53,7 +53,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     for number, item in enumerate(output):
         if not isinstance(item, dict):
             raise UpstreamError.unreadable("an output item is not an object")
-        events += answer.complete(number, item)
+        events += answer.complete(number, item, f"output[{number}]")
     report_unread(body, "", inbound)
     complete = status != "incomplete"
     finish = read_finish(complete, body.get("incomplete_details"), answer.has_calls)

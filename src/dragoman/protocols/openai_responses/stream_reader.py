@@ -7,7 +7,7 @@ items that only the last event holds. What it does not know is reported, not ref
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -85,7 +85,7 @@ class ResponsesReader:
             block = self._block
             try:
                 event = _text_delta.decode(frame.data)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 return self._read_slowly(frame)
             place = (event.output_index, event.content_index)
             if place == self._place and event.delta and not event.logprobs and not block.closed:
@@ -121,8 +121,10 @@ class ResponsesReader:
             raise UpstreamError(fault_of(value.get("error") or value))
         known = _EVENTS.get(kind)
         if known is None:
-            if kind not in wire.IGNORED_EVENTS and not kind.startswith(wire.HOSTED_PROGRESS):
-                self._lose(kind or "event", "unknown event")
+            if kind not in wire.IGNORED_EVENTS:
+                hosted = kind.startswith(wire.HOSTED_PROGRESS)
+                detail = "progress of a hosted item" if hosted else "unknown event"
+                self._lose(kind or "event", detail)
             return []
         for name in value.keys() - wire.EVENT_FIELDS:
             self._lose(f"{kind}.{name}", "unknown field of an event")
@@ -137,6 +139,7 @@ class ResponsesReader:
         if self._started or not isinstance(response, dict):
             return []
         self._started = True
+        report_unread(response, "response.", self._inbound)
         return [started(response)]
 
     def _item_added(self, value: JsonObject) -> list[Event]:
@@ -146,7 +149,8 @@ class ResponsesReader:
         number = value.get("output_index")
         self._last = number if type(number) is int else self._answer.unused()
         self._learn(item, self._last)
-        return self._answer.announce(self._last, item)
+        path = f"response.output_item.added[{self._last}].item"
+        return self._answer.announce(self._last, item, path)
 
     def _item_done(self, value: JsonObject) -> list[Event]:
         item = value.get("item")
@@ -157,7 +161,7 @@ class ResponsesReader:
             known = self._known(item)
             number = self._answer.unused() if known is None else known
         self._learn(item, number)
-        return self._answer.complete(number, item)
+        return self._answer.complete(number, item, f"response.output_item.done[{number}].item")
 
     def _learn(self, item: JsonObject, number: int) -> None:
         for name in ("id", "call_id"):
@@ -205,12 +209,13 @@ class ResponsesReader:
         return self._part(value, part, over=True) if isinstance(part, dict) else []
 
     def _part(self, value: JsonObject, part: JsonObject, *, over: bool) -> list[Event]:
-        place = (self._number(value), _index(value, "content_index"))
-        return self._answer.part(*place, part, over=over)
+        number, index = self._number(value), _index(value, "content_index")
+        return self._answer.part(number, index, part, f"{value.get('type')}.part", over=over)
 
     def _annotation(self, value: JsonObject) -> list[Event]:
         place = (self._number(value), _index(value, "content_index"))
-        return self._answer.annotation(*place, value.get("annotation"))
+        path = "response.output_text.annotation.added.annotation"
+        return self._answer.annotation(*place, value.get("annotation"), path)
 
     def _summary_delta(self, value: JsonObject) -> list[Event]:
         place = (self._number(value), "summary", _index(value, "summary_index"))
@@ -247,9 +252,13 @@ class ResponsesReader:
         response = value.get("response")
         response = response if isinstance(response, dict) else {}
         events = self._begin(value)
+        error = response.get("error")
+        if error or response.get("status") in ("failed", "cancelled"):
+            raise UpstreamError(fault_of(error))
         for position, item in enumerate(_list(response, "output")):
             if isinstance(item, dict):
-                events += self._answer.complete(self._place_of(position, item), item)
+                path = f"response.output[{position}]"
+                events += self._answer.complete(self._place_of(position, item), item, path)
         events += self._answer.close_all()
         report_unread(response, "response.", self._inbound)
         self._over = True
@@ -265,7 +274,7 @@ class ResponsesReader:
         kind = self._answer.kind_of(position)
         return position if kind in (None, item.get("type")) else self._answer.unused()
 
-    def _failed(self, value: JsonObject) -> list[Event]:
+    def _failed(self, value: JsonObject) -> NoReturn:
         response = value.get("response")
         error = response.get("error") if isinstance(response, dict) else None
         raise UpstreamError(fault_of(error))
@@ -305,10 +314,17 @@ _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
 
 def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
     """Report the fields of a response object that nobody reads and that say something."""
+    detail = "has no counterpart for the client"
     for name in response.keys() - wire.RESPONSE_FIELDS:
         if response[name] not in (None, [], {}):
-            detail = "has no counterpart for the client"
             inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
+    usage = response.get("usage")
+    for name, fields in wire.USAGE_FIELDS.items():
+        counts = usage.get(name) if isinstance(usage, dict) else None
+        if isinstance(counts, dict):
+            for unread in counts.keys() - fields:
+                if counts[unread]:
+                    inbound.ledger.add(f"{prefix}usage.{name}.{unread}", LossKind.KNOB, detail)
 
 
 def _word(value: JsonObject, name: str) -> str | None:

@@ -66,11 +66,16 @@ REASONING_OPTIONS: Final[dict[str, Field]] = {
     "context": Field(_KNOB, neutral=("auto",)),
     "mode": Field(_KNOB, neutral=("standard",)),
 }
+_STATUS = Field(_KNOB, "every item of a history counts as completed", neutral=("completed",))
+
+ITEM: Final[dict[str, Field]] = {"status": _STATUS}
 CALL: Final[dict[str, Field]] = {
+    **ITEM,
     "caller": Field(_KNOB, neutral=({"type": "direct"},)),
     "async": Field(_KNOB, neutral=(False,)),
 }
 OUTPUT: Final[dict[str, Field]] = {
+    **ITEM,
     "caller": Field(_KNOB, neutral=({"type": "direct"},)),
     "name": Field(_KNOB, "the call has it too"),
     "namespace": Field(_KNOB, "the call has it too"),
@@ -86,7 +91,6 @@ FILE_PART: Final[dict[str, Field]] = {
 
 IGNORED: Final[dict[str, str]] = {
     "id": "names an item in the vendor's store, where nothing is looked up",
-    "status": "every item of a history is over",
 }
 """Fields of input items that are left out without a word, and why."""
 
@@ -272,3 +276,9 @@ RESPONSE_FIELDS: Final = ECHO | {
     "service_tier",
 }
 """Fields of a response that are read or repeat the request; others are reported."""
+
+USAGE_FIELDS: Final = {
+    "input_tokens_details": frozenset({"cached_tokens", "cache_write_tokens"}),
+    "output_tokens_details": frozenset({"reasoning_tokens"}),
+}
+"""Token counts that are read; finer ones are reported."""
