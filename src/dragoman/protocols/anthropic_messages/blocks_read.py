@@ -332,7 +332,7 @@ def _media_source(kind: str, source: Fields) -> MediaSource:
         return Url(url)
     if kind != "file":
         source.fail("type", "is not a known kind of source")
-    return FileId(source.need_str("file_id"))
+    return FileId(source.need_str("file_id"), wire.VENDOR)
 
 
 def _base64(source: Fields) -> str:

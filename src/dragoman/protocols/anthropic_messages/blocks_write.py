@@ -133,13 +133,15 @@ class BlockWriter:
         match source:
             case Url():
                 written = {"type": "url", "url": source.url}
+            case FileId(vendor=wire.VENDOR):
+                written = {"type": "file", "file_id": source.id}
             case Base64():
                 media_type = source.media_type.lower()
                 media_type = "image/jpeg" if media_type == "image/jpg" else media_type
                 if media_type not in wire.IMAGE_TYPES:
                     return self._cannot(block, f"an image of type {media_type[:40]}")
                 written = {"type": "base64", "media_type": media_type, "data": source.data}
-            case _:
+            case FileId():
                 return self._cannot(block, "a file of another vendor's store")
         entry: JsonObject = {"type": "image", "source": written}
         mark(entry, block.cache, block.path)
@@ -177,6 +179,8 @@ class BlockWriter:
             case Nested():
                 inner = [entry for item in source.blocks for entry in self._unmarked(item)]
                 return {"type": "content", "content": inner}
+            case FileId(vendor=wire.VENDOR):
+                return {"type": "file", "file_id": source.id}
             case FileId():
                 self._cannot(block, "a file of another vendor's store")
                 return None

@@ -210,7 +210,7 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     """The body of a Messages request. What it cannot carry is in the ledger."""
     ledger = outbound.ledger
     for extra in request.extras:
-        ledger.add(extra.path, extra.kind, extra.detail)
+        ledger.add(extra.path, extra.kind, extra.detail, extra.code)
     tools = write_tools(request, outbound)
     conversation = write_conversation(request, outbound)
     limit = _output_limit(request, outbound)

@@ -67,13 +67,24 @@ class MessagesReader:
     The end is held until `message_stop`: only then is the answer whole.
     """
 
-    __slots__ = ("_calls", "_inbound", "_inputs", "_kinds", "_over", "_started", "_stop", "_usage")
+    __slots__ = (
+        "_calls",
+        "_id",
+        "_inbound",
+        "_inputs",
+        "_kinds",
+        "_over",
+        "_started",
+        "_stop",
+        "_usage",
+    )
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
         self._kinds: dict[int, str] = {}
         self._inputs: dict[int, str] = {}
         self._calls = 0
+        self._id = ""
         self._stop: JsonObject = {}
         self._usage: JsonObject = {}
         self._started = False
@@ -152,14 +163,9 @@ class MessagesReader:
         tier = read_tier(self._usage, self._inbound.options.map_fast)
         usage = read_usage(self._usage) if self._usage else None
         identifier, model = message.get("id"), message.get("model")
-        events: list[Event] = [
-            Started(
-                identifier if isinstance(identifier, str) else "",
-                model if isinstance(model, str) else "",
-                service_tier=tier,
-                usage=usage,
-            )
-        ]
+        self._id = identifier if isinstance(identifier, str) else ""
+        name = model if isinstance(model, str) else ""
+        events: list[Event] = [Started(self._id, name, service_tier=tier, usage=usage)]
         if usage is not None:
             self._account(self._usage, wire.USAGE_FIELDS, "usage.")
             events.append(Metered(usage, tier))
@@ -219,11 +225,9 @@ class MessagesReader:
             return self._fail("a tool call has no name")
         self._calls += 1
         if not isinstance(identifier, str) or not identifier:
-            identifier = f"toolu_unnamed_{index}"
-        arguments = block.get("input")
-        if arguments:
-            # Deltas, should any come, hold the input once more and win.
-            self._inputs[index] = to_json_text(arguments)
+            identifier = f"toolu_{self._id}_{index}"
+        # Deltas, should any come, hold the input once more and win.
+        self._inputs[index] = to_json_text(block.get("input") or {})
         return [Opened(index, ToolCall(id=identifier, name=name))]
 
     def _delta(self, event: JsonObject) -> Iterable[Event]:

@@ -182,7 +182,7 @@ class _RefusalBlock(_TextBlock):
 class _ThinkingBlock(_Hidden):
     """Reasoning, signed at its end with the upstream's state."""
 
-    __slots__ = ("_head", "_parts", "_pieces", "_sealer", "_shown")
+    __slots__ = ("_head", "_parts", "_pieces", "_sealer", "_shown", "_started")
 
     def __init__(self, wire: _Wire, head: Reasoning, shown: bool, sealer: Sealer) -> None:
         super().__init__(wire)
@@ -191,18 +191,18 @@ class _ThinkingBlock(_Hidden):
         self._sealer = sealer
         self._parts: list[str] = []
         self._pieces: list[str] = []
+        self._started = False
 
     def delta(self, text: str) -> bytes:
         self._pieces.append(text)
         if not self._shown or not text:
             return b""
-        written = b"" if self.wire.live else self._start()
-        return written + self.wire.text(text)
+        return self._start() + self.wire.text(text)
 
     def part_break(self) -> bytes:
         self._parts.append("".join(self._pieces))
         self._pieces.clear()
-        return self.wire.text("\n\n") if self.wire.live else b""
+        return self.wire.text("\n\n") if self._started else b""
 
     def close(self) -> bytes:
         last = "".join(self._pieces)
@@ -211,14 +211,17 @@ class _ThinkingBlock(_Hidden):
         if block.opaque is not None and is_redacted(block):
             data = {"type": "redacted_thinking", "data": block.opaque.data}
             return self.wire.start(data) + self.wire.stop()
-        if not self.wire.live and block.opaque is None and not block.text:
+        if block.opaque is None and not block.text:
             return b""
-        written = b"" if self.wire.live else self._start()
+        written = self._start()
         signature = signature_of(block, self._sealer)
         written += self.wire.delta({"type": "signature_delta", "signature": signature})
         return written + self.wire.stop()
 
     def _start(self) -> bytes:
+        if self._started:
+            return b""
+        self._started = True
         block = {"type": "thinking", "thinking": "", "signature": ""}
         return self.wire.start(block, b"thinking_delta", b"thinking")
 

@@ -12,6 +12,9 @@ from dragoman.protocols.fields import Field
 
 NAME = "anthropic_messages"
 
+VENDOR = "anthropic"
+"""Whose file store the file ids of this protocol belong to."""
+
 _CONTENT = LossKind.CONTENT
 _KNOB = LossKind.KNOB
 

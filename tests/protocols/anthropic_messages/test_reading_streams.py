@@ -1,0 +1,526 @@
+"""An upstream's stream and whole answers, as canonical events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.canonical.blocks import (
+    ForeignCitation,
+    Opaque,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    UrlCitation,
+)
+from dragoman.canonical.errors import FaultKind, UpstreamError
+from dragoman.canonical.events import (
+    Annotated,
+    Closed,
+    Delta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    Metered,
+    Opened,
+    Sealed,
+    Started,
+)
+from dragoman.canonical.fold import fold
+from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.canonical.options import Options
+from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.canonical.usage import Usage
+from tests.properties.strategies import arguments, ids, names, texts
+from tests.protocols.anthropic_messages.helpers import (
+    KNOB,
+    inbound,
+    message,
+    read_events,
+    read_stream,
+    read_whole,
+    sse,
+    stream_of,
+)
+
+GOLDEN = (Path(__file__).parents[2] / "golden" / "messages.sse").read_bytes()
+NAME = "anthropic_messages"
+START: dict[str, Any] = {"type": "message_start", "message": {"id": "msg_up", "model": "m"}}
+STOP = {"type": "message_stop"}
+
+
+def block_start(index: int, **block: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def block_delta(index: int, kind: str, **delta: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **delta}}
+
+
+def block_stop(index: int) -> dict[str, Any]:
+    return {"type": "content_block_stop", "index": index}
+
+
+def end(reason: str | None = "end_turn", usage: Any = None, **delta: Any) -> dict[str, Any]:
+    event = {"type": "message_delta", "delta": {"stop_reason": reason, **delta}}
+    return event if usage is None else {**event, "usage": usage}
+
+
+def losses(ledger: Ledger) -> set[tuple[str, LossKind]]:
+    return {(loss.path, loss.kind) for loss in ledger}
+
+
+def failure(events: list[Event]) -> FaultKind:
+    """The kind of the failure that events end in."""
+    assert isinstance(events[-1], Failed)
+    return events[-1].fault.kind
+
+
+def test_the_golden_stream() -> None:
+    """req: 118"""
+    assert read_stream(GOLDEN, inbound(account="org")) == [
+        Started("msg_1", "m", usage=Usage(input=9, output=1, cached=4, cache_write=0)),
+        Metered(Usage(input=9, output=1, cached=4, cache_write=0)),
+        Opened(0, Reasoning()),
+        Delta(0, "Let me see"),
+        Sealed(0, Opaque(NAME, "SIG", account="org")),
+        Closed(0),
+        Opened(1, Text(text="")),
+        Delta(1, "Hi"),
+        Closed(1),
+        Opened(2, ToolCall(id="toolu_1", name="f")),
+        Delta(2, '{"a":1}'),
+        Closed(2),
+        Metered(Usage(input=9, output=21, cached=4, cache_write=0)),
+        Finished(Finish(FinishReason.TOOL_CALLS)),
+        Ended(),
+    ]
+
+
+def test_text_and_thinking_inside_their_start_are_kept() -> None:
+    events = read_events(
+        START,
+        block_start(0, type="thinking", thinking="t", signature="S"),
+        block_stop(0),
+        block_start(1, type="text", text="a"),
+        block_delta(1, "text_delta", text="b"),
+        block_delta(1, "text_delta", text=""),
+        block_stop(1),
+        end(),
+        STOP,
+    )
+    thought, said = fold(events).blocks
+    assert thought == Reasoning(parts=("t",), opaque=Opaque(NAME, "S"))
+    assert said == Text(text="ab")
+
+
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [([], '{"a":1}'), (["", '{"a"', ":2}"], '{"a":2}'), ([""], '{"a":1}')],
+)
+def test_tool_input_inside_its_start(deltas: list[str], expected: str) -> None:
+    """It counts only if no delta comes."""
+    events = read_events(
+        START,
+        block_start(0, type="tool_use", id="t", name="f", input={"a": 1}),
+        *[block_delta(0, "input_json_delta", partial_json=delta) for delta in deltas],
+        block_stop(0),
+        end("tool_use"),
+        STOP,
+    )
+    assert fold(events).blocks == (ToolCall(id="t", name="f", arguments=expected),)
+
+
+def test_redacted_thinking() -> None:
+    events = read_events(
+        START, block_start(0, type="redacted_thinking", data="D"), block_stop(0), end(), STOP
+    )
+    assert fold(events).blocks == (Reasoning(redacted=True, opaque=Opaque(NAME, "D")),)
+
+
+def test_omitted_thinking_keeps_its_signature() -> None:
+    events = read_events(
+        START,
+        block_start(0, type="thinking", thinking="", signature=""),
+        block_delta(0, "thinking_delta", thinking="", estimated_tokens=50),
+        block_delta(0, "signature_delta", signature="S"),
+        block_stop(0),
+        end(),
+        STOP,
+    )
+    assert fold(events).blocks == (Reasoning(opaque=Opaque(NAME, "S")),)
+
+
+@pytest.mark.parametrize(
+    ("citation", "expected"),
+    [
+        (
+            {
+                "type": "web_search_result_location",
+                "url": "https://a.example",
+                "title": None,
+                "cited_text": "c",
+                "encrypted_index": "E",
+            },
+            UrlCitation(url="https://a.example", cited_text="c"),
+        ),
+        (
+            {"type": "search_result_location", "source": "http://a.example", "title": "t"},
+            UrlCitation(url="http://a.example", title="t"),
+        ),
+        (
+            {"type": "search_result_location", "source": "my notes"},
+            ForeignCitation(NAME, {"type": "search_result_location", "source": "my notes"}),
+        ),
+        (
+            {"type": "page_location", "cited_text": "c"},
+            ForeignCitation(NAME, {"type": "page_location", "cited_text": "c"}),
+        ),
+    ],
+)
+def test_citations(citation: dict[str, Any], expected: Any) -> None:
+    streamed = read_events(
+        START,
+        block_start(0, type="text", text=""),
+        block_delta(0, "text_delta", text="x"),
+        block_delta(0, "citations_delta", citation=citation),
+        block_stop(0),
+        end(),
+        STOP,
+    )
+    whole = read_whole(message({"type": "text", "text": "x", "citations": [citation]}))
+    assert Annotated(0, expected) in streamed
+    assert fold(streamed).blocks == fold(whole).blocks
+
+
+def test_hosted_blocks_are_left_out_and_reported() -> None:
+    ledger = Ledger()
+    events = read_events(
+        START,
+        block_start(0, type="server_tool_use", id="s", name="web_search", input={}),
+        block_delta(0, "input_json_delta", partial_json='{"query":"x"}'),
+        block_stop(0),
+        block_start(1, type="web_search_tool_result", tool_use_id="s", content=[]),
+        block_stop(1),
+        block_start(2, type="text", text=""),
+        block_delta(2, "text_delta", text="x"),
+        block_stop(2),
+        end(),
+        STOP,
+        given=inbound(ledger),
+    )
+    assert fold(events).blocks == (Text(text="x"),)
+    assert losses(ledger) == {("content[0]", KNOB), ("content[1]", KNOB)}
+
+
+def test_what_has_no_home_is_reported() -> None:
+    ledger = Ledger()
+    block = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    read_events(
+        {**START, "message": {**START["message"], "container": {"id": "c"}, "diagnostics": None}},
+        block_start(0, **block, caller={"type": "code_execution_20260120", "tool_id": "s"}),
+        block_stop(0),
+        block_start(1, **block, caller={"type": "direct"}),
+        block_delta(1, "input_json_delta", partial_json="", novelty=1),
+        block_delta(1, "mystery_delta", x=1),
+        block_stop(1),
+        {**end("refusal", stop_details={"recommended_model": "x"}), "context_management": {"a": 1}},
+        {"type": "unheard_of"},
+        STOP,
+        given=inbound(ledger),
+    )
+    assert losses(ledger) == {
+        ("container", KNOB),
+        ("content[0].caller", KNOB),
+        ("content[1].novelty", KNOB),
+        ("content[1].mystery_delta", KNOB),
+        ("stop_details.recommended_model", KNOB),
+        ("context_management", KNOB),
+        ("unheard_of", KNOB),
+    }
+
+
+@pytest.mark.parametrize(
+    ("stop", "finish"),
+    [
+        ({"stop_reason": "end_turn"}, Finish(FinishReason.STOP)),
+        ({"stop_reason": "max_tokens"}, Finish(FinishReason.LENGTH)),
+        (
+            {"stop_reason": "stop_sequence", "stop_sequence": "END"},
+            Finish(FinishReason.STOP_SEQUENCE, "END"),
+        ),
+        ({"stop_reason": "pause_turn"}, Finish(FinishReason.PAUSE)),
+        (
+            {"stop_reason": "model_context_window_exceeded"},
+            Finish(FinishReason.CONTEXT_WINDOW),
+        ),
+        (
+            {"stop_reason": "refusal", "stop_details": {"category": "bio"}},
+            Finish(FinishReason.CONTENT_FILTER, category="bio"),
+        ),
+        ({"stop_reason": "tool_use"}, Finish(FinishReason.STOP)),
+        ({"stop_reason": "something_new"}, Finish(FinishReason.STOP)),
+        ({"stop_reason": None}, Finish(FinishReason.STOP)),
+    ],
+)
+def test_stop_reasons(stop: dict[str, Any], finish: Finish) -> None:
+    """Also in a whole answer."""
+    body = message({"type": "text", "text": "x"}, **stop)
+    assert fold(read_whole(body)).finish == finish
+    assert fold(read_events(*stream_of(body))).finish == finish
+
+
+@pytest.mark.parametrize("word", ["end_turn", "tool_use"])
+def test_calls_decide_whether_tools_are_called(word: str) -> None:
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    body = message(call, stop_reason=word)
+    assert fold(read_whole(body)).finish.reason is FinishReason.TOOL_CALLS
+
+
+def test_refusals_give_their_explanation_as_a_block() -> None:
+    details = {"type": "refusal", "category": None, "explanation": "I can't."}
+    body = message({"type": "text", "text": "x"}, stop_reason="refusal", stop_details=details)
+    for events in (read_whole(body), read_events(*stream_of(body))):
+        answer = fold(events)
+        assert answer.blocks == (Text(text="x"), Refusal(text="I can't."))
+        assert answer.finish.reason is FinishReason.CONTENT_FILTER
+
+
+def test_a_compacted_conversation_is_no_answer() -> None:
+    block = {"type": "compaction", "content": None}
+    events = read_events(START, block_start(0, **block), block_stop(0), end("compaction"), STOP)
+    assert failure(events) is FaultKind.UPSTREAM_FAILED
+    with pytest.raises(UpstreamError):
+        read_whole(message(block, stop_reason="compaction"))
+
+
+def test_usage_replaces_and_is_never_added() -> None:
+    start = {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 20,
+        "cache_read_input_tokens": 30,
+        "output_tokens": 1,
+        "service_tier": "priority",
+    }
+    later = {
+        "input_tokens": None,
+        "output_tokens": 7,
+        "cache_read_input_tokens": 0,
+        "output_tokens_details": {"thinking_tokens": 4},
+    }
+    message_start = {**START, "message": {**START["message"], "usage": start}}
+    events = read_events(message_start, end(usage={"output_tokens": 5}), end(usage=later), STOP)
+    answer = fold(events)
+    assert answer.usage == Usage(input=30, output=7, cached=0, cache_write=20, reasoning=4)
+    assert answer.service_tier == "priority"
+
+
+def test_unknown_usage_is_not_zero() -> None:
+    events = read_events(START, end(), STOP)
+    assert not any(isinstance(event, Metered) for event in events)
+
+
+def test_the_fast_speed_can_be_a_tier() -> None:
+    usage = {"input_tokens": 1, "output_tokens": 1, "speed": "fast", "service_tier": "standard"}
+    body = message(usage=usage)
+    assert fold(read_whole(body)).service_tier == "default"
+    fast = inbound(options=Options(map_fast=True))
+    assert fold(read_whole(body, fast)).service_tier == "priority"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("overloaded_error", FaultKind.OVERLOADED),
+        ("rate_limit_error", FaultKind.RATE_LIMITED),
+        ("api_error", FaultKind.UPSTREAM_FAILED),
+        ("timeout_error", FaultKind.UPSTREAM_TIMEOUT),
+        ("invalid_request_error", FaultKind.INVALID_REQUEST),
+    ],
+)
+def test_errors_inside_a_stream(kind: str, expected: FaultKind) -> None:
+    error = {"type": "error", "error": {"type": kind, "message": "boom"}}
+    events = read_events(START, error, STOP)
+    assert failure(events) is expected
+    assert isinstance(events[-1], Failed)
+    assert events[-1].fault.message == "boom"
+
+
+def test_an_error_in_another_shape_is_an_error_too() -> None:
+    data = b'data: {"error":{"message":"boom","type":"server_error"}}\n\n'
+    assert failure(read_stream(sse(START) + data)) is FaultKind.UPSTREAM_FAILED
+
+
+@pytest.mark.parametrize("keep", range(7))
+def test_a_torn_stream_is_a_failure(keep: int) -> None:
+    """Also when the stop reason was already told; only message_stop ends an answer. req: 156"""
+    whole = (
+        START,
+        {"type": "ping"},
+        block_start(0, type="text", text=""),
+        block_delta(0, "text_delta", text="x"),
+        block_stop(0),
+        end(),
+    )
+    events = read_events(*whole[:keep])
+    assert failure(events) is FaultKind.UPSTREAM_FAILED
+    assert not any(isinstance(event, Finished | Ended) for event in events)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"data: {\n\n",
+        b"data: 5\n\n",
+        b'event: content_block_start\ndata: {"type":"content_block_start"}\n\n',
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0}\n\n',
+        sse(block_delta(0, "text_delta", text=5)),
+        sse(block_delta(3, "input_json_delta", partial_json="{}")),
+        sse(block_start(0, type="tool_use", id="t", input={})),
+    ],
+)
+def test_what_cannot_be_understood_is_a_failure(data: bytes) -> None:
+    events = read_stream(sse(START) + data + sse(STOP))
+    assert failure(events) is FaultKind.UPSTREAM_FAILED
+    assert sum(isinstance(event, Failed) for event in events) == 1
+
+
+def test_real_servers_are_read_generously() -> None:
+    """No names, a missing start, doubled and unknown events, blocks closed late or never."""
+    events = read_stream(
+        b"".join(
+            [
+                b": comment\r\n\r\n",
+                sse({"type": "ping"}),
+                sse(START).replace(b"\n", b"\r\n"),
+                sse({**START, "message": {"id": "other"}}),
+                sse(block_start(0, type="text", text="")),
+                sse(block_start(0, type="text", text="")),
+                b"data:" + msgspec.json.encode(block_delta(0, "text_delta", text="a")) + b"\n\n",
+                sse(block_start(1, type="tool_use", id="t", name="f", input={})),
+                sse(block_delta(0, "text_delta", text="b")),
+                sse(block_delta(2, "thinking_delta", thinking="t")),
+                sse(block_stop(0)),
+                sse(block_stop(0)),
+                sse(block_delta(0, "text_delta", text="late")),
+                sse(block_stop(9)),
+                sse(end("end_turn")),
+                sse(STOP),
+                b"data: [DONE]\n\n",
+                sse(block_start(5, type="text", text="after")),
+            ]
+        )
+    )
+    answer = fold(events)
+    assert answer.id == "msg_up"
+    assert answer.blocks == (
+        Text(text="ab"),
+        ToolCall(id="t", name="f", arguments="{}"),
+        Reasoning(parts=("t",)),
+    )
+    assert isinstance(events[-1], Ended)
+
+
+def test_blocks_without_a_message_start() -> None:
+    events = read_events(block_start(0, type="text", text="a"), block_stop(0), end(), STOP)
+    assert events[0] == Started("", "")
+    assert fold(events).blocks == (Text(text="a"),)
+
+
+def test_a_call_without_an_id_gets_one() -> None:
+    block = {"type": "tool_use", "name": "f", "input": {}}
+    events = read_events(START, block_start(0, **block), block_stop(0), end(), STOP)
+    (call,) = fold(events).blocks
+    assert isinstance(call, ToolCall)
+    assert call.id == "toolu_msg_up_0"
+
+
+def test_a_stream_that_says_nothing_at_all() -> None:
+    assert failure(read_events(START, STOP)) is FaultKind.UPSTREAM_FAILED
+    assert fold(read_events(START, end(), STOP)).blocks == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "m"}}, "overloaded"),
+        ({"error": {"message": "Network connection lost"}}, "upstream_failed"),
+        ({"error": "text"}, "upstream_failed"),
+        ({"type": "message"}, "upstream_failed"),
+        ({"type": "message", "content": "x"}, "upstream_failed"),
+        ({"type": "message", "content": []}, "upstream_failed"),
+        ({"type": "message", "content": [5], "stop_reason": "end_turn"}, "upstream_failed"),
+    ],
+)
+def test_a_200_that_is_no_answer(body: dict[str, Any], kind: str) -> None:
+    with pytest.raises(UpstreamError) as caught:
+        read_whole(body)
+    assert caught.value.fault.kind == kind
+
+
+blocks = st.one_of(
+    st.builds(lambda text: {"type": "text", "text": text}, texts),
+    st.builds(
+        lambda text, url: {
+            "type": "text",
+            "text": text,
+            "citations": [{"type": "web_search_result_location", "url": url, "title": "t"}],
+        },
+        texts,
+        st.sampled_from(("https://a.example", "elsewhere")),
+    ),
+    st.builds(
+        lambda text, signature: {"type": "thinking", "thinking": text, "signature": signature},
+        st.one_of(st.just(""), texts),
+        names,
+    ),
+    st.builds(lambda data: {"type": "redacted_thinking", "data": data}, names),
+    st.builds(
+        lambda identifier, name, value: {
+            "type": "tool_use",
+            "id": identifier,
+            "name": name,
+            "input": value,
+        },
+        ids,
+        names,
+        arguments,
+    ),
+    st.just({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}),
+)
+counts = st.integers(0, 10_000)
+answers = st.builds(
+    lambda content, reason, usage: message(*content, stop_reason=reason, usage=usage),
+    st.lists(blocks, max_size=5),
+    st.sampled_from(("end_turn", "max_tokens", "tool_use", "refusal", "pause_turn")),
+    st.fixed_dictionaries(
+        {"input_tokens": counts, "output_tokens": counts},
+        optional={"cache_read_input_tokens": counts, "cache_creation_input_tokens": counts},
+    ),
+)
+
+
+@given(body=answers)
+def test_a_whole_answer_is_the_fold_of_its_stream(body: dict[str, Any]) -> None:
+    assert fold(read_whole(body)) == fold(read_events(*stream_of(body)))
+
+
+@given(body=answers, chunk=st.integers(1, 60))
+def test_any_cutting_of_the_bytes_gives_the_same_events(body: dict[str, Any], chunk: int) -> None:
+    """Also inside a character. req: 126"""
+    data = b"".join(sse(event) for event in stream_of(body))
+    assert read_stream(data, chunk=chunk) == read_stream(data)
+
+
+def test_very_long_lines() -> None:
+    """req: 125"""
+    text = "é" * 3_000_000
+    data = sse(START) + sse(block_start(0, type="text", text=text)) + sse(end()) + sse(STOP)
+    assert fold(read_stream(data, chunk=65_536)).blocks == (Text(text=text),)
