@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from dragoman.canonical.blocks import Block
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.canonical.events import Event
+from dragoman.canonical.events import Ended, Event, Failed
 from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.names import ToolNames
@@ -221,3 +221,28 @@ def frames_of(stream: bytes) -> list[Any]:
 def deltas_of(stream: bytes) -> list[Any]:
     """The deltas of a written stream."""
     return [frame["choices"][0]["delta"] for frame in frames_of(stream) if frame["choices"]]
+
+
+def fragment(at: int | None = 0, text: str | None = None, **fields: Any) -> dict[str, Any]:
+    """A chunk with one fragment of a tool call; `name` goes into its function."""
+    function = {} if text is None else {"arguments": text}
+    if "name" in fields:
+        function["name"] = fields.pop("name")
+    head = {} if at is None else {"index": at}
+    return chunk({"tool_calls": [{**head, **fields, "function": function}]})
+
+
+def first_fragment(at: int | None, call_id: str, name: str, text: str = "") -> dict[str, Any]:
+    """The official first fragment of a call."""
+    return fragment(at, text, id=call_id, type="function", name=name)
+
+
+STOP = chunk({}, "stop")
+CALLS = chunk({}, "tool_calls")
+
+
+def failure(events: list[Event]) -> str:
+    """The message with which events fail."""
+    assert isinstance(events[-1], Failed)
+    assert not any(isinstance(event, Failed | Ended) for event in events[:-1])
+    return events[-1].fault.message

@@ -1,0 +1,336 @@
+"""Settings and cache marks of a request for a Chat upstream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.blocks import (
+    Block,
+    CacheMark,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.requests import (
+    Extra,
+    JsonObject,
+    JsonSchema,
+    Thinking,
+    Turn,
+)
+from tests.protocols.openai_chat.helpers import (
+    CONTENT,
+    CONVERTED,
+    KNOB,
+    REPAIRED,
+    SCHEMA,
+    Losses,
+    assistant,
+    check_request,
+    user,
+    write,
+)
+
+NATIVE = Capabilities(custom_tools_native=True)
+MARKS = Capabilities(prompt_cache_breakpoints=True)
+CALL = ToolCall(id="c1", name="f", arguments='{"a":1}', path="call")
+
+
+def text(value: str, **fields: Any) -> Text:
+    """A text block with a path."""
+    return Text(text=value, path="t", **fields)
+
+
+def messages(*turns: Turn, **fields: Any) -> list[Any]:
+    """The messages of a request that loses nothing."""
+    body, losses = write(*turns, **fields)
+    assert losses == set()
+    check_request(body)
+    written: list[Any] = body["messages"]
+    return written
+
+
+def content_of(block: Block, **fields: Any) -> tuple[Any, Losses]:
+    """The content of a user message with one block, and the losses."""
+    body, losses = write(user(block), **fields)
+    return body["messages"][0]["content"] if body["messages"] else None, losses
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "written"),
+    [
+        ({"max_output_tokens": 5}, {"max_completion_tokens": 5}),
+        ({"temperature": 0.0, "top_p": 0.5}, {"temperature": 0.0, "top_p": 0.5}),
+        ({"stop": ("a", "b")}, {"stop": ["a", "b"]}),
+        ({"logprobs": True, "top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
+        ({"verbosity": "low"}, {"verbosity": "low"}),
+        ({"thinking": Thinking(effort="max")}, {"reasoning_effort": "max"}),
+        ({"metadata": {"a": "b"}}, {"metadata": {"a": "b"}}),
+        ({"user": "u", "safety_identifier": "s"}, {"user": "u", "safety_identifier": "s"}),
+        ({"prompt_cache_key": "k"}, {"prompt_cache_key": "k"}),
+        ({"prompt_cache_retention": "24h"}, {"prompt_cache_retention": "24h"}),
+        (
+            {"prompt_cache_options": {"mode": "explicit", "ttl": "30m"}},
+            {"prompt_cache_options": {"mode": "explicit", "ttl": "30m"}},
+        ),
+        ({"service_tier": "flex"}, {"service_tier": "flex"}),
+        ({"moderation": {"model": "x"}}, {"moderation": {"model": "x"}}),
+        ({"store": False}, {}),
+        ({"speed": "standard"}, {}),
+        ({"output_format": JsonObject()}, {"response_format": {"type": "json_object"}}),
+        (
+            {"output_format": JsonSchema(schema=SCHEMA, name="n", description="d", strict=False)},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {
+                        "name": "n",
+                        "description": "d",
+                        "schema": SCHEMA,
+                        "strict": False,
+                    },
+                }
+            },
+        ),
+        ({"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}),
+        ({"stream": False, "include_usage": True}, {}),
+    ],
+)
+def test_settings(fields: dict[str, Any], written: dict[str, Any]) -> None:
+    """Each in Chat's own name; 0 is a value; usage is always asked for. req: 27, 28, 49, 50"""
+    body, losses = write(**fields)
+    check_request(body)
+    base = {"model": "upstream-model", "messages": [{"role": "user", "content": ""}]}
+    assert body == {**base, **written}
+    assert losses == set()
+
+
+@pytest.mark.parametrize(
+    ("fields", "capabilities", "written", "losses"),
+    [
+        ({"max_output_tokens": 5}, {"max_tokens_field": "max_tokens"}, {"max_tokens": 5}, set()),
+        (
+            {"max_output_tokens": 500},
+            {"max_output_tokens": 100},
+            {"max_completion_tokens": 100},
+            {("max_output_tokens", REPAIRED)},
+        ),
+        ({"max_output_tokens": 0}, {}, {}, {("max_output_tokens", CONTENT)}),
+        (
+            {"stop": tuple("abcde")},
+            {},
+            {"stop": list("abcd")},
+            {("stop", CONTENT)},
+        ),
+        (
+            {"temperature": 0.5, "top_p": 1.0},
+            {"sampling": False},
+            {},
+            {("temperature", KNOB)},
+        ),
+        ({"top_k": 4}, {"top_k": True}, {"top_k": 4}, set()),
+        ({"top_k": 4}, {}, {}, {("top_k", KNOB)}),
+        ({"top_logprobs": 4}, {}, {}, {("top_logprobs", KNOB)}),
+        ({"store": True}, {}, {}, {("store", KNOB)}),
+        ({"auto_cache": CacheMark()}, {}, {}, {("auto_cache", KNOB)}),
+        ({"service_tier": "ultrafast"}, {}, {}, {("service_tier", KNOB)}),
+        ({"speed": "fast"}, {}, {}, {("speed", KNOB)}),
+        (
+            {"prompt_cache_options": {"ttl": "12h", "prewarm": True}},
+            {},
+            {},
+            {("prompt_cache_options.ttl", KNOB), ("prompt_cache_options.prewarm", KNOB)},
+        ),
+        (
+            {"output_format": JsonSchema(schema=SCHEMA)},
+            {"structured_output": False},
+            {},
+            {("output_format", CONTENT)},
+        ),
+        ({"stream": True}, {"stream_usage": False}, {"stream": True}, set()),
+    ],
+)
+def test_settings_that_depend_on_the_upstream(
+    fields: dict[str, Any],
+    capabilities: dict[str, Any],
+    written: dict[str, Any],
+    losses: Losses,
+) -> None:
+    body, found = write(capabilities=Capabilities(**capabilities), **fields)
+    base = {"model": "upstream-model", "messages": [{"role": "user", "content": ""}]}
+    assert body == {**base, **written}
+    assert found == losses
+
+
+STRICT_SCHEMA = {**SCHEMA, "required": ["a"], "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        (STRICT_SCHEMA, True),
+        (SCHEMA, False),
+        ({**STRICT_SCHEMA, "required": []}, False),
+        ({**STRICT_SCHEMA, "allOf": []}, False),
+        ({"anyOf": [STRICT_SCHEMA]}, False),
+        ({**STRICT_SCHEMA, "properties": {"a": {"type": "array", "items": SCHEMA}}}, False),
+        ({**STRICT_SCHEMA, "properties": {"a": {"anyOf": [STRICT_SCHEMA]}}}, True),
+        ({**STRICT_SCHEMA, "$defs": {"x": SCHEMA}}, False),
+        ({**STRICT_SCHEMA, "properties": {"a": {"type": ["object", "null"]}}}, False),
+    ],
+)
+def test_a_format_without_a_name_is_strict_if_its_schema_can_be(schema: Any, strict: bool) -> None:
+    """Messages always enforces the schema; here only the strict subset can be."""
+    body, losses = write(output_format=JsonSchema(schema=schema))
+    written = body["response_format"]["json_schema"]
+    assert written == {"name": "output", "schema": schema, "strict": strict}
+    assert losses == (set() if strict else {("output_format", CONVERTED)})
+
+
+@pytest.mark.parametrize(
+    ("thinking", "capabilities", "written", "lossy"),
+    [
+        (Thinking(), {}, {}, False),
+        (Thinking(mode="adaptive"), {}, {}, False),
+        (Thinking(mode="adaptive", effort="low"), {}, {"reasoning_effort": "low"}, False),
+        (Thinking(mode="disabled"), {}, {"reasoning_effort": "none"}, False),
+        (Thinking(mode="between_tools"), {}, {"reasoning_effort": "none"}, True),
+        (Thinking(mode="enabled", budget=2048), {}, {"reasoning_effort": "low"}, True),
+        (Thinking(mode="enabled", budget=12288), {}, {"reasoning_effort": "medium"}, True),
+        (Thinking(mode="enabled", budget=32768), {}, {"reasoning_effort": "high"}, True),
+        (Thinking(mode="enabled", budget=32769), {}, {"reasoning_effort": "xhigh"}, True),
+        (
+            Thinking(effort="max"),
+            {"efforts": ("low", "high")},
+            {"reasoning_effort": "high"},
+            True,
+        ),
+        (
+            Thinking(effort="none"),
+            {"efforts": ("minimal", "high")},
+            {"reasoning_effort": "minimal"},
+            True,
+        ),
+        (
+            Thinking(effort="minimal"),
+            {"efforts": ("none", "low")},
+            {"reasoning_effort": "low"},
+            True,
+        ),
+        (Thinking(effort="low"), {"efforts": ()}, {}, True),
+        (Thinking(effort="low"), {"effort": "none"}, {}, True),
+        (
+            Thinking(effort="none"),
+            {"effort": "chat_template_kwargs"},
+            {"chat_template_kwargs": {"enable_thinking": False}},
+            False,
+        ),
+        (
+            Thinking(effort="high"),
+            {"effort": "chat_template_kwargs"},
+            {"chat_template_kwargs": {"enable_thinking": True}},
+            True,
+        ),
+        (
+            Thinking(mode="disabled"),
+            {"effort": "enable_thinking"},
+            {"enable_thinking": False},
+            False,
+        ),
+    ],
+)
+def test_thinking(
+    thinking: Thinking, capabilities: dict[str, Any], written: dict[str, Any], lossy: bool
+) -> None:
+    """How much to think, in the upstream's way of saying it. req: 29"""
+    body, losses = write(thinking=thinking, capabilities=Capabilities(**capabilities))
+    base = {"model": "upstream-model", "messages": [{"role": "user", "content": ""}]}
+    assert body == {**base, **written}
+    assert losses == ({("thinking", KNOB)} if lossy else set())
+
+
+def test_a_long_user_id_is_hashed() -> None:
+    """Deterministically, so that the user stays the same user."""
+    first, losses = write(safety_identifier="x" * 129)
+    second, _ = write(safety_identifier="x" * 129)
+    assert len(first["safety_identifier"]) == 64
+    assert first == second
+    assert losses == set()
+
+
+def test_fast_can_be_mapped() -> None:
+    body, losses = write(speed="fast", options=Options(map_fast=True))
+    assert body["service_tier"] == "fast"
+    assert losses == set()
+
+
+def test_losses_are_told_in_the_clients_words() -> None:
+    paths = {"max_output_tokens": "max_tokens", "stop": "stop_sequences"}
+    losses = write(max_output_tokens=0, stop=tuple("abcde"), paths=paths)[1]
+    assert losses == {("max_tokens", CONTENT), ("stop_sequences", CONTENT)}
+
+
+def test_extras_of_the_client_are_losses() -> None:
+    extra = Extra("container", "x", CONTENT, code="previous_response_not_found")
+    assert write(extras=(extra,))[1] == {("container", CONTENT)}
+
+
+# --- caching --------------------------------------------------------------------------------------
+
+
+def marks(content: Iterable[Any]) -> list[Any]:
+    """The cache marks on parts."""
+    return [part.get("prompt_cache_breakpoint") for part in content]
+
+
+@pytest.mark.parametrize(
+    ("ttl", "mark", "losses"),
+    [
+        (None, {"mode": "explicit"}, set()),
+        ("30m", {"mode": "explicit", "ttl": "30m"}, set()),
+        ("12h", {"mode": "explicit", "ttl": "12h"}, set()),
+        ("5m", {"mode": "explicit"}, {("t", KNOB)}),
+        ("1h", {"mode": "explicit"}, {("t", KNOB)}),
+    ],
+)
+def test_cache_marks_where_the_upstream_takes_them(ttl: Any, mark: Any, losses: Losses) -> None:
+    body, found = write(user(text("a", cache=CacheMark(ttl))), capabilities=MARKS)
+    check_request(body)
+    assert marks(body["messages"][0]["content"]) == [mark]
+    assert found == losses
+
+
+def test_cache_marks_are_stripped_elsewhere() -> None:
+    """From system texts, blocks and results alike. req: 30"""
+    mark = CacheMark()
+    call = ToolCall(id="c1", name="f", arguments="{}", cache=mark, path="call")
+    body, losses = write(
+        user(Text(text="a", cache=mark, path="u")),
+        assistant(call),
+        user(ToolResult(call_id="c1", content=(text("r"),), cache=mark, path="r")),
+        instructions=(Text(text="s", cache=mark, path="system[0]"),),
+    )
+    assert [message["content"] for message in body["messages"]] == ["s", "a", None, "r"]
+    assert losses == {("system[0]", KNOB), ("u", KNOB), ("call", KNOB), ("r", KNOB)}
+
+
+def test_only_the_last_four_marks_are_sent() -> None:
+    texts = [Text(text=str(n), cache=CacheMark(), path=f"t{n}") for n in range(6)]
+    body, losses = write(user(*texts), capabilities=MARKS)
+    kept = [mark is not None for mark in marks(body["messages"][0]["content"])]
+    assert kept == [False, False, True, True, True, True]
+    assert losses == {("t0", KNOB), ("t1", KNOB)}
+
+
+def test_a_mark_on_a_result_stands_on_its_last_text() -> None:
+    result = ToolResult(call_id="c1", content=(text("a"), text("b")), cache=CacheMark())
+    body, losses = write(assistant(CALL), user(result), capabilities=MARKS)
+    assert marks(body["messages"][1]["content"]) == [None, {"mode": "explicit"}]
+    assert losses == set()
