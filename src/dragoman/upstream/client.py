@@ -1,0 +1,180 @@
+"""The one way to call an upstream."""
+
+import asyncio
+import ssl
+from collections.abc import Hashable
+from typing import Self
+
+from dragoman.upstream.connection import READ_BUFFER, Connection
+from dragoman.upstream.decoding import inflater_for
+from dragoman.upstream.dial import dial
+from dragoman.upstream.errors import (
+    ConnectFailed,
+    ConnectionReset,
+    ConnectTimeout,
+    ProxyFailed,
+    TotalTimeout,
+    UpstreamError,
+)
+from dragoman.upstream.exchange import Exchange
+from dragoman.upstream.headers import Headers
+from dragoman.upstream.pool import Pool
+from dragoman.upstream.proxies import Proxy, parse_proxy
+from dragoman.upstream.request import UpstreamRequest, render_head
+from dragoman.upstream.response import UpstreamResponse
+from dragoman.upstream.urls import Target, parse_url
+
+
+class UpstreamClient:
+    """Sends requests over pooled HTTP/1.1 connections.
+
+    Belongs to one event loop. Connections are pooled by scheme, host, port and proxy. Redirects
+    are not followed, cookies are not kept, and no environment variable is read except by the TLS
+    library (`SSL_CERT_FILE`, `SSL_CERT_DIR`).
+
+        async with UpstreamClient() as client:
+            response = await client.send(UpstreamRequest(method="GET", url=url))
+    """
+
+    def __init__(
+        self,
+        *,
+        tls: ssl.SSLContext | None = None,
+        max_idle: int = 512,
+        idle_expiry: float = 30.0,
+    ) -> None:
+        """
+        Args:
+            tls: context for upstreams and proxies; None trusts the system's authorities.
+            max_idle: idle connections kept per place and proxy.
+            idle_expiry: seconds for which an idle connection is kept.
+        """
+        self._tls = tls
+        self._max_idle = max_idle
+        self._idle_expiry = idle_expiry
+        self._connections: set[Connection] = set()
+        self._drained: asyncio.Event | None = None
+        self._started = False
+
+    async def start(self) -> None:
+        """Make ready for `send`; must be awaited in the loop that the client is for."""
+        self._loop = asyncio.get_running_loop()
+        self._pool = Pool(self._loop, max_idle=self._max_idle, expiry=self._idle_expiry)
+        self._buffer = memoryview(bytearray(READ_BUFFER))
+        self._drained = None
+        self._started = True
+
+    async def aclose(self) -> None:
+        """Close every connection; calls under way end in `ConnectionReset` or `Truncated`."""
+        if not self._started:
+            return
+        self._started = False
+        self._pool.clear()
+        for connection in list(self._connections):
+            connection.abort()
+        if self._connections:
+            # Sockets are closed in the loop's next turns; none must be left after this.
+            self._drained = asyncio.Event()
+            await self._drained.wait()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        """Send a request and wait for the head of its answer.
+
+        A pooled connection may have been closed by the upstream just as the request went out. If
+        not a single byte came back, the request is sent once more on a fresh connection (RFC
+        9112, 9.3.1). Cancelling closes the connection at once.
+
+        Raises:
+            UpstreamError: no answer; the class says why.
+            ValueError: method, URL, proxy or headers cannot be used.
+            RuntimeError: the client is not started, or closed.
+        """
+        if not self._started:
+            raise RuntimeError("the upstream client is not started, or closed")
+        target = parse_url(request.url)
+        proxy = parse_proxy(request.proxy) if request.proxy else None
+        forward = None
+        if proxy is not None and target.scheme == "http" and not proxy.is_socks:
+            forward = proxy.auth_lines
+        head = render_head(request, target, forward)
+        total = request.timeouts.total
+        total_at = self._loop.time() + total if total else 0.0
+        key = (target.scheme, target.host, target.port, proxy)
+
+        connection = self._pool.take(key)
+        if connection is not None:
+            exchange = Exchange(self._loop, request.timeouts, total_at)
+            connection.begin(exchange, head, request.body)
+            try:
+                await exchange.head()
+            except ConnectionReset:
+                if exchange.received:
+                    raise
+            else:
+                return _response(exchange, forwarded=forward is not None)
+        connection = await self._dial(target, proxy, key, request, total_at)
+        exchange = Exchange(self._loop, request.timeouts, total_at)
+        connection.begin(exchange, head, request.body)
+        await exchange.head()
+        return _response(exchange, forwarded=forward is not None)
+
+    async def _dial(
+        self,
+        target: Target,
+        proxy: Proxy | None,
+        key: Hashable,
+        request: UpstreamRequest,
+        total_at: float,
+    ) -> Connection:
+        limits = request.timeouts
+        connect_at = self._loop.time() + limits.connect if limits.connect else 0.0
+        deadline = min((at for at in (connect_at, total_at) if at), default=None)
+        try:
+            connection = await dial(target, proxy, self._context, lambda: self._make(key), deadline)
+        except TimeoutError:
+            if deadline == total_at:
+                raise TotalTimeout(f"the call took longer than {limits.total:g} s") from None
+            raise ConnectTimeout(f"no connection within {limits.connect:g} s") from None
+        if not connection.is_open:
+            raise ConnectFailed("the upstream accepted the connection and closed it")
+        if not self._started:
+            connection.abort()
+            raise ConnectFailed("the client was closed")
+        self._connections.add(connection)
+        return connection
+
+    def _make(self, key: Hashable) -> Connection:
+        def lost(connection: Connection) -> None:
+            self._pool.forget(key, connection)
+            self._connections.discard(connection)
+            if self._drained is not None and not self._connections:
+                self._drained.set()
+
+        return Connection(
+            self._loop, self._buffer, lambda connection: self._pool.put(key, connection), lost
+        )
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls
+
+
+def _response(exchange: Exchange, *, forwarded: bool) -> UpstreamResponse:
+    headers = Headers(exchange.raw_headers)
+    try:
+        if forwarded and exchange.status == 407:
+            raise ProxyFailed("the proxy wants an authentication that was not given, or refused it")
+        inflater = inflater_for(headers.get("content-encoding", ""))
+    except UpstreamError:
+        exchange.close()
+        raise
+    return UpstreamResponse(exchange, headers, inflater)

@@ -1,0 +1,162 @@
+"""A connection to an upstream: bytes in, a parsed answer out. Knows nothing of pools or proxies."""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import httptools
+
+from dragoman.upstream.errors import BadAnswer
+from dragoman.upstream.exchange import Exchange
+
+READ_BUFFER = 64 * 1024
+"""Most bytes taken from a socket in one go."""
+
+_COPIED_BODY = 256 * 1024
+_HEAD_LIMIT = 64 * 1024
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A keep-alive connection that carries one exchange at a time.
+
+    It reads into a buffer that all connections of a client share: the parser has copied what it
+    keeps before the next socket is read. So an idle connection holds no buffer, and TLS needs no
+    fresh one for each record.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        buffer: memoryview,
+        on_free: Callable[["Connection"], None],
+        on_lost: Callable[["Connection"], None],
+    ) -> None:
+        """
+        Args:
+            loop: the running loop.
+            buffer: shared read buffer.
+            on_free: called when an exchange is over and the connection can carry another.
+            on_lost: called when the connection is gone.
+        """
+        self._loop = loop
+        self._buffer = buffer
+        self._on_free = on_free
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._exchange: Exchange | None = None
+        self._informational = False
+        self.idle_since = 0.0
+        """Loop time at which the last exchange ended."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another exchange can be tried on it."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def begin(self, exchange: Exchange, head: bytes, body: bytes) -> None:
+        """Send a request; its answer goes to `exchange`."""
+        transport = self._transport
+        assert transport is not None
+        assert self._exchange is None, "one exchange at a time"
+        self._exchange = exchange
+        exchange.start(self.abort, self._pause)
+        if len(body) <= _COPIED_BODY:
+            # One system call costs more than a copy of a small body.
+            transport.write(head + body)
+        else:
+            transport.write(head)
+            transport.write(body)
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _pause(self, paused: bool) -> None:
+        if self.is_open:
+            assert self._transport is not None
+            if paused:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    # asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.on_lost(exc)
+        self._on_lost(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            # An answer nobody asked for, such as a 408 for idling: the connection is spent.
+            self.abort()
+            return
+        if not exchange.has_head:
+            exchange.received += nbytes
+            if exchange.received > _HEAD_LIMIT + READ_BUFFER:
+                exchange.fail(BadAnswer("the head of the answer is too large"))
+                return
+        try:
+            self._parser.feed_data(self._buffer[:nbytes])
+        except httptools.HttpParserUpgrade:
+            exchange.fail(BadAnswer("the upstream switched to another protocol"))
+        except httptools.HttpParserError as error:
+            exchange.fail(BadAnswer(f"the answer is not HTTP/1.1: {error}"))
+            self.abort()
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        if self._exchange is None:
+            # It came in one read with the answer, and would be taken for the next one's.
+            self.abort()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        exchange = self._exchange
+        # Trailers come after the head; nothing reads them.
+        if exchange is not None and not exchange.has_head:
+            exchange.raw_headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        status = self._parser.get_status_code()
+        self._informational = 100 <= status < 200
+        if self._informational:
+            exchange.raw_headers.clear()
+            return
+        exchange.on_head(status)
+
+    def on_body(self, data: bytes) -> None:
+        if self._exchange is not None:
+            self._exchange.on_body(data)
+
+    def on_message_complete(self) -> None:
+        exchange = self._exchange
+        if exchange is None or self._informational:
+            return
+        self._exchange = None
+        exchange.on_complete()
+        transport = self._transport
+        if transport is None:
+            return
+        # An upstream that answers before it has read the request is not waited for.
+        if not self._parser.should_keep_alive() or transport.get_write_buffer_size():
+            transport.abort()
+            return
+        if exchange.paused:
+            self._pause(False)
+        self.idle_since = self._loop.time()
+        self._on_free(self)

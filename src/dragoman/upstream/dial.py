@@ -1,0 +1,145 @@
+"""Opening a connection: name, TCP, proxy and TLS, and which of them is at fault when it fails."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+
+from dragoman.upstream.connection import Connection
+from dragoman.upstream.errors import ConnectFailed, ProxyFailed, TLSFailed
+from dragoman.upstream.proxies import Handshake, Proxy, connect_tunnel, socks_tunnel
+from dragoman.upstream.urls import Target
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+"""Seconds, seconds and count: a model may think for minutes, and a router on the way forgets
+connections that are silent, which would look like an upstream that never answers."""
+
+
+async def dial(
+    target: Target,
+    proxy: Proxy | None,
+    tls: Callable[[], ssl.SSLContext],
+    make: Callable[[], Connection],
+    deadline: float | None,
+) -> Connection:
+    """Open a connection to an upstream.
+
+    Args:
+        target: where to.
+        proxy: the way there, None for the direct one.
+        tls: gives the context for TLS; called only where it is needed.
+        make: makes the connection object.
+        deadline: loop time at which to give up, None for never.
+
+    Raises:
+        ConnectFailed: the upstream cannot be reached.
+        TLSFailed: the upstream's TLS handshake or certificate failed.
+        ProxyFailed: the proxy is at fault, or did not accept the connection in time.
+        TimeoutError: the deadline passed, and it cannot be told that the proxy is at fault.
+    """
+    context = tls() if target.scheme == "https" else None
+    connection = make()
+    if proxy is None:
+        async with asyncio.timeout_at(deadline):
+            transport = await _connect(
+                lambda: connection, target.host, target.port, context, "the upstream", ConnectFailed
+            )
+        _keep_alive(transport)
+        return connection
+
+    shake = Handshake()
+    try:
+        async with asyncio.timeout_at(deadline):
+            transport = await _connect(
+                lambda: shake,
+                proxy.host,
+                proxy.port,
+                tls() if proxy.scheme == "https" else None,
+                "the proxy",
+                ProxyFailed,
+            )
+    except TimeoutError:
+        raise ProxyFailed(f"the proxy at {proxy.host}:{proxy.port} did not answer") from None
+    try:
+        _keep_alive(transport)
+        async with asyncio.timeout_at(deadline):
+            await _through_proxy(transport, shake, target, proxy, context, connection)
+    except BaseException:
+        transport.abort()
+        raise
+    return connection
+
+
+async def _through_proxy(
+    transport: asyncio.Transport,
+    shake: Handshake,
+    target: Target,
+    proxy: Proxy,
+    context: ssl.SSLContext | None,
+    connection: Connection,
+) -> None:
+    if proxy.is_socks:
+        await socks_tunnel(transport, shake, proxy, target)
+    elif context is not None:
+        await connect_tunnel(transport, shake, proxy, target)
+    if context is None:
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        return
+    loop = asyncio.get_running_loop()
+    try:
+        inner = await loop.start_tls(transport, connection, context, server_hostname=target.host)
+    except OSError as error:
+        raise _tls_failed(error) from error
+    if inner is None:
+        raise TLSFailed("the connection was closed during the TLS handshake")
+    connection.connection_made(inner)
+
+
+async def _connect(
+    factory: Callable[[], asyncio.BaseProtocol],
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+    who: str,
+    fault: type[ConnectFailed | ProxyFailed],
+) -> asyncio.Transport:
+    loop = asyncio.get_running_loop()
+    name = host if context is not None else None
+    try:
+        transport, _ = await loop.create_connection(
+            factory, host, port, ssl=context, server_hostname=name
+        )
+    except ssl.SSLError as error:
+        if fault is ProxyFailed:
+            raise ProxyFailed(f"TLS with the proxy failed: {_reason(error)}") from error
+        raise _tls_failed(error) from error
+    except socket.gaierror as error:
+        raise fault(f"the name {host} did not resolve: {error.strerror}") from error
+    except OSError as error:
+        told = error.strerror or type(error).__name__
+        raise fault(f"{who} at {host}:{port} cannot be reached: {told}") from error
+    return transport
+
+
+def _tls_failed(error: Exception) -> TLSFailed:
+    return TLSFailed(f"the TLS handshake with the upstream failed: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError):
+        return error.reason or "no reason given"
+    return type(error).__name__
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,0 +1,77 @@
+"""What can go wrong between the gateway and an upstream, one class per remedy.
+
+A status code is not an error here: an answer of any status is an answer. Messages name hosts and
+ports, never a URL, a header or a body, so they are safe to log.
+"""
+
+from typing import ClassVar
+
+
+class UpstreamError(Exception):
+    """A call that brought no complete answer.
+
+    Attributes:
+        sent: whether the upstream may have seen the request. Where it is False, sending the
+            request again elsewhere cannot do anything twice.
+    """
+
+    sent: ClassVar[bool] = True
+
+
+class ConnectFailed(UpstreamError):
+    """The upstream's name did not resolve, or nothing accepts connections there."""
+
+    sent = False
+
+
+class TLSFailed(UpstreamError):
+    """The upstream accepted the connection, but the TLS handshake or its certificate failed."""
+
+    sent = False
+
+
+class ProxyFailed(UpstreamError):
+    """The proxy is at fault: unreachable, refuses to serve us, or speaks something else.
+
+    A proxy that works and says that it cannot reach the upstream is a `ConnectFailed`.
+    """
+
+    sent = False
+
+
+class UpstreamTimeout(UpstreamError):
+    """A time limit of the call was reached."""
+
+
+class ConnectTimeout(UpstreamTimeout):
+    """No connection stood within `Timeouts.connect`."""
+
+    sent = False
+
+
+class FirstByteTimeout(UpstreamTimeout):
+    """The request was sent, but no answer began within `Timeouts.first_byte`."""
+
+
+class IdleTimeout(UpstreamTimeout):
+    """The answer fell silent for longer than `Timeouts.idle`."""
+
+
+class TotalTimeout(UpstreamTimeout):
+    """The whole call took longer than `Timeouts.total`."""
+
+
+class ConnectionReset(UpstreamError):
+    """The upstream closed or reset the connection before an answer began."""
+
+
+class Truncated(UpstreamError):
+    """The answer began and was cut off: by a reset, or short of its declared length or end."""
+
+
+class BadAnswer(UpstreamError):
+    """The answer is not HTTP/1.1, or its content coding cannot be undone."""
+
+
+class BodyTooLarge(UpstreamError):
+    """The answer's body is larger than the caller's limit."""

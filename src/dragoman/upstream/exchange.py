@@ -1,0 +1,243 @@
+"""One request and its answer on a connection: what has arrived, who waits, and the clock."""
+
+import asyncio
+from collections.abc import Callable
+
+from dragoman.upstream.errors import (
+    ConnectionReset,
+    FirstByteTimeout,
+    IdleTimeout,
+    TotalTimeout,
+    Truncated,
+    UpstreamError,
+)
+from dragoman.upstream.request import Timeouts
+
+HIGH_WATER = 64 * 1024
+"""Bytes of a body held for a slow caller before the socket is no longer read."""
+
+
+class Exchange:
+    """The state of one answer.
+
+    The connection feeds it (`on_*`), one caller takes from it (`head`, `next_chunk`). Whatever
+    ends it early closes the connection at once, through the functions given to `start`.
+    """
+
+    __slots__ = (
+        "_abort",
+        "_body_clock",
+        "_buffered",
+        "_chunks",
+        "_loop",
+        "_pause",
+        "_sent_at",
+        "_timeouts",
+        "_timer",
+        "_total_at",
+        "_waiter",
+        "_waiting_since",
+        "complete",
+        "error",
+        "has_head",
+        "paused",
+        "raw_headers",
+        "received",
+        "status",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        timeouts: Timeouts,
+        total_at: float,
+    ) -> None:
+        """
+        Args:
+            loop: the running loop.
+            timeouts: limits of the call.
+            total_at: loop time at which the whole call must be over; 0 for no limit.
+        """
+        self._loop = loop
+        self._timeouts = timeouts
+        self._total_at = total_at
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._waiting_since = 0.0
+        self._sent_at = 0.0
+        self._chunks: list[bytes] = []
+        self._buffered = 0
+        self._body_clock = False
+        self.status = 0
+        self.raw_headers: list[tuple[bytes, bytes]] = []
+        self.received = 0
+        """Bytes of the answer that arrived, counted while its head is incomplete."""
+        self.has_head = False
+        self.paused = False
+        """Whether the socket is not read because the caller is slow."""
+        self.complete = False
+        self.error: UpstreamError | None = None
+
+    # What the caller does
+
+    def start(self, abort: Callable[[], None], pause: Callable[[bool], None]) -> None:
+        """The request was handed to the connection: the clock runs.
+
+        Args:
+            abort: closes the connection at once.
+            pause: stops (True) or resumes (False) reading from the socket.
+        """
+        self._abort = abort
+        self._pause = pause
+        self._sent_at = self._loop.time()
+        self._arm()
+
+    async def head(self) -> None:
+        """Wait until status and headers are there.
+
+        Raises:
+            UpstreamError: they will not come.
+        """
+        while not self.has_head:
+            if self.error is not None:
+                raise self.error
+            await self._wait()
+
+    async def next_chunk(self) -> bytes:
+        """The bytes of the body that have arrived, at least one.
+
+        Raises:
+            StopAsyncIteration: the body is complete, and all of it was taken.
+            UpstreamError: the body will not be complete. Raised once all that came was taken.
+        """
+        while not self._chunks:
+            if self.error is not None:
+                raise self.error
+            if self.complete:
+                raise StopAsyncIteration
+            if not self._body_clock:
+                # Not as soon as the head is there: most whole answers come with it in one read.
+                self._body_clock = True
+                self._arm()
+            await self._wait()
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._buffered = 0
+        if self.paused:
+            self.paused = False
+            if self.error is None and not self.complete:
+                self._pause(False)
+        return data
+
+    def close(self) -> None:
+        """End the call; where the answer is not complete, the connection closes at once."""
+        self._stop_timer()
+        if not self.complete and self.error is None:
+            self.error = Truncated("the call was ended here")
+            self._abort()
+
+    def drop(self) -> None:
+        """As `close`, from wherever the last reference was dropped."""
+        if not (self.complete or self.error is not None or self._loop.is_closed()):
+            self.close()
+
+    async def _wait(self) -> None:
+        self._waiter = self._loop.create_future()
+        self._waiting_since = self._loop.time()
+        try:
+            await self._waiter
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        finally:
+            self._waiter = None
+
+    # What the connection does
+
+    def on_head(self, status: int) -> None:
+        """Status and headers are complete."""
+        self.status = status
+        self.has_head = True
+        self._wake()
+
+    def on_body(self, data: bytes) -> None:
+        """Bytes of the body arrived."""
+        self._chunks.append(data)
+        self._buffered += len(data)
+        if self._buffered > HIGH_WATER and not self.paused:
+            self.paused = True
+            self._pause(True)
+        self._wake()
+
+    def on_complete(self) -> None:
+        """The answer is whole."""
+        self.complete = True
+        self._stop_timer()
+        self._wake()
+
+    def on_lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        if self.complete or self.error is not None:
+            return
+        if not self.has_head:
+            self.fail(ConnectionReset("the connection was closed before an answer began"))
+        elif error is None and not _is_framed(self.raw_headers):
+            self.on_complete()
+        else:
+            self.fail(Truncated("the connection was closed before the answer was complete"))
+
+    def fail(self, error: UpstreamError) -> None:
+        """End the call with an error; the caller gets it after what has arrived."""
+        if self.complete or self.error is not None:
+            return
+        self.error = error
+        self._stop_timer()
+        self._abort()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # The clock: one timer that is set anew when it rings, so that a chunk costs no timer
+
+    def _arm(self) -> None:
+        self._stop_timer()
+        deadlines = [self._total_at] if self._total_at else []
+        if not self.has_head:
+            if self._timeouts.first_byte:
+                deadlines.append(self._sent_at + self._timeouts.first_byte)
+        elif self._timeouts.idle:
+            since = self._waiting_since if self._waiter is not None else self._loop.time()
+            deadlines.append(since + self._timeouts.idle)
+        if deadlines:
+            self._timer = self._loop.call_at(min(deadlines), self._ring)
+
+    def _ring(self) -> None:
+        now = self._loop.time()
+        limits = self._timeouts
+        if self._total_at and now >= self._total_at:
+            self.fail(TotalTimeout(f"the call took longer than {limits.total:g} s"))
+        elif not self.has_head:
+            if limits.first_byte and now >= self._sent_at + limits.first_byte:
+                self.fail(FirstByteTimeout(f"no answer began within {limits.first_byte:g} s"))
+        elif limits.idle and self._waiter is not None and now >= self._waiting_since + limits.idle:
+            self.fail(IdleTimeout(f"the answer was silent for {limits.idle:g} s"))
+        if self.error is None:
+            self._arm()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _is_framed(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether the headers say where the body ends; otherwise the connection's end is its end."""
+    for name, value in headers:
+        lowered = name.lower()
+        if lowered == b"content-length":
+            return True
+        if lowered == b"transfer-encoding" and b"chunked" in value.lower():
+            return True
+    return False

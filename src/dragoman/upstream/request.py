@@ -1,0 +1,109 @@
+"""One request to an upstream."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from dragoman.upstream.urls import Target
+
+AuthStyle = Literal["bearer", "x-api-key", "api-key"]
+"""Header that carries a key: `Authorization: Bearer`, Anthropic's `x-api-key`, or Azure's
+`api-key`."""
+
+MANAGED = frozenset(
+    {
+        "connection",
+        "content-length",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Header names that belong to the connection (RFC 9110, 7.6.1): the client sets what it needs
+and leaves out a caller's."""
+
+
+class Timeouts(Struct, frozen=True, kw_only=True):
+    """Time limits of one call, in seconds; 0 for none."""
+
+    connect: float = 10.0
+    """Until the connection stands: name, TCP, proxy and TLS. A pooled connection needs none."""
+    first_byte: float = 600.0
+    """From the request handed over to the head of the answer."""
+    idle: float = 300.0
+    """Between two reads of the body. Runs only while the caller waits for bytes, so a caller
+    that reads slowly is not the upstream's silence."""
+    total: float = 0.0
+    """From the start of the call to the end of the body."""
+
+
+class UpstreamRequest(Struct, frozen=True, kw_only=True):
+    """One request.
+
+    Nothing is checked here: a URL, proxy or header that cannot be used is a `ValueError` of
+    `UpstreamClient.send`.
+    """
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+    url: str
+    """Absolute http or https URL; see `join_url`."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Names and values, sent in this order; those of `MANAGED` are left out."""
+    body: bytes = b""
+    timeouts: Timeouts = Timeouts()
+    proxy: str | None = None
+    """`http://`, `https://`, `socks5://` (names resolved here) or `socks5h://` (names resolved
+    by the proxy), with `user:password@` where the proxy asks for it. The environment's proxy
+    variables are not looked at."""
+
+    def __repr__(self) -> str:
+        """Method and size only: URL, headers, body and proxy may hold secrets."""
+        return f"UpstreamRequest({self.method}, {len(self.body)} bytes)"
+
+
+def auth_header(style: AuthStyle, key: str) -> tuple[str, str]:
+    """The header that carries a key to an upstream."""
+    if style == "bearer":
+        return "authorization", f"Bearer {key}"
+    return style, key
+
+
+def render_head(request: UpstreamRequest, target: Target, forward: str | None = None) -> bytes:
+    """The request line and headers as they go onto the wire.
+
+    Args:
+        request: the request.
+        target: its URL, taken apart.
+        forward: given when a proxy is to forward the request: header lines for the proxy, each
+            with its line end. The request line then has the whole URL (RFC 9112, 3.2.2).
+
+    Raises:
+        ValueError: a header holds a line break, or is not Latin-1.
+    """
+    where = target.path if forward is None else f"http://{target.authority}{target.path}"
+    lines = [f"{request.method} {where} HTTP/1.1", f"host: {target.authority}"]
+    asks_encoding = False
+    for name, value in request.headers:
+        lowered = name.lower()
+        if lowered in MANAGED:
+            continue
+        asks_encoding = asks_encoding or lowered == "accept-encoding"
+        lines.append(f"{name}: {value}")
+    if not asks_encoding:
+        # A stream must not wait in a compressor's buffer; some upstreams compress by default.
+        lines.append("accept-encoding: identity")
+    if request.body or request.method not in ("GET", "DELETE"):
+        lines.append(f"content-length: {len(request.body)}")
+    head = "\r\n".join(lines)
+    breaks = len(lines) - 1
+    if head.count("\n") != breaks or head.count("\r") != breaks or "\0" in head:
+        raise ValueError("a header of the request holds a line break or a null character")
+    try:
+        return f"{head}\r\n{forward or ''}\r\n".encode("latin-1")
+    except UnicodeEncodeError:
+        raise ValueError("a header of the request has characters outside Latin-1") from None

@@ -1,0 +1,100 @@
+"""An upstream's answer: status and headers at once, the body as it comes."""
+
+from collections.abc import Awaitable, Iterator
+
+from dragoman.upstream.decoding import Inflater
+from dragoman.upstream.errors import BodyTooLarge, UpstreamError
+from dragoman.upstream.exchange import Exchange
+from dragoman.upstream.headers import Headers
+
+
+class UpstreamResponse:
+    """The answer to one request, of any status.
+
+    Take the body whole (`read`) or as it comes (`async for`); content codings are undone. While
+    nobody asks for the next chunk, at most about 128 KB are held and the socket is not read, so
+    the upstream feels a slow reader.
+
+        async with await client.send(request) as response:
+            async for chunk in response:
+                ...
+
+    Leaving the block before the end, or a cancelled read, closes the connection at once.
+    """
+
+    __slots__ = ("__weakref__", "_exchange", "_inflater", "_pieces", "headers", "status")
+
+    def __init__(self, exchange: Exchange, headers: Headers, inflater: Inflater | None) -> None:
+        self.status: int = exchange.status
+        self.headers: Headers = headers
+        """As received: `content-length` and `content-encoding` tell of the coded body."""
+        self._exchange = exchange
+        self._inflater = inflater
+        self._pieces: Iterator[bytes] = iter(())
+
+    def __del__(self) -> None:
+        """Nobody can read on: an answer that was dropped must not hold its connection."""
+        self._exchange.drop()
+
+    async def __aenter__(self) -> "UpstreamResponse":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the call. A body not read to its end closes its connection at once."""
+        self._exchange.close()
+
+    async def read(self, limit: int) -> bytes:
+        """The rest of the body.
+
+        Args:
+            limit: most bytes that are wanted, after content codings are undone.
+
+        Raises:
+            BodyTooLarge: there are more; the connection is closed.
+            UpstreamError: the body is not complete.
+        """
+        declared = self.headers.get("content-length", "")
+        size = int(declared) if declared.isdecimal() and self._inflater is None else 0
+        parts: list[bytes] = []
+        if size <= limit:
+            size = 0
+            async for chunk in self:
+                size += len(chunk)
+                if size > limit:
+                    break
+                parts.append(chunk)
+        if size > limit:
+            self.close()
+            raise BodyTooLarge(f"the answer is larger than {limit} bytes")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def __aiter__(self) -> "UpstreamResponse":
+        return self
+
+    def __anext__(self) -> Awaitable[bytes]:
+        """The next bytes of the body, as many as have come. One caller at a time.
+
+        Raises:
+            StopAsyncIteration: the body is complete.
+            UpstreamError: the body will not be complete.
+        """
+        inflater = self._inflater
+        return self._exchange.next_chunk() if inflater is None else self._inflated(inflater)
+
+    async def _inflated(self, inflater: Inflater) -> bytes:
+        try:
+            while True:
+                for piece in self._pieces:
+                    return piece
+                try:
+                    chunk = await self._exchange.next_chunk()
+                except StopAsyncIteration:
+                    inflater.finish()
+                    raise
+                self._pieces = inflater.feed(chunk)
+        except UpstreamError:
+            self.close()
+            raise
