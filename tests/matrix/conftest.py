@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from dragoman.gateway.testing import running_gateway
 
 from dragoman.config import parse_config
+from dragoman.gateway.testing import running_gateway
 from dragoman.simulator.script import Scenario
 from dragoman.simulator.testing import RunningSimulator, running_simulator
 from tests.matrix.judges import Api, Ask, Mode, NodeJudge, PythonJudge, Seen, find_node
@@ -54,6 +54,7 @@ class Stage:
 
     def script(self, name: str, scenario: Scenario) -> None:
         """Have the upstreams answer the model `sim-NAME` with `scenario`."""
+        assert "-" not in name, "the simulator reads a dash as an underscore"
         self.simulator.app.scenarios[name] = scenario
 
     def ask(self, judge: str, client: Api, mode: Mode, made: dict[str, Any]) -> Seen:

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from dragoman.gateway.testing import running_gateway
 
 from dragoman.config import parse_config
+from dragoman.gateway.testing import running_gateway
 from dragoman.simulator.script import Failure, Fault, FaultKind, Pace, Scenario, Text
 from tests.matrix.bodies import Wish, body
 from tests.matrix.cases import APIS
@@ -89,24 +89,26 @@ BROKEN: dict[str, Fault] = {
     "silence without end": Fault("silence", after=6, ms=20_000),
 }
 ODD: dict[str, Fault] = {
-    kind: Fault(kind)
-    for kind in ("error_200", "html", "empty", "wrong_protocol", "wrong_content_type")
+    kind: Fault(kind) for kind in ("error_200", "html", "empty", "wrong_protocol")
 }
 
 
 def assert_no_success(seen: Seen) -> None:
+    if seen.finish == "failed":
+        return  # a Responses answer that says itself that it failed
     assert seen.error is not None, seen
+    assert seen.error.code != "model_not_found"
     events = seen.final or ()
     assert not [event for event in events if event.get("type") in SUCCESS]
 
 
 @pytest.mark.parametrize(("client", "upstream", "mode", "judge"), GRID)
-@pytest.mark.parametrize("fault", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("fault", list(BROKEN.values()), ids=list(BROKEN))
 def test_a_broken_answer_is_an_error(
     stage: Stage, faulty: str, fault: Fault, client: Api, upstream: Api, mode: Mode, judge: str
 ) -> None:
     """Nothing cut short looks complete. req: 115, 155, 156, 163"""
-    name = f"broken-{fault.kind}"
+    name = f"broken_{fault.kind}"
     scenario = Scenario(steps=(Text("one two three four five six seven"),), fault=fault)
     stage.script(name, scenario)
     seen = ask(stage, faulty, judge, client, mode, f"{upstream}-calm/sim-{name}")
@@ -114,19 +116,21 @@ def test_a_broken_answer_is_an_error(
 
 
 @pytest.mark.parametrize(("client", "upstream", "mode", "judge"), GRID)
-@pytest.mark.parametrize("fault", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("fault", list(ODD.values()), ids=list(ODD))
 def test_an_answer_that_cannot_be_believed_is_an_error(
     stage: Stage, faulty: str, fault: Fault, client: Api, upstream: Api, mode: Mode, judge: str
 ) -> None:
     """A 200 that is not an answer becomes an honest 5xx."""
-    name = f"odd-{fault.kind}"
+    name = f"odd_{fault.kind}"
     stage.script(name, Scenario(steps=(Text("x"),), fault=fault))
     seen = ask(stage, faulty, judge, client, mode, f"{upstream}-calm/sim-{name}")
     assert seen.error is not None, seen
     assert seen.error.status in (500, 502, 503, 529)
 
 
-@pytest.mark.parametrize(("client", "upstream", "judge"), itertools.product(APIS, APIS, JUDGES))
+@pytest.mark.parametrize(
+    ("client", "upstream", "judge"), list(itertools.product(APIS, APIS, JUDGES))
+)
 def test_a_long_silence_is_bridged(stage: Stage, client: Api, upstream: Api, judge: str) -> None:
     """Signs of life do not disturb any SDK. req: 129"""
     name = "quiet"
@@ -139,14 +143,14 @@ def test_a_long_silence_is_bridged(stage: Stage, client: Api, upstream: Api, jud
 KINDS: tuple[FaultKind, ...] = ("truncate", "close", "reset")
 
 
-@pytest.mark.parametrize(("client", "upstream"), itertools.product(APIS, APIS))
+@pytest.mark.parametrize(("client", "upstream"), list(itertools.product(APIS, APIS)))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_break_inside_tool_arguments_never_completes_the_call(
     stage: Stage, faulty: str, kind: FaultKind, client: Api, upstream: Api
 ) -> None:
     from dragoman.simulator.script import ToolCall
 
-    name = f"half-call-{kind}"
+    name = f"half_call_{kind}"
     call = ToolCall("get_weather", '{"city": "Paris and a very long way beyond it"}')
     stage.script(name, Scenario(steps=(call,), pace=Pace(size=3), fault=Fault(kind, after=8)))
     made = body(client, f"{upstream}-calm/sim-{name}", Wish(tools=("get_weather",)))

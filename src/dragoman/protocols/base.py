@@ -103,10 +103,12 @@ class StreamWriter(Protocol):
 class Relay(Protocol):
     """Watches a stream that is passed through byte for byte.
 
-    `usage` is the last seen, `ended` whether the upstream's own terminator was seen, `fault`
-    an error the upstream put into its stream (it is passed on as well).
+    `begun` is whether a frame of this protocol's answers was seen, `usage` the last usage,
+    `ended` whether the upstream's own terminator was seen, `fault` an error the upstream put
+    into its stream (it is passed on as well).
     """
 
+    begun: bool
     usage: Usage | None
     ended: bool
     fault: Fault | None

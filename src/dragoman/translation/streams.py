@@ -150,7 +150,7 @@ class RelayedStream(AnswerStream):
             return b""
         passed = self._relay.relay(frame)
         self._observe()
-        self.begun = self.begun or self.outcome.fault is None
+        self.begun = self._relay.begun
         return passed
 
     def _close(self) -> bytes:

@@ -76,11 +76,12 @@ def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
 class MessagesRelay:
     """Watches a stream that is passed on; see `base.Relay`."""
 
-    __slots__ = ("_counts", "_model", "ended", "fault", "usage")
+    __slots__ = ("_counts", "_model", "begun", "ended", "fault", "usage")
 
     def __init__(self, model: str | None, include_usage: bool = True) -> None:
         self._model = model
         self._counts: JsonObject = {}
+        self.begun = False
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None
@@ -115,6 +116,7 @@ class MessagesRelay:
         return error_event(fault)
 
     def _start(self, frame: Frame) -> bytes:
+        self.begun = True
         self._note(frame.data, ("message",))
         if self._model is None:
             return frame.raw

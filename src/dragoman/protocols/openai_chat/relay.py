@@ -40,13 +40,23 @@ class ChatRelay:
     chunk is left out when the client did not ask for it.
     """
 
-    __slots__ = ("_blank_finish", "_finished", "_model", "_wants_usage", "ended", "fault", "usage")
+    __slots__ = (
+        "_blank_finish",
+        "_finished",
+        "_model",
+        "_wants_usage",
+        "begun",
+        "ended",
+        "fault",
+        "usage",
+    )
 
     def __init__(self, model: str | None, include_usage: bool) -> None:
         self._model = None if model is None else b"\\1" + _as_replacement(model)
         self._wants_usage = include_usage
         self._finished = False
         self._blank_finish = False
+        self.begun = False
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None
@@ -61,6 +71,8 @@ class ChatRelay:
                 return self._unfinished()
             self.ended = True
             return frame.raw
+        if not self.begun and b'"choices"' in data:
+            self.begun = True
         after = b""
         if _TELLING.search(data) is not None or frame.event == b"error":
             chunk = _decoded(data)

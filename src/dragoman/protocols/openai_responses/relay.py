@@ -99,7 +99,7 @@ def _join(members: Mapping[str, Raw]) -> bytes:
 class ResponsesRelay:
     """Watches one stream. Only lifecycle events and errors are looked into."""
 
-    __slots__ = ("_created", "_last", "_model", "ended", "fault", "usage")
+    __slots__ = ("_created", "_last", "_model", "begun", "ended", "fault", "usage")
 
     def __init__(self, model: str | None, asked_for_usage: bool) -> None:
         """`model` is the name to show, None if the upstream's is right; whether the client
@@ -108,6 +108,7 @@ class ResponsesRelay:
         self._created = b""
         """The first response object of the stream: a failure of ours has to repeat it."""
         self._last = b""
+        self.begun = False
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None
@@ -135,6 +136,7 @@ class ResponsesRelay:
         raw, data = frame.raw, frame.data
         if event.response is None:
             return raw
+        self.begun = True
         if self._model is not None:
             data = self._shown(data, self._model)
             raw = raw if data is frame.data else encode(data, frame.event)
