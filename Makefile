@@ -34,6 +34,7 @@ bench: $(VENV)/.dev ## measure cost per request and per event (ARGS= is passed o
 
 docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python -m dragoman.config.reference docs/configuration.md
+	$(BIN)/python -m tests.matrix.table
 
 format: $(VENV)/.dev ## let ruff rewrite the code
 	$(BIN)/ruff check --fix

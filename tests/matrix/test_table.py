@@ -1,0 +1,9 @@
+"""The page about the matrix says what the matrix tests."""
+
+from __future__ import annotations
+
+from tests.matrix.table import PAGE, page
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == page(), "run python -m tests.matrix.table"
