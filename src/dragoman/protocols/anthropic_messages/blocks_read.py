@@ -113,9 +113,9 @@ class BlockReader:
 
     def cache_mark(self, fields: Fields) -> CacheMark | None:
         """The field `cache_control` of any object."""
-        control = fields.take_fields("cache_control")
-        if control is None:
+        if not fields.has("cache_control"):
             return None
+        control = _need(fields, "cache_control")
         if control.need_str("type") != "ephemeral":
             control.fail("type", "must be ephemeral")
         mark = CacheMark(control.take_str("ttl"))
@@ -268,7 +268,9 @@ class BlockReader:
         value = fields.take("content")
         path = fields.at("content")
         content: list[Block] = []
-        if value:
+        if type(value) is str:
+            content = [Text(text=value, path=path)] if value else []
+        elif value:
             for item, at in _items(value, path):
                 kind = _kind(item, at)
                 if kind not in _IN_RESULT:
@@ -351,6 +353,8 @@ def _base64(source: Fields) -> str:
 
 
 def _citations(fields: Fields) -> tuple[Annotation, ...]:
+    if not fields.has("citations"):
+        return ()
     citations = fields.take_list("citations") or ()
     for number, citation in enumerate(citations):
         if type(citation) is not dict:

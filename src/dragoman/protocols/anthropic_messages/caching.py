@@ -39,17 +39,18 @@ def settle(body: JsonObject, automatic: CacheMark | None, path: str, outbound: O
     client asked for it.
     """
     entries = list(_marked(body))
-    surplus = len(entries) + (automatic is not None) - wire.MAX_CACHE_MARKS
-    for entry in entries[: max(0, surplus)]:
-        pending = entry.pop(_FIELD)
-        if isinstance(pending, _Pending):
-            outbound.ledger.add(pending.path, LossKind.KNOB, "too many cache marks")
+    # Marks inside blocks that pass as they are count too, but only noted ones can be left out.
+    noted = [entry for entry in entries if isinstance(entry[_FIELD], _Pending)]
+    surplus = max(0, len(entries) + (automatic is not None) - wire.MAX_CACHE_MARKS)
+    for entry in noted[:surplus]:
+        outbound.ledger.add(entry.pop(_FIELD).path, LossKind.KNOB, "too many cache marks")
     short = False
-    for entry in entries[max(0, surplus) :]:
-        pending = entry[_FIELD]
-        if isinstance(pending, _Pending):
-            entry[_FIELD] = _control(pending, outbound, short)
-        short = short or entry[_FIELD].get("ttl", "5m") == "5m"
+    for entry in entries:
+        control = entry.get(_FIELD)
+        if isinstance(control, _Pending):
+            control = entry[_FIELD] = _control(control, outbound, short)
+        if isinstance(control, dict):
+            short = short or control.get("ttl", "5m") == "5m"
     if automatic is not None:
         body[_FIELD] = _control(_Pending(automatic, path), outbound, short)
 

@@ -108,8 +108,7 @@ class _Placement:
         if not message.content:
             return
         if self._messages and self._messages[-1].role == message.role:
-            last = self._messages[-1]
-            self._messages[-1] = _Message(last.role, last.content + message.content, last.path)
+            self._messages[-1].content.extend(message.content)
         else:
             self._messages.append(message)
 

@@ -43,6 +43,7 @@ _PATHS = {
     "stop": "stop_sequences",
     "turns": "messages",
 }
+_PLAIN_MESSAGE = frozenset({"role", "content"})
 _OLD_VERSION = "2023-06-01"
 _MISSING = "missing_required_parameter"
 
@@ -119,18 +120,27 @@ def _read_turns(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tup
         fields.fail("messages", "must hold at least one message")
     turns = []
     for number, message in enumerate(messages):
-        entry = Fields(message, f"messages[{number}]")
-        role: Any = entry.need_str("role")
+        path = f"messages[{number}]"
+        if type(message) is dict and message.keys() == _PLAIN_MESSAGE:
+            # Nearly every message is one of these.
+            role, content = message["role"], message["content"]
+        else:
+            role, content = _read_message(Fields(message, path), extras)
         if role not in wire.ROLES:
-            entry.fail("role", f"must be one of {', '.join(wire.ROLES)}")
-        content = entry.take("content")
+            raise InvalidRequest.at(f"{path}.role", f"must be one of {', '.join(wire.ROLES)}")
         if content is None and role == "system":
             # A system message may carry nothing but settings for the turns after it.
             content = []
-        read = blocks.message(content, entry.at("content"), role)
-        entry.rest(extras, wire.MESSAGE)
-        turns.append(Turn(role=role, blocks=read, path=entry.path))
+        read = blocks.message(content, f"{path}.content", role)
+        turns.append(Turn(role=role, blocks=read, path=path))
     return tuple(turns)
+
+
+def _read_message(entry: Fields, extras: list[Extra]) -> tuple[Any, Any]:
+    """Role and content; other members are accounted for."""
+    role, content = entry.need_str("role"), entry.take("content")
+    entry.rest(extras, wire.MESSAGE)
+    return role, content
 
 
 def _read_system(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tuple[Text, ...]:
