@@ -50,8 +50,6 @@ from tests.protocols.openai_chat.helpers import (
     write,
 )
 
-NATIVE = Capabilities(custom_tools_native=True)
-MARKS = Capabilities(prompt_cache_breakpoints=True)
 CALL = ToolCall(id="c1", name="f", arguments='{"a":1}', path="call")
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.blocks import (
-    Block,
     CacheMark,
     Text,
     ToolCall,
@@ -35,7 +34,6 @@ from tests.protocols.openai_chat.helpers import (
     write,
 )
 
-NATIVE = Capabilities(custom_tools_native=True)
 MARKS = Capabilities(prompt_cache_breakpoints=True)
 CALL = ToolCall(id="c1", name="f", arguments='{"a":1}', path="call")
 
@@ -52,12 +50,6 @@ def messages(*turns: Turn, **fields: Any) -> list[Any]:
     check_request(body)
     written: list[Any] = body["messages"]
     return written
-
-
-def content_of(block: Block, **fields: Any) -> tuple[Any, Losses]:
-    """The content of a user message with one block, and the losses."""
-    body, losses = write(user(block), **fields)
-    return body["messages"][0]["content"] if body["messages"] else None, losses
 
 
 # --- settings -------------------------------------------------------------------------------------
