@@ -365,6 +365,8 @@ class Assembler:
         for name in value.keys() - known:
             if value[name] not in (None, False, {"type": "direct"}):
                 self._lose(f"{path}.{name}", "has no counterpart for the client")
+        if value.get("phase") is not None:
+            self._lose(f"{path}.phase", "messages of other protocols have no phase")
 
     def _known_item(self, number: int, value: JsonObject) -> _Item:
         """An item by its own word for what it is, unless something was passed on of it."""
