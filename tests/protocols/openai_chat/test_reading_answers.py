@@ -375,6 +375,8 @@ class TestFailures:
             ([{"index": 0, "delta": {}}, {"index": 1, "delta": {}}], "2 choices"),
             ([{"index": 0, "delta": {"role": "user"}}], "another role"),
             (["x"], "choices"),
+            (5, "choices"),
+            ({"a": 1}, "choices"),
         ],
     )
     def test_several_choices_and_other_roles(self, choices: Any, part: str) -> None:
@@ -389,6 +391,29 @@ class TestFailures:
 
     def test_another_protocols_stream(self) -> None:
         assert failure(read_stream(b'event: message_start\ndata: {"type":"message_start"}\n\n'))
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"tool_calls": 5},
+        {"tool_calls": [5, None, {"index": "x", "function": 5}]},
+        {"content": 5, "refusal": {}, "annotations": {}, "reasoning": []},
+        {"reasoning_details": {"a": 1}, "annotations": [5, {"type": "url_citation"}]},
+        {"function_call": "x"},
+    ],
+)
+def test_wrong_types_say_nothing(delta: dict[str, Any]) -> None:
+    assert fold_chunks(chunk(delta), STOP).blocks == ()
+
+
+def test_numbers_that_are_none() -> None:
+    head = b'data: {"id":5,"created":"now","model":null,'
+    usage = b'"usage":{"prompt_tokens":0.5,"completion_tokens":5.0,"total_tokens":-1}'
+    choice = b'"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}],'
+    answer = fold(read_stream(head + choice + usage + b"}\n\n"))
+    assert (answer.id, answer.created, answer.model) == ("", 0, "")
+    assert answer.usage == Usage(input=0, output=5)
 
 
 def test_framing_of_real_servers() -> None:

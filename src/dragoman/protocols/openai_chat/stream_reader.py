@@ -43,7 +43,7 @@ from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.errors import failure, is_failure, read_error_object
 from dragoman.protocols.openai_chat.reasoning import Details, pick_text
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
-from dragoman.protocols.openai_chat.usage import read_usage
+from dragoman.protocols.openai_chat.usage import read_usage, whole_number
 from dragoman.sse import DONE, Frame
 
 _decode = msgspec.json.Decoder().decode
@@ -142,7 +142,9 @@ class ChatStreamReader:
         self._account(chunk, wire.CHUNK_FIELDS, "")
         choices = chunk.get("choices")
         if choices:
-            if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
+            if type(choices) is not list or type(choices[0]) is not dict:
+                raise UpstreamError.unreadable("its choices are not objects")
+            if len(choices) != 1:
                 raise UpstreamError.unreadable(f"it has {len(choices)} choices, not one")
             if not self._started:
                 self._start(chunk, events)
@@ -154,7 +156,7 @@ class ChatStreamReader:
     def _start(self, chunk: JsonObject, events: list[Event]) -> None:
         self._started = True
         answer_id, created = _str(chunk.get("id")), chunk.get("created")
-        created = int(created) if isinstance(created, int | float) else 0
+        created = whole_number(created) or 0
         tier = _str(chunk.get("service_tier")) or None
         events.append(Started(answer_id, _str(chunk.get("model")), created, tier))
         if chunk.get("system_fingerprint"):
@@ -206,7 +208,8 @@ class ChatStreamReader:
         if annotations:
             self._annotate(annotations, events)
         self._say(_REFUSAL, refusal, spoken.get("refusal"), events)
-        for fragment in delta.get("tool_calls") or ():
+        calls = delta.get("tool_calls")
+        for fragment in calls if type(calls) is list else ():
             self._call(fragment, events)
         legacy = delta.get("function_call")
         if legacy:

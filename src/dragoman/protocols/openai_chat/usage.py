@@ -59,12 +59,15 @@ def _object(value: Any) -> JsonObject:
 
 
 def _first(*values: Any) -> int | None:
-    for value in values:
-        if type(value) is int and value >= 0:
-            return value
-        if type(value) is float and value >= 0:
-            return int(value)
-    return None
+    found = (whole_number(value) for value in values)
+    return next((number for number in found if number is not None), None)
+
+
+def whole_number(value: Any) -> int | None:
+    """A count or a time as an upstream writes it (some write 5.0); None if it is neither."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value >= 0 else None
 
 
 def _account(value: JsonObject, known: Set[str], path: str, ledger: Ledger) -> None:
