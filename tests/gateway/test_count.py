@@ -1,0 +1,150 @@
+"""Counting tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.envelope import Sealer
+from dragoman.gateway.count import complete
+from dragoman.gateway.estimate import IMAGE_TOKENS, PAGE_TOKENS, estimate_tokens
+from dragoman.gateway.testing import RunningGateway
+from dragoman.protocols.base import to_json
+from dragoman.simulator.testing import RunningSimulator
+from dragoman.translation import ClientRequest
+from tests.gateway.clients import error_of
+from tests.gateway.conftest import Start
+from tests.gateway.http import call
+
+TOOL = {"name": "f", "description": "d", "input_schema": {"type": "object", "properties": {}}}
+
+
+def prompt(api: str, model: str, **more: Any) -> dict[str, Any]:
+    if api == "responses":
+        return {"model": model, "input": "How are you?", **more}
+    return {"model": model, "messages": [{"role": "user", "content": "How are you?"}], **more}
+
+
+PATHS = {"messages": "/v1/messages/count_tokens", "responses": "/v1/responses/input_tokens"}
+UPSTREAM_PATHS = {
+    "messages": "/v1/messages/count_tokens",
+    "responses": "/v1/responses/input_tokens",
+}
+
+
+@pytest.mark.parametrize("upstream", UPSTREAM_PATHS)
+@pytest.mark.parametrize("api", PATHS)
+def test_the_upstream_counts_if_it_can(
+    gateway: RunningGateway, simulator: RunningSimulator, api: str, upstream: str
+) -> None:
+    made = prompt(api, f"{upstream}/sim-text", tools=[TOOL] if api == "messages" else [])
+    answer = call(gateway.base_url, "POST", PATHS[api], made)
+    assert answer.status == 200
+    assert answer.json["input_tokens"] > 0
+    assert answer.json.get("object") == ("response.input_tokens" if api == "responses" else None)
+    assert "x-dragoman-estimate" not in answer.headers
+    assert simulator.last.path == UPSTREAM_PATHS[upstream]
+
+
+@pytest.mark.parametrize("api", PATHS)
+def test_else_it_is_estimated(
+    gateway: RunningGateway, simulator: RunningSimulator, api: str
+) -> None:
+    answer = call(gateway.base_url, "POST", PATHS[api], prompt(api, "chat/sim-text"))
+    assert answer.status == 200
+    assert answer.headers["x-dragoman-estimate"] == "true"
+    assert 5 <= answer.json["input_tokens"] <= 20
+    assert simulator.requests == []
+
+
+@pytest.mark.parametrize("api", PATHS)
+def test_accounts_without_use_do_not_stop_it(start: Start, api: str) -> None:
+    gateway = start(keys=("sk-sim-401",))
+    answer = call(gateway.base_url, "POST", PATHS[api], prompt(api, "messages/sim-text"))
+    assert answer.status == 200
+    assert answer.headers["x-dragoman-estimate"] == "true"
+
+
+@pytest.mark.parametrize("api", PATHS)
+def test_the_next_account_counts(start: Start, api: str) -> None:
+    gateway = start(keys=("sk-sim-429", "sk-sim-good"))
+    answer = call(gateway.base_url, "POST", PATHS[api], prompt(api, "messages/sim-text"))
+    assert answer.status == 200
+    assert "x-dragoman-estimate" not in answer.headers
+
+
+@pytest.mark.parametrize("upstream", ["chat", "responses"])
+def test_bad_prompts(gateway: RunningGateway, simulator: RunningSimulator, upstream: str) -> None:
+    made = {"model": f"{upstream}/sim-text", "messages": [{"role": "alien", "content": "x"}]}
+    answer = call(gateway.base_url, "POST", PATHS["messages"], made)
+    assert answer.status == 400
+    assert "messages[0].role" in error_of("messages", answer)["message"]
+    unknown = call(gateway.base_url, "POST", PATHS["messages"], {**made, "model": "nothing"})
+    assert unknown.status == 404
+    assert simulator.requests == []
+
+
+def test_what_the_upstream_refuses_is_told(gateway: RunningGateway) -> None:
+    made = prompt("messages", "messages/sim-text", messages=[])
+    answer = call(gateway.base_url, "POST", PATHS["messages"], made)
+    assert answer.status == 400
+    error_of("messages", answer)
+
+
+def test_the_sdk(gateway: RunningGateway) -> None:
+    from anthropic import Anthropic
+
+    from tests.gateway.http import KEY
+
+    with Anthropic(base_url=gateway.base_url, api_key=KEY) as client:
+        for upstream in ("chat", "messages", "responses"):
+            counted = client.messages.count_tokens(
+                model=f"{upstream}/sim-text", messages=[{"role": "user", "content": "Hello"}]
+            )
+            assert counted.input_tokens > 0
+
+
+def estimate(**members: Any) -> int:
+    made = {"model": "m", "messages": [{"role": "user", "content": ""}], **members}
+    request = complete(ClientRequest("anthropic_messages", to_json(made)))
+    return estimate_tokens(request.read(Sealer()))
+
+
+def said(content: Any) -> int:
+    return estimate(messages=[{"role": "user", "content": content}])
+
+
+class TestEstimates:
+    def test_words(self) -> None:
+        empty = said("x") - 1
+        assert said("hello world") - empty == 2
+        assert said("internationalisation") - empty == 4
+        assert said("123456") - empty == 2
+        assert said("你好世界") - empty == 4
+        assert said("привет") - empty == 3
+
+    def test_all_parts_count(self) -> None:
+        base = said("x")
+        assert estimate(system="a b c", messages=[{"role": "user", "content": "x"}]) == base + 3
+        assert estimate(tools=[TOOL], messages=[{"role": "user", "content": "x"}]) > base + 10
+        source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+        assert said([{"type": "image", "source": source}]) >= IMAGE_TOKENS
+        pages = {"type": "base64", "media_type": "application/pdf", "data": "AAAA" * 30_000}
+        assert said([{"type": "document", "source": pages}]) >= 2 * PAGE_TOKENS
+        call_and_result = [
+            {"role": "user", "content": "x"},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {"a": "b"}}],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "a b c d"}],
+            },
+        ]
+        assert estimate(messages=call_and_result) > base + 20
+
+    def test_long_texts_are_sampled(self) -> None:
+        short, long = said("hello world " * 4000), said("hello world " * 400_000)
+        assert 0.9 < long / (short * 100) < 1.1

@@ -1,0 +1,70 @@
+"""The demo: what it prints works."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from dragoman.config import Config
+from dragoman.demo import KEY, demo_config, examples
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.clients import APIS, PATHS, body, completed, text_of
+from tests.gateway.http import call
+
+
+@pytest.fixture(scope="module")
+def demo(_simulator: RunningSimulator) -> Iterator[RunningGateway]:
+    with running_gateway(demo_config(_simulator.base_url)) as gateway:
+        yield gateway
+
+
+@pytest.mark.parametrize(("api", "upstream"), list(itertools.product(APIS, APIS)))
+def test_three_clients_over_three_models(demo: RunningGateway, api: str, upstream: str) -> None:
+    made = body(api, f"sim-{upstream}")
+    answer = call(demo.base_url, "POST", PATHS[api], made, key=KEY)
+    assert answer.status == 200
+    assert "Hello" in text_of(api, answer)
+    made["stream"] = True
+    assert completed(api, call(demo.base_url, "POST", PATHS[api], made, key=KEY).body)
+
+
+def test_the_list_is_short(demo: RunningGateway) -> None:
+    listed = call(demo.base_url, "GET", "/v1/models", key=KEY).json["data"]
+    assert [model["id"] for model in listed] == ["sim-chat", "sim-messages", "sim-responses"]
+
+
+def test_it_is_a_plain_configuration() -> None:
+    assert isinstance(demo_config("http://127.0.0.1:1"), Config)
+
+
+CURLS = re.findall(r"^curl .*?'$", examples("URL"), re.DOTALL | re.MULTILINE)
+SCRIPTS = re.findall(r"<<'PY'\n(.*?)\nPY$", examples("URL"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_curl_examples(demo: RunningGateway, number: int) -> None:
+    assert len(CURLS) == 3
+    command = CURLS[number].replace("URL", demo.base_url)
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=20, check=False
+    )
+    if done.returncode == 127:
+        pytest.skip("curl is not installed")
+    assert completed(APIS[number], done.stdout.encode())
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_the_python_examples(demo: RunningGateway, number: int) -> None:
+    assert len(SCRIPTS) == 2
+    script = SCRIPTS[number].replace("URL", demo.base_url)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Hello!" in done.stdout

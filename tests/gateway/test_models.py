@@ -1,0 +1,174 @@
+"""The list of models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.errors import DragomanError
+from dragoman.config import Config, Models, Route, Upstream
+from dragoman.gateway.models import Catalogue, model_object, page, read_list
+from dragoman.gateway.routing import Router
+from dragoman.gateway.testing import RunningGateway
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.conftest import Start
+from tests.gateway.http import call
+from tests.gateway.odd_upstream import answering
+
+
+class Upstreams:
+    """What upstreams would say, and how often they were asked."""
+
+    def __init__(self, **lists: list[str] | Exception) -> None:
+        self.lists = lists
+        self.asked: list[str] = []
+        self.now = 100.0
+
+    async def fetch(self, upstream: Upstream) -> list[dict[str, Any]]:
+        self.asked.append(upstream.name)
+        found = self.lists[upstream.name]
+        if isinstance(found, Exception):
+            raise found
+        return [{"id": name, "created": 7} for name in found]
+
+    def catalogue(self, **settings: Any) -> Catalogue:
+        config = Config(
+            upstreams=tuple(
+                Upstream(name=name, protocol="openai_chat", base_url="http://127.0.0.1:1")
+                for name in self.lists
+            ),
+            **settings,
+        )
+        return Catalogue(config, Router(config), self.fetch, lambda: self.now)
+
+
+def names(models: list[dict[str, Any]]) -> list[str]:
+    return [model["id"] for model in models]
+
+
+async def test_upstream_models_and_aliases_without_duplicates() -> None:
+    """req: 149"""
+    upstreams = Upstreams(openai=["gpt-5", "gpt-5-mini"], local=["qwen", "gpt-5"])
+    catalogue = upstreams.catalogue(
+        routes=(
+            Route(match="gpt-*", upstream="openai"),
+            Route(match="mine", upstream="local", model="qwen"),
+        ),
+        models=Models(aliases={"fast": "gpt-5-mini", "lost": "nowhere"}, legacy={}, prefixes={}),
+    )
+    listed = names(await catalogue.models())
+    assert listed == ["mine", "fast", "gpt-5", "gpt-5-mini", "local/qwen", "local/gpt-5"]
+
+
+async def test_every_listed_name_leads_to_its_model() -> None:
+    upstreams = Upstreams(a=["x", "y/z"], b=["x"])
+    catalogue = upstreams.catalogue(routes=(Route(match="x", upstream="b"),))
+    listed = names(await catalogue.models())
+    assert listed == ["x", "a/x", "a/y/z"]
+
+
+async def test_upstreams_are_asked_once_in_a_while() -> None:
+    """req: 149"""
+    upstreams = Upstreams(a=["x"], b=RuntimeError("down"))
+    catalogue = upstreams.catalogue()
+    for now, asked in ((100.0, ["a", "b"]), (129.0, []), (131.0, ["b"]), (401.0, ["a", "b"])):
+        upstreams.now, upstreams.asked = now, []
+        assert names(await catalogue.models()) == ["a/x"]
+        assert upstreams.asked == asked
+    upstreams.lists["a"] = RuntimeError("down")
+    upstreams.now = 1000.0
+    assert names(await catalogue.models()) == ["a/x"]
+
+
+MODELS = [{"id": str(number)} for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("query", "ids", "more"),
+    [
+        ("", "01234", False),
+        ("limit=2", "01", True),
+        ("limit=5", "01234", False),
+        ("limit=2&after_id=1", "23", True),
+        ("limit=2&after_id=3", "4", False),
+        ("after_id=4", "", False),
+        ("limit=2&before_id=3", "12", True),
+        ("before_id=2", "01", False),
+        ("lifecycle=active&limit=1000", "01234", False),
+    ],
+)
+def test_pages(query: str, ids: str, more: bool) -> None:
+    found = page(MODELS, query.encode())
+    assert names(found["data"]) == list(ids)
+    assert found["has_more"] is more
+    assert found["first_id"] == (ids[0] if ids else None)
+    assert found["last_id"] == (ids[-1] if ids else None)
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "after_id=9", "before_id=9"])
+def test_pages_that_are_none(query: str) -> None:
+    with pytest.raises(DragomanError) as caught:
+        page(MODELS, query.encode())
+    assert caught.value.fault.param == query.split("=")[0]
+
+
+def test_one_object_for_both_vendors() -> None:
+    from anthropic.types import ModelInfo
+    from openai.types import Model
+
+    told = {"created_at": "2026-01-01T00:00:00Z", "display_name": "Shown", "max_tokens": 5}
+    made = model_object("name", "owner", told)
+    Model.model_validate(made, strict=True)
+    assert ModelInfo.model_validate(made).max_tokens == 5
+    assert made["created"] == 1767225600
+    assert model_object("n", "o", {"created": "x"})["created_at"] == "1970-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"data": 5}', b"<html>"])
+def test_lists_that_are_none(body: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # the words are msgspec's or ours
+        read_list(body)
+
+
+def test_over_http(gateway: RunningGateway, simulator: RunningSimulator) -> None:
+    """req: 1"""
+    found = call(gateway.base_url, "GET", "/v1/models")
+    assert found.status == 200
+    listed = names(found.json["data"])
+    assert {"chat/sim-text", "messages/sim-text", "responses/sim-text"} <= set(listed)
+    assert len(listed) == len(set(listed))
+    simulator.app.requests.clear()
+    one = call(gateway.base_url, "GET", "/v1/models/chat/sim-text")
+    assert one.json == found.json["data"][listed.index("chat/sim-text")]
+    assert simulator.requests == []
+    for version in ({}, {"anthropic-version": "2026-10-21"}):
+        missing = call(gateway.base_url, "GET", "/v1/models/nothing", headers=version)
+        assert missing.status == 404
+        assert ("type" in missing.json) is bool(version)
+    limited = call(gateway.base_url, "GET", "/v1/models?limit=3&beta=true")
+    assert len(limited.json["data"]) == 3
+    assert call(gateway.base_url, "GET", "/v1/models?limit=no").status == 400
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(500, b"{}"), (404, b""), (200, b"<html>"), (200, b'{"data": {}}')]
+)
+def test_an_upstream_that_cannot_list_is_left_out(start: Start, status: int, body: bytes) -> None:
+    with answering(status, "application/json", body) as base_url:
+        gateway = start(base_url=base_url, routes=(Route(match="mine", upstream="chat"),))
+        assert names(call(gateway.base_url, "GET", "/v1/models").json["data"]) == ["mine"]
+
+
+def test_both_sdks(gateway: RunningGateway) -> None:
+    from anthropic import Anthropic
+    from openai import OpenAI
+
+    from tests.gateway.http import KEY
+
+    with OpenAI(base_url=gateway.openai_base_url, api_key=KEY) as openai:
+        assert "chat/sim-text" in [model.id for model in openai.models.list()]
+        assert openai.models.retrieve("chat/sim-text").id == "chat/sim-text"
+    with Anthropic(base_url=gateway.base_url, api_key=KEY) as anthropic:
+        assert "chat/sim-text" in [model.id for model in anthropic.models.list(limit=7)]
+        assert anthropic.models.retrieve("chat/sim-text").display_name

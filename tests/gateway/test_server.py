@@ -1,0 +1,180 @@
+"""Starting and stopping."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import Config, Server
+from dragoman.gateway.server import bind, build_app
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error
+from tests.gateway.conftest import Start
+from tests.gateway.http import AUTH, JSON, KEY, Connection, call
+
+CONFIG = """
+[server]
+port = {port}
+workers = {workers}
+shutdown_grace_s = 3
+[[clients]]
+name = "tester"
+key = "{key}"
+[[upstreams]]
+name = "chat"
+protocol = "openai_chat"
+base_url = "{base_url}"
+[[accounts]]
+name = "one"
+upstream = "chat"
+key = "sk-sim-one"
+"""
+
+
+def test_other_machines_need_a_key() -> None:
+    with pytest.raises(ValueError, match="loopback"):
+        build_app(Config(server=Server(host="0.0.0.0")))
+
+
+@contextmanager
+def serving(
+    tmp_path: Path, simulator: RunningSimulator, workers: int
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    with bind("127.0.0.1", 0) as plug:
+        port = plug.getsockname()[1]
+    file = tmp_path / "dragoman.toml"
+    file.write_text(CONFIG.format(port=port, workers=workers, key=KEY, base_url=simulator.base_url))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dragoman", "serve", "--config", str(file)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 15
+        while True:
+            try:
+                assert call(url, "GET", "/readyz").status == 200
+                break
+            except OSError:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        yield process, url
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(timeout=15)
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_serve_and_stop(tmp_path: Path, simulator: RunningSimulator, workers: int) -> None:
+    with serving(tmp_path, simulator, workers) as (process, url):
+        for _ in range(4):
+            answer = call(url, "POST", PATHS["messages"], body("messages", "chat/sim-text"))
+            assert answer.status == 200
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=15)
+    assert process.returncode in (0, -signal.SIGTERM)
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert len([line for line in lines if line["route"] == "POST /v1/messages"]) == 4
+    assert KEY not in log
+    assert "sk-sim" not in log
+
+
+def children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs procfs")
+def test_a_worker_that_dies_is_replaced(tmp_path: Path, simulator: RunningSimulator) -> None:
+    with serving(tmp_path, simulator, 2) as (process, url):
+        before = children(process.pid)
+        assert len(before) == 2
+        os.kill(before[0], signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while len(set(children(process.pid)) - set(before)) != 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for _ in range(4):
+            assert call(url, "GET", "/healthz").status == 200
+        workers = children(process.pid)
+    for pid in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_requests_in_flight_are_finished(start: Start, api: str) -> None:
+    gateway = start(server=Server(shutdown_grace_s=5))
+    with Connection(gateway.base_url) as connection:
+        made = body(api, "chat/sim-text?delay_ms=50&words=8", stream=True)
+        connection.send("POST", PATHS[api], made, AUTH)
+        assert connection.head().status == 200
+        gateway.stop()
+        assert completed(api, b"".join(iter(connection.chunk, b"")))
+    with pytest.raises(OSError):  # noqa: PT011  # refused or reset, by whoever is faster
+        call(gateway.base_url, "GET", "/healthz")
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_streams_that_outlast_the_grace_end_in_an_error(start: Start, api: str) -> None:
+    gateway = start(server=Server(shutdown_grace_s=1))
+    with Connection(gateway.base_url) as connection:
+        made = body(api, "messages/sim-text?delay_ms=100&words=5000", stream=True)
+        connection.send("POST", PATHS[api], made, AUTH)
+        assert connection.head().status == 200
+        gateway.stop()
+        stream = b"".join(iter(connection.chunk, b""))
+    error = stream_error(api, stream)
+    assert error is not None
+    assert "shutting down" in error["message"]
+    assert not completed(api, stream)
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_answers_that_outlast_the_grace_are_refused(start: Start, api: str, stream: bool) -> None:
+    gateway = start(server=Server(shutdown_grace_s=1, commit_after_s=0))
+    with Connection(gateway.base_url) as connection:
+        made = body(api, "messages/sim-text?head_ms=20000", stream=stream)
+        connection.send("POST", PATHS[api], made, AUTH)
+        threading.Timer(0.3, gateway.stop).start()
+        answer = connection.answer()
+    assert answer.status == (529 if api == "messages" else 503)
+    assert "shutting down" in error_of(api, answer)["message"]
+
+
+def test_a_body_that_never_comes(start: Start) -> None:
+    """A client that leaves in the middle of its own body is no trouble."""
+    gateway = start()
+    with Connection(gateway.base_url) as connection:
+        headers = {**JSON, **AUTH, "content-length": "100"}
+        connection.send("POST", PATHS["chat"], headers=headers)
+        connection.sock.sendall(b"{")
+    assert call(gateway.base_url, "GET", "/healthz").status == 200
+
+
+def test_bind() -> None:
+    with bind("localhost", 0) as plug:
+        port = plug.getsockname()[1]
+        plug.listen()
+        with pytest.raises(OSError, match="in use"):
+            bind("localhost", port)
+    if socket.has_ipv6:
+        with bind("::1", 0) as plug:
+            assert plug.family is socket.AF_INET6
