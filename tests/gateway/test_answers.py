@@ -47,7 +47,7 @@ def test_a_stream_nobody_asked_for_becomes_a_whole_answer(
 ) -> None:
     """An upstream that always streams is read to its end."""
     made = body(upstream, "sim-text?text=All+of+it", stream=True)
-    version = {"anthropic-version": "2026-10-21"}
+    version = {"anthropic-version": "2026-10-21"} if upstream == "messages" else {}
     stream = call(simulator.base_url, "POST", PATHS[upstream], made, version).body
     with answering(200, content_type, stream) as base_url:
         gateway = start(base_url=base_url)
