@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable
@@ -110,8 +111,12 @@ def places(document: Any) -> list[Place]:
     return found
 
 
+def _scalar(rng: random.Random) -> Any:
+    return copy.deepcopy(rng.choice(SCALARS))
+
+
 def _nested(rng: random.Random) -> Any:
-    value: Any = rng.choice(SCALARS)
+    value: Any = _scalar(rng)
     depth = rng.choice((3, 70, 100, 150))
     kind = rng.choice(("list", "object", "content"))
     for _ in range(depth):
@@ -130,13 +135,13 @@ def _drop(rng: random.Random, container: Any, key: Any, found: list[Place]) -> N
 
 def _duplicate(rng: random.Random, container: Any, key: Any, found: list[Place]) -> None:
     if isinstance(container, list):
-        container.insert(key, container[key])
+        container.insert(key, copy.deepcopy(container[key]))
     else:
-        container[f"{key}_2"] = container[key]
+        container[f"{key}_2"] = copy.deepcopy(container[key])
 
 
 def _retype(rng: random.Random, container: Any, key: Any, found: list[Place]) -> None:
-    container[key] = rng.choice(SCALARS)
+    container[key] = _scalar(rng)
 
 
 def _retag(rng: random.Random, container: Any, key: Any, found: list[Place]) -> None:
@@ -153,12 +158,12 @@ def _wrap(rng: random.Random, container: Any, key: Any, found: list[Place]) -> N
 
 def _transplant(rng: random.Random, container: Any, key: Any, found: list[Place]) -> None:
     other, name = rng.choice(found)
-    container[key] = json.loads(json.dumps(other[name]))
+    container[key] = copy.deepcopy(other[name])
 
 
 def _add(rng: random.Random, container: Any, key: Any, found: list[Place]) -> None:
     _, name = rng.choice(found)
-    value = rng.choice(SCALARS)
+    value = _scalar(rng)
     if isinstance(container, dict) and isinstance(name, str):
         container[name] = value
     elif isinstance(container, list):
@@ -180,14 +185,14 @@ _DAMAGES: tuple[Callable[[random.Random, Any, Any, list[Place]], None], ...] = (
 
 def damage(rng: random.Random, document: Any, most: int = 3) -> Any:
     """A copy of the document with one to `most` things wrong in it."""
-    copy = json.loads(json.dumps(document))
+    damaged = copy.deepcopy(document)
     for _ in range(rng.randint(1, most)):
-        found = places(copy)
+        found = places(damaged)
         if not found:
             break
         container, key = rng.choice(found)
         rng.choice(_DAMAGES)(rng, container, key, found)
-    return copy
+    return damaged
 
 
 def encode(rng: random.Random, document: Any) -> bytes:

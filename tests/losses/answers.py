@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
-from tests.losses.shapes import Choice, Record, fields_of, shape_of
+from tests.losses.shapes import Choice, FieldShape, Record, fields_of, shape_of
 from tests.losses.streams import chat_stream, messages_stream, responses_stream
 from tests.losses.values import Owner
 from tests.losses.walker import ABSENT, Path, Probe, path_text, smallest, smallest_record, walk
@@ -54,6 +54,7 @@ ECHO = frozenset(
     {
         "background",
         "conversation",
+        "image",
         "instructions",
         "max_output_tokens",
         "max_tool_calls",
@@ -78,14 +79,40 @@ ECHO = frozenset(
 )
 """Fields of a Responses answer that repeat the request; walked no deeper, tested once each."""
 
-SNAPSHOTS = frozenset({"response.created", "response.in_progress", "response.queued"})
-"""Events that hold the response as it is before anything was generated."""
+REPEATS = frozenset(
+    f"response.{name}"
+    for name in (
+        "created",
+        "in_progress",
+        "queued",
+        "content_part.added",
+        "content_part.done",
+        "output_text.done",
+        "refusal.done",
+        "reasoning_summary_part.added",
+        "reasoning_summary_part.done",
+        "reasoning_summary_text.done",
+        "reasoning_text.done",
+    )
+)
+"""Events that hold nothing other events of the stream do not say as well. They are tested as a
+whole: what they hold has events of its own, and is tested there."""
 
 _GOOD: Mapping[str, dict[str, Any]] = {
     CHAT: {},
     MESSAGES: {"stop_reason": "end_turn", "stop_sequence": None},
     RESPONSES: {"status": "completed"},
 }
+_ENDINGS: Mapping[str, dict[str, Any]] = {
+    "stop_sequence": {"stop_reason": "stop_sequence"},
+    "stop_details": {"stop_reason": "refusal"},
+    "incomplete_details": {"status": "incomplete"},
+    "error": {"status": "failed"},
+}
+"""How an answer ends that has the given field."""
+
+_NOT_YET = frozenset({"content", "stop_reason", "stop_sequence", "stop_details"})
+"""Fields of a message that are empty while it begins; they have events of their own."""
 
 
 @cache
@@ -104,7 +131,7 @@ def _whole(upstream: str, record: Record) -> Iterator[AnswerCase]:
         for probe in _probes(record, field.name):
             if not probe.path and not field.required:
                 probe = replace(probe, rivals=(ABSENT, *probe.rivals))
-            build = _whole_answer(base, field.name)
+            build = _whole_answer({**base, **_ENDINGS.get(field.name, {})}, field.name)
             path = (field.name, *probe.path)
             yield AnswerCase(owner.record, upstream, "", path, probe, build)
 
@@ -152,51 +179,48 @@ def _events(
     stream: Callable[[dict[str, Any], str | None], bytes],
 ) -> Iterator[AnswerCase]:
     base = smallest_record(record, Owner())
-    walked = False
-    for field in fields_of(record):
-        if field.name in ("type", "sequence_number"):
-            continue
-        for probe in _event_probes(record, kind, field.name):
+    fields = [field for field in fields_of(record) if field.name not in ("type", "sequence_number")]
+    if not fields or kind in REPEATS:
+        whole = Probe(base, (), record.name, rivals=(ABSENT,))
+        build = lambda event: stream(base, None if event is ABSENT else "")  # noqa: E731
+        yield AnswerCase(record.name, upstream, kind, (), whole, build)
+        return
+    for field in fields:
+        for probe in _event_probes(record, kind, field):
             if not probe.path and not field.required:
                 probe = replace(probe, rivals=(ABSENT, *probe.rivals))
-            walked = True
             path = (field.name, *probe.path)
             build = _event(base, field.name, stream)
             yield AnswerCase(record.name, upstream, kind, path, probe, build)
-    if not walked:
-        whole = Probe(base, (), record.name)
-        yield AnswerCase(record.name, upstream, kind, (), whole, lambda event: stream(event, None))
 
 
-def _event_probes(record: Record, kind: str, name: str) -> Iterator[Probe]:
-    field = next(field for field in fields_of(record) if field.name == name)
-    owner = Owner().field(record.name, name)
-    if name == "response":
+def _event_probes(record: Record, kind: str, field: FieldShape) -> Iterator[Probe]:
+    owner = Owner().field(record.name, field.name)
+    if field.name == "response":
+        assert isinstance(field.shape, Record)
         yield from _lifecycle(field.shape, kind, owner)
         return
     for probe in walk(field.shape, owner):
-        # A message that begins is empty; its blocks have events of their own.
-        if not (kind == "message_start" and probe.path[0] == "content"):
+        if not (kind == "message_start" and probe.path[0] in _NOT_YET):
             yield probe
 
 
-def _lifecycle(shape: Any, kind: str, owner: Owner) -> Iterator[Probe]:
-    """Probes of the response inside an event: snapshots and echoes are not walked deeper, and
-    output items have events of their own."""
-    base = smallest(shape, owner)
+def _lifecycle(shape: Record, kind: str, owner: Owner) -> Iterator[Probe]:
+    """Probes of the response inside an event; output items have events of their own."""
+    base = {**smallest_record(shape, owner), "status": kind.removeprefix("response.")}
     for field in fields_of(shape):
-        if field.name == "output":
+        if field.name in ("output", "status") or (field.name in ECHO and kind != _COMPLETED):
             continue
-        below = owner.field(shape.name, field.name)
-        if kind in SNAPSHOTS:
-            probes: Iterator[Probe] = iter([Probe(smallest(field.shape, below), (), below.label)])
-        else:
-            probes = _probes(shape, field.name)
-        for probe in probes:
+        if field.name in ("error", "incomplete_details") and kind == _COMPLETED:
+            continue
+        for probe in _probes(shape, field.name):
             if not probe.path and not field.required:
                 probe = replace(probe, rivals=(ABSENT, *probe.rivals))
             document = {**base, field.name: probe.document}
             yield replace(probe, document=document, path=(field.name, *probe.path))
+
+
+_COMPLETED = "response.completed"
 
 
 def _event(

@@ -78,7 +78,7 @@ ROOTS = (
 USER = {"role": "user", "content": FILLER}
 ASSISTANT = {"role": "assistant", "content": FILLER}
 
-_DECLARED = {
+_DECLARED: dict[str, list[dict[str, Any]]] = {
     CHAT: [
         {"type": kind, kind: {"name": name}}
         for kind, name in (("function", "declared_one"), ("function", "declared_two"))
@@ -103,6 +103,7 @@ _BESIDE: dict[str, Callable[[Root], dict[str, Any]]] = {
         else {"logprobs": True}
     ),
     "audio": lambda root: {"modalities": ["text", "audio"]},
+    "function_call": lambda root: {"functions": [{"name": FILLER}, {"name": "declared_one"}]},
 }
 """What a top-level field needs beside it to be valid."""
 
@@ -140,6 +141,8 @@ def _top(root: Root, field: FieldShape) -> Callable[[Any], dict[str, Any]]:
     beside = _BESIDE[field.name](root) if field.name in _BESIDE else {}
 
     def build(value: Any) -> dict[str, Any]:
+        if field.name == "tools" and isinstance(value, list):
+            value = value + _DECLARED[root.client]
         body = {**root.base, root.turns: [USER], **beside, field.name: value}
         if value is ABSENT:
             del body[field.name]
@@ -168,6 +171,8 @@ def _whole_input(root: Root, member: Any, owner: Owner) -> Iterator[Case]:
 
 def _place(root: Root) -> Callable[[Any], dict[str, Any]]:
     def build(turn: Any) -> dict[str, Any]:
+        if turn is ABSENT:
+            return {**root.base, root.turns: [USER, ASSISTANT]}
         before, after = _SURROUNDINGS[root.client](turn)
         return {**root.base, root.turns: [USER, before, turn, *after]}
 
@@ -231,6 +236,8 @@ def _around_responses(turn: dict[str, Any]) -> tuple[dict[str, Any], list[dict[s
     if kind == "custom_tool_call_output":
         call = {"type": "custom_tool_call", "call_id": call_id, "name": FILLER, "input": FILLER}
         return call, []
+    if turn.get("role") == "assistant":
+        return USER, [USER]
     return (ASSISTANT if turn.get("role") == "user" else USER), []
 
 

@@ -1,7 +1,8 @@
 """Good upstream streams, each with one event that is given from outside.
 
 The given event takes the place of the first of its type, in the first stream that has one; of
-its fields only the one under test is taken over, so that ids and indexes still agree.
+its fields only the one under test is taken over, so that ids and indexes still agree. The
+field "" takes over none, None leaves the event out.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ def chat_stream(chunk: Event, name: str | None) -> bytes:
     chunks = [{**_HEAD, "choices": [role]}, chunk]
     if not finished:
         chunks.append({**_HEAD, "choices": [finish]})
+    if name not in (None, "choices", "usage"):
+        # What stands at the top of a chunk stands in all of them.
+        everywhere = {name: chunk[name]} if name in chunk else {}
+        chunks = [{**item, **everywhere} for item in chunks]
     if name != "usage":
         chunks.append({**_HEAD, "choices": [], "usage": usage})
     return b"".join(_data(item) for item in chunks) + b"data: [DONE]\n\n"
@@ -47,13 +52,19 @@ def _place(streams: tuple[list[Event], ...], event: Event, name: str | None) -> 
         for number, own in enumerate(stream):
             if own["type"] != kind or not _fits(own, event, name):
                 continue
-            placed = own if name is None else {**own, name: event.get(name)}
-            if name is not None and name not in event:
-                del placed[name]
-            return [*stream[:number], placed, *stream[number + 1 :]]
+            before, after = stream[:number], stream[number + 1 :]
+            if name is None:
+                return [*before, *after]
+            return [*before, _with(own, event, name), *after]
     # Events that belong to no item may come anywhere.
     stream = streams[0]
-    return [*stream[:2], event, *stream[2:]]
+    return [*stream[:2], *([] if name is None else [event]), *stream[2:]]
+
+
+def _with(own: Event, event: Event, name: str) -> Event:
+    """The event in its place, with the one field of the given event."""
+    kept = {field: value for field, value in own.items() if field != name}
+    return {**kept, name: event[name]} if name in event else kept
 
 
 def _fits(own: Event, event: Event, name: str | None) -> bool:
@@ -118,12 +129,23 @@ _MESSAGES_STREAMS = (
 )
 
 
+def _ending(delta: Event) -> Event:
+    """The stop reason that goes with what is told of the end."""
+    if delta.get("stop_details"):
+        return {"stop_reason": "refusal", "stop_sequence": None}
+    if delta.get("stop_sequence"):
+        return {"stop_reason": "stop_sequence"}
+    return {"stop_reason": "end_turn", "stop_sequence": None}
+
+
 def messages_stream(event: Event, name: str | None) -> bytes:
     """A Messages stream with the given event in it."""
     streams: tuple[list[Event], ...] = _MESSAGES_STREAMS
     if event["type"] == "content_block_start" and name == "content_block":
         # A block given whole needs no deltas, and none would fit every kind.
         streams = (_messages({}, []),)
+    if event["type"] == "message_delta" and "delta" in event:
+        event = {**event, "delta": {**_ending(event["delta"]), **event["delta"]}}
     return _named(_place(streams, event, name))
 
 

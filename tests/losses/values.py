@@ -153,6 +153,19 @@ _BY_FIELD: dict[str, tuple[Sample, ...]] = {
     "ChoiceDeltaFunctionCall.arguments": _ARGUMENTS,
     "ResponseFunctionCallArgumentsDeltaEvent.delta": _ARGUMENTS,
     "ResponseFunctionCallArgumentsDoneEvent.arguments": _ARGUMENTS,
+    **{
+        # Opaque state travels inside an envelope, in which no text can be recognised.
+        name: (Sample(NEEDLE, None, (FILLER,)),)
+        for name in (
+            "ThinkingBlock.signature",
+            "SignatureDelta.signature",
+            "RedactedThinkingBlock.data",
+            "ResponseReasoningItem.encrypted_content",
+        )
+    },
+    "InputTokensDetails.cached_tokens": (Sample(0, None, (1,)),),
+    "InputTokensDetails.cache_write_tokens": (Sample(0, None, (1,)),),
+    "Choice.index": (Sample(0, None, (1,)),),
     "AnnotationURLCitation.start_index": (Sample(1, None, (2,)),),
     "AnnotationURLCitation.end_index": (Sample(3, None, (4,)),),
     "AnnotationURLCitation.url": _URLS,
@@ -174,6 +187,12 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "ResponseComputerToolCallOutputScreenshotParam": {"image_url": _URLS[0].value},
     "ChatCompletionAssistantMessageParam": {"content": FILLER},
     "JSONSchema": {"schema": _FILLER_SCHEMA.value},
+    "FunctionCallOutput": {"call_id": FILLER},
+    **{
+        name: {"tools": [{"type": "function", "name": FILLER, "strict": False}]}
+        for name in ("NamespaceToolParam", "ToolSearchOutputNamespaceToolParam", "AdditionalTools")
+    },
+    "ChoiceDelta": {"content": FILLER},
     "ChoiceDeltaToolCall": {
         "id": FILLER,
         "type": "function",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
 import msgspec
 
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.canonical.losses import Policy
+from dragoman.canonical.losses import Loss, LossKind, Policy
 from dragoman.canonical.options import Options
 from dragoman.translation import Call, translate_request
 from tests.losses.requests import Case
@@ -20,11 +19,12 @@ LENIENT = Options(policy=Policy.LENIENT)
 
 
 class Verdict(Enum):
-    """The four things that can happen; only the last is wrong."""
+    """What can happen; only the last is wrong."""
 
     ARRIVED = "arrived"
     REPORTED = "reported"
     REFUSED = "refused"
+    EXCUSED = "excused"
     SILENT = "silently lost"
 
 
@@ -45,13 +45,15 @@ def _judge(case: Case, upstream: str, value: Any) -> Verdict:
     try:
         call = _translate(case.client, upstream, body)
     except InvalidRequest as error:
-        return Verdict.REFUSED if names(error.fault.param or "", case) else Verdict.SILENT
+        # A wrong tag is reported at the tag, which stands beside the value.
+        path = (error.fault.param or "").removesuffix(".type")
+        return Verdict.REFUSED if names(path, case) else Verdict.SILENT
     if case.probe.needle is not None and case.probe.needle.encode() in call.body:
         return Verdict.ARRIVED
-    if any(names(loss.path, case) for loss in call.losses):
-        return Verdict.REPORTED
     if case.probe.needle is None and _matters(case, upstream, value, call.body):
         return Verdict.ARRIVED
+    if any(_tells(loss, case) for loss in call.losses):
+        return Verdict.REPORTED
     return Verdict.SILENT
 
 
@@ -73,6 +75,26 @@ def _matters(case: Case, upstream: str, value: Any, written: bytes) -> bool:
     return False
 
 
+_BECOME_TEXT = frozenset(
+    f"{prefix}{name}"
+    for prefix in ("", "Beta", "BetaRequest")
+    for name in ("DocumentBlockParam", "SearchResultBlockParam")
+)
+"""Blocks that are turned into text as a whole: saying so says it of everything in them."""
+
+
+def _tells(loss: Loss, case: Case) -> bool:
+    """Whether a loss says that the case's value did not arrive.
+
+    That something above it was left out says so; that it was converted or repaired does not.
+    """
+    if not names(loss.path, case):
+        return False
+    if loss.kind in (LossKind.KNOB, LossKind.CONTENT) or loss.path == path_text(case.path):
+        return True
+    return not _BECOME_TEXT.isdisjoint(case.probe.turns)
+
+
 def names(path: str, case: Case) -> bool:
     """Whether a reported path is the case's own or one above it."""
     return is_above(path, path_text(case.path))
@@ -86,9 +108,3 @@ def is_above(path: str, below: str) -> bool:
 def indexless(path: str) -> str:
     """A path without list indexes."""
     return re.sub(r"\[\d+\]", "", path)
-
-
-def summary(verdicts: Iterable[Verdict]) -> str:
-    """How many of each."""
-    counted = list(verdicts)
-    return ", ".join(f"{counted.count(kind)} {kind.value}" for kind in Verdict)

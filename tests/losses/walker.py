@@ -152,8 +152,9 @@ def _scalars(shape: Scalar, owner: values.Owner) -> Iterator[Probe]:
 
 def _record(record: Record, owner: values.Owner, inside: frozenset[Any]) -> Iterator[Probe]:
     base = smallest_record(record, owner)
-    tags = [field for field in fields_of(record) if _is_tag(field)]
-    if len(tags) == len([field for field in fields_of(record) if field.required]):
+    fields = fields_of(record)
+    tags = [field for field in fields if _is_tag(field)]
+    if len(tags) == sum(field.required for field in fields) and (tags or not fields):
         yield Probe(base, (), record.name, rivals=(ABSENT,))
     for field in fields_of(record):
         if _is_tag(field):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from typing import Any
 
@@ -46,6 +45,7 @@ from dragoman.canonical.requests import (
 )
 from dragoman.canonical.responses import Finish, FinishReason, Response
 from dragoman.canonical.usage import Usage
+from dragoman.protocols.base import to_json_text
 
 PNG = "iVBORw0KGgo="
 PDF = "JVBERi0xLjQK"
@@ -80,7 +80,7 @@ def usages(draw: st.DrawFn) -> Usage:
 @st.composite
 def tool_calls(draw: st.DrawFn, custom: bool = False) -> ToolCall:
     """A call of a function tool, or of a custom one."""
-    text = draw(texts) if custom else json.dumps(draw(arguments), separators=(",", ":"))
+    text = draw(texts) if custom else to_json_text(draw(arguments))
     return ToolCall(id=draw(ids), name=draw(names), arguments=text, custom=custom)
 
 

@@ -1,0 +1,161 @@
+"""Damaged answers become an explicit failure or a whole answer, never a false success.
+
+DRAGOMAN_FUZZ_ANSWERS sets how many are tried of each sort.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import msgspec
+import pytest
+
+from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.losses import Policy
+from dragoman.canonical.options import Options
+from dragoman.translation import Call, translate_request
+from tests.checkers import CHECKERS
+from tests.fuzz.mutations import damage, encode, flip
+from tests.losses.answers import AnswerCase, answer_cases, stream_cases
+from tests.losses.clients import asking
+from tests.losses.requests import PROTOCOLS
+
+COUNT = int(os.environ.get("DRAGOMAN_FUZZ_ANSWERS", "5000"))
+BATCHES = 5
+LENIENT = Options(policy=Policy.LENIENT)
+
+
+def call(client: str, upstream: str, stream: bool) -> Call:
+    """A client's call, on its way back."""
+    body = msgspec.json.encode(asking(client, stream))
+    return translate_request(client, upstream, body, options=LENIENT)
+
+
+def corpus(cases: tuple[AnswerCase, ...]) -> dict[str, list[bytes]]:
+    """The answers of every upstream."""
+    return {
+        upstream: [case.body() for case in cases if case.upstream == upstream]
+        for upstream in PROTOCOLS
+    }
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_damaged_answers_fail_openly(batch: int) -> None:
+    rng = random.Random(batch)
+    answers = corpus(answer_cases())
+    outcomes = {"answered": 0, "failed": 0}
+    for number in range(COUNT // BATCHES):
+        upstream = PROTOCOLS[number % 3]
+        good = msgspec.json.decode(rng.choice(answers[upstream]))
+        body = encode(rng, damage(rng, good, most=2))
+        for client in PROTOCOLS:
+            outcomes[answered(client, upstream, body)] += 1
+
+    assert min(outcomes.values()) > COUNT // BATCHES // 10, "the damage is too small or too great"
+
+
+def answered(client: str, upstream: str, body: bytes) -> str:
+    """What becomes of a whole answer."""
+    try:
+        shown = call(client, upstream, stream=False).response(body)
+    except UpstreamError:
+        return "failed"
+    except Exception as error:
+        pytest.fail(f"{upstream} to {client}: {error!r} for {body.decode('utf-8', 'replace')}")
+    if client != upstream:
+        assert isinstance(msgspec.json.decode(shown), dict)
+    return "answered"
+
+
+def frames_of(stream: bytes) -> list[bytes]:
+    """The frames of a stream, each with its blank line."""
+    return [frame + b"\n\n" for frame in stream.split(b"\n\n")[:-1]]
+
+
+def damaged_stream(rng: random.Random, stream: bytes) -> bytes:
+    """The stream with frames dropped, doubled or exchanged, or with something wrong in one."""
+    frames = frames_of(stream)
+    for _ in range(rng.randint(1, 2)):
+        if not frames:
+            break
+        at = rng.randrange(len(frames))
+        match rng.randrange(6):
+            case 0:
+                del frames[at]
+            case 1:
+                frames.insert(at, frames[at])
+            case 2:
+                other = rng.randrange(len(frames))
+                frames[at], frames[other] = frames[other], frames[at]
+            case 3:
+                frames[at] = flip(rng, frames[at])
+            case _:
+                frames[at] = damaged_frame(rng, frames[at])
+    return b"".join(frames)
+
+
+def damaged_frame(rng: random.Random, frame: bytes) -> bytes:
+    """The frame with something wrong in its JSON."""
+    head, mark, data = frame.partition(b"data: ")
+    try:
+        document = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return b""
+    return head + mark + encode(rng, damage(rng, document, most=2)).replace(b"\n", b"") + b"\n\n"
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_damaged_streams_keep_their_form(batch: int) -> None:
+    """Whatever the upstream sends, the client's stream obeys its grammar and ends openly."""
+    rng = random.Random(batch)
+    streams = corpus(stream_cases())
+    outcomes = {"success": 0, "failure": 0}
+    for number in range(COUNT // BATCHES):
+        upstream = PROTOCOLS[number % 3]
+        stream = damaged_stream(rng, rng.choice(streams[upstream]))
+        for client in PROTOCOLS:
+            if client != upstream:
+                outcomes[streamed(client, upstream, stream)] += 1
+
+    assert min(outcomes.values()) > COUNT // BATCHES // 10, "the damage is too small or too great"
+
+
+def streamed(client: str, upstream: str, stream: bytes) -> str:
+    """How the client's stream ends for an upstream's stream."""
+    translator = call(client, upstream, stream=True).stream()
+    try:
+        shown = translator.feed(stream) + translator.finish()
+        verdict = CHECKERS[client](shown)
+    except Exception as error:
+        pytest.fail(f"{upstream} to {client}: {error!r} for {stream.decode('utf-8', 'replace')}")
+    assert translator.over
+    assert verdict.succeeded == (translator.outcome.fault is None)
+    return verdict.ending
+
+
+TERMINALS = (
+    b'"finish_reason":"',
+    b"message_stop",
+    b"response.completed",
+    b"response.incomplete",
+    b"response.failed",
+)
+
+
+@pytest.mark.parametrize("upstream", PROTOCOLS)
+def test_truncation_is_never_a_success(upstream: str) -> None:
+    """A stream cut anywhere before its end is a failure on every cell. req: 156"""
+    whole = [case.body() for case in stream_cases() if case.upstream == upstream]
+    rng = random.Random(upstream)
+    for stream in rng.sample(whole, min(len(whole), 60)):
+        frames = frames_of(stream)
+        last = max(n for n, frame in enumerate(frames) if any(t in frame for t in TERMINALS))
+        cut = rng.randrange(last + 1)
+        for client in PROTOCOLS:
+            translator = call(client, upstream, stream=True).stream()
+            kept = b"".join(frames[:cut])
+            shown = translator.feed(kept) + translator.finish()
+            assert translator.outcome.fault is not None, f"to {client}: {kept!r}"
+            if client != upstream:
+                assert not CHECKERS[client](shown).succeeded

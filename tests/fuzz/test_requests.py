@@ -1,0 +1,79 @@
+"""Damaged requests give a client's error that says where, and never anything else.
+
+DRAGOMAN_FUZZ_REQUESTS sets how many are tried.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import msgspec
+import pytest
+
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import Policy
+from dragoman.canonical.options import Options
+from dragoman.protocols import CODECS
+from dragoman.translation import ClientRequest, Settings
+from dragoman.translation.call import Call
+from tests.fuzz.mutations import damage, encode
+from tests.losses.requests import PROTOCOLS, Case, cases
+
+COUNT = int(os.environ.get("DRAGOMAN_FUZZ_REQUESTS", "20000"))
+BATCHES = 10
+LENIENT = Settings(options=Options(policy=Policy.LENIENT))
+STRICT = Settings(options=Options(policy=Policy.STRICT))
+
+
+def merged(rng: random.Random, corpus: list[Case]) -> dict[str, object]:
+    """A valid request with the fields and turns of several."""
+    body: dict[str, object] = {}
+    for case in rng.sample(corpus, 3):
+        other = case.body()
+        for turns in ("messages", "input"):
+            own = body.get(turns)
+            new = other.get(turns)
+            if isinstance(own, list) and isinstance(new, list):
+                other = {**other, turns: [*own, *new]}
+        body = {**body, **other}
+    return body
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_damaged_requests_are_refused_or_translated(batch: int) -> None:
+    rng = random.Random(batch)
+    corpus = {client: [case for case in cases() if case.client == client] for client in PROTOCOLS}
+    outcomes = {"translated": 0, "refused": 0}
+    for number in range(COUNT // BATCHES):
+        client = PROTOCOLS[number % 3]
+        body = encode(rng, damage(rng, merged(rng, corpus[client])))
+        for upstream in PROTOCOLS:
+            if upstream != client:
+                outcomes[outcome(client, upstream, body)] += 1
+
+    assert min(outcomes.values()) > COUNT // BATCHES // 10, "the damage is too small or too great"
+
+
+def outcome(client: str, upstream: str, body: bytes) -> str:
+    """What becomes of a request body; anything but a translation or a refusal is a failure."""
+    try:
+        source = ClientRequest(client, body)
+        call = Call(source, upstream, LENIENT)
+    except InvalidRequest as error:
+        check_refusal(client, error)
+        return "refused"
+    except Exception as error:
+        pytest.fail(f"{client} to {upstream}: {error!r} for {body.decode('utf-8', 'replace')}")
+    written = msgspec.json.decode(call.body)
+    assert isinstance(written, dict)
+    assert written["model"] == source.model
+    return "translated"
+
+
+def check_refusal(client: str, error: InvalidRequest) -> None:
+    """A refusal has words, and a shape in the client's protocol."""
+    rendered = CODECS[client].write_error(error.fault, "req_1")
+    assert 400 <= rendered.status < 500
+    assert rendered.body["error"]["message"]
+    msgspec.json.encode(rendered.body)

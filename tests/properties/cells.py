@@ -1,0 +1,130 @@
+"""The pieces of the pipeline, one protocol at a time, for tests that join them themselves."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.events import Event
+from dragoman.canonical.fold import fold
+from dragoman.canonical.losses import Ledger, Policy
+from dragoman.canonical.names import ToolNames
+from dragoman.canonical.options import Options
+from dragoman.canonical.requests import Request
+from dragoman.canonical.responses import Response
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import Inbound, Outbound, Reply
+from dragoman.sse import Decoder
+from dragoman.translation import Call, Outcome, tool_names, translate_request
+from dragoman.translation.streams import restored
+from tests.losses.clients import asking
+
+PROTOCOLS = tuple(CODECS)
+CELLS = tuple(itertools.product(PROTOCOLS, PROTOCOLS))
+CROSSINGS = tuple(itertools.permutations(PROTOCOLS, 2))
+LENIENT = Options(policy=Policy.LENIENT)
+STRICT = Options(policy=Policy.STRICT)
+NO_NAMES = ToolNames((), 64)
+
+
+def counting() -> Callable[[str], str]:
+    """Ids that count, so that two runs give the same ones."""
+    numbers = itertools.count()
+    return lambda prefix: f"{prefix}{next(numbers)}"
+
+
+@contextmanager
+def same_ids() -> Iterator[None]:
+    """Ids and times that do not differ between runs."""
+    with patch("dragoman.translation.call.mint", counting()), patch("time.time", lambda: 7.0):
+        yield
+
+
+def reply(protocol: str, stream: bool = False) -> Reply:
+    """What a writer of the protocol needs for an answer in which everything may be shown."""
+    codec = CODECS[protocol]
+    return Reply(
+        request=codec.read_request(asking(protocol, stream), Sealer()),
+        id=codec.id_prefix + "1",
+        created=5,
+        model="filler",
+        ledger=Ledger(),
+        sealer=Sealer(),
+        mint=counting(),
+        options=LENIENT,
+    )
+
+
+def inbound() -> Inbound:
+    """What a reader needs."""
+    return Inbound(sealer=Sealer(), ledger=Ledger(), options=LENIENT)
+
+
+def write_stream(protocol: str, events: Iterable[Event]) -> bytes:
+    """The bytes of a stream of the protocol."""
+    writer = CODECS[protocol].stream_writer(reply(protocol, stream=True))
+    return b"".join([writer.write(event) for event in events])
+
+
+def read_stream(protocol: str, stream: bytes) -> list[Event]:
+    """The events of a stream of the protocol."""
+    reader = CODECS[protocol].stream_reader(inbound())
+    decoder = Decoder()
+    frames = [*decoder.feed(stream), *decoder.finish()]
+    events = [*(event for frame in frames for event in reader.read(frame)), *reader.finish()]
+    return list(restored(events, NO_NAMES, Outcome()))
+
+
+def write_whole(protocol: str, answer: Response) -> dict[str, Any]:
+    """The body of an answer, through JSON as it would come over the network."""
+    body = CODECS[protocol].write_response(answer, reply(protocol))
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
+    return decoded
+
+
+def read_whole(protocol: str, body: dict[str, Any]) -> Response:
+    """An answer body, folded."""
+    events = CODECS[protocol].read_response(body, inbound())
+    return fold(restored(events, NO_NAMES, Outcome()))
+
+
+def write_request(protocol: str, request: Request, ledger: Ledger | None = None) -> dict[str, Any]:
+    """The body of a request of the protocol."""
+    codec = CODECS[protocol]
+    body = codec.write_request(
+        request,
+        Outbound(
+            model=request.model,
+            names=tool_names(request, codec),
+            ledger=Ledger() if ledger is None else ledger,
+            sealer=Sealer(),
+            options=LENIENT,
+        ),
+    )
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
+    return decoded
+
+
+def read_request(protocol: str, body: dict[str, Any]) -> Request:
+    """A request body in canonical form."""
+    return CODECS[protocol].read_request(body, Sealer())
+
+
+def call(client: str, upstream: str, stream: bool = False) -> Call:
+    """A call on its way back."""
+    body = msgspec.json.encode(asking(client, stream))
+    return translate_request(client, upstream, body, options=LENIENT, created=5)
+
+
+def translated(client: str, upstream: str, chunks: Iterable[bytes]) -> bytes:
+    """The client's stream for an upstream's stream that comes in chunks."""
+    with same_ids():
+        stream = call(client, upstream, stream=True).stream()
+        shown = [stream.feed(chunk) for chunk in chunks]
+        return b"".join([*shown, stream.finish()])

@@ -1,0 +1,16 @@
+"""How hard the properties are tried: a little on every run, more where CI is set."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "properties",
+    max_examples=100 if os.environ.get("CI") else 30,
+    # Times differ from machine to machine and say nothing about correctness.
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("properties")
