@@ -42,9 +42,9 @@ def body_of(**fields: Any) -> JsonObject:
     return {"model": "m", "input": "hi", **fields}
 
 
-def read(sealer: Sealer = SEALER, **fields: Any) -> Request:
+def read(**fields: Any) -> Request:
     """Read a request with these fields."""
-    return CODEC.read_request(body_of(**fields), sealer)
+    return CODEC.read_request(body_of(**fields), SEALER)
 
 
 def read_items(*items: JsonObject) -> Request:

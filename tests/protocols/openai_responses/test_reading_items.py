@@ -27,13 +27,14 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.losses import LossKind
-from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses import CODEC, wire
 from tests.protocols.openai_responses.helpers import (
     CONTENT,
     CONVERTED,
     KNOB,
     SEALER,
     JsonObject,
+    body_of,
     extras,
     read,
     read_items,
@@ -334,7 +335,7 @@ class TestReasoning:
         keyed = Sealer(b"secret")
         envelope = SEALER.seal(Reasoning(opaque=Opaque("anthropic_messages", "forged")))
         item = {"type": "reasoning", "summary": [], "encrypted_content": envelope}
-        request = read(keyed, input=[item])
+        request = CODEC.read_request(body_of(input=[item]), keyed)
         assert request.turns[0].blocks == (Reasoning(path="input[0]"),)
         assert extras(request) == {"input[0].encrypted_content": KNOB}
 

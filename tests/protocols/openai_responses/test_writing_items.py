@@ -48,8 +48,9 @@ MARKED = Capabilities(prompt_cache_breakpoints=True)
 CALL = ToolCall(id="c1", name="f", arguments='{"a":1}', path="messages[1].content[0]")
 
 
-def result(*content: Block, **fields: bool) -> ToolResult:
-    return ToolResult(call_id="c1", content=content, path="messages[2].content[0]", **fields)
+def result(*content: Block, is_error: bool | None = None) -> ToolResult:
+    path = "messages[2].content[0]"
+    return ToolResult(call_id="c1", content=content, is_error=is_error, path=path)
 
 
 @pytest.mark.parametrize("role", ["user", "system", "developer"])
@@ -292,27 +293,32 @@ class TestReasoning:
 
     def test_own_state_goes_back_with_its_id(self) -> None:
         block = Reasoning(parts=("a", "b"), opaque=Opaque(wire.NAME, "E", "rs_1"), path=P)
-        written = write(assistant(block))
-        assert written.input == [
-            {
-                "type": "reasoning",
-                "id": "rs_1",
-                "summary": [
-                    {"type": "summary_text", "text": "a"},
-                    {"type": "summary_text", "text": "b"},
-                ],
-                "encrypted_content": "E",
-            }
-        ]
+        written = write(assistant(block, Text(text="c")))
+        assert written.input[0] == {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [
+                {"type": "summary_text", "text": "a"},
+                {"type": "summary_text", "text": "b"},
+            ],
+            "encrypted_content": "E",
+        }
         assert written.losses == {}
 
     def test_state_without_text_goes_back(self) -> None:
-        written = write(assistant(Reasoning(opaque=Opaque(wire.NAME, "E", "rs_1"))))
-        assert written.input[0]["summary"] == []
+        block = Reasoning(opaque=Opaque(wire.NAME, "E", "rs_1"))
+        assert write(assistant(block, Text(text="c"))).input[0]["summary"] == []
+
+    def test_reasoning_that_led_to_nothing_is_dropped(self) -> None:
+        """The service refuses a reasoning item without the item it produced."""
+        block = Reasoning(opaque=Opaque(wire.NAME, "E", "rs_1"), path=P)
+        written = write(assistant(Text(text="a"), block), user(Text(text="on")))
+        assert [item["type"] for item in written.input] == ["message", "message"]
+        assert written.losses == {P: KNOB}
 
     def test_raw_reasoning_goes_back_raw(self) -> None:
         block = Reasoning(parts=("a",), style="raw", opaque=Opaque(wire.NAME, "E"))
-        (item,) = write(assistant(block)).input
+        item, _ = write(assistant(block, Text(text="c"))).input
         assert item["content"] == [{"type": "reasoning_text", "text": "a"}]
         assert item["summary"] == []
         assert "id" not in item

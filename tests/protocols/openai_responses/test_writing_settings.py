@@ -423,7 +423,7 @@ class TestThinking:
 
 
 def test_the_request_is_not_changed() -> None:
-    schema = {"properties": {}}
+    schema: dict[str, Any] = {"properties": {}}
     options = {"mode": "explicit"}
     request = Request(
         model="m",

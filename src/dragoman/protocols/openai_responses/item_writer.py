@@ -77,6 +77,7 @@ class ItemWriter:
 
     def _write_assistant(self, blocks: Iterable[Block]) -> None:
         said: list[Text | Refusal] = []
+        reasoned: list[str] = []
         for block in blocks:
             if isinstance(block, Text | Refusal):
                 if said and _phase(block, said) != _phase(said[0], said):
@@ -86,8 +87,15 @@ class ItemWriter:
                 continue
             self._say(said)
             said = []
+            before = len(self.items)
             self._write_act(block)
+            if isinstance(block, Reasoning) and len(self.items) > before:
+                reasoned.append(block.path)
         self._say(said)
+        while reasoned and self.items[-1]["type"] == "reasoning":
+            self.items.pop()
+            detail = "the service takes no reasoning back that led to nothing"
+            self._ledger.add(reasoned.pop(), LossKind.KNOB, detail)
 
     def _write_act(self, block: Block) -> None:
         """What the model did besides speaking."""

@@ -66,7 +66,7 @@ def _is_hosted(kind: str) -> bool:
 def _read_namespace(fields: Fields, extras: list[Extra]) -> Iterable[Tool]:
     name = _read_name(fields)
     description = fields.take_str("description")
-    if description:
+    if description and description != name:
         extras.append(
             Extra(
                 fields.at("description"),
