@@ -227,7 +227,7 @@ def test_media_parts(block: Block, part: dict[str, Any]) -> None:
             ),
             "a",
             {
-                ("input[0].content[0].annotations", KNOB),
+                ("input[0].content[0]", KNOB),
                 ("input[0].content[0].logprobs", KNOB),
                 ("input[0].phase", KNOB),
             },

@@ -255,7 +255,8 @@ class PartWriter:
     def note_text(self, block: Text) -> None:
         """Report what a text block says besides its text: Chat has no field for it."""
         if block.annotations:
-            self._lose(f"{block.path}.annotations", LossKind.KNOB, "citations are not sent")
+            # The clients' names for them differ, so the block is named.
+            self._lose(block.path, LossKind.KNOB, "citations are not sent")
         if block.logprobs:
             self._lose(f"{block.path}.logprobs", LossKind.KNOB, "log probabilities are not sent")
         if block.phase is not None:

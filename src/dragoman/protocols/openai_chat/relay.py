@@ -70,7 +70,7 @@ class ChatRelay:
             if not self._finished and not self._blank_finish:
                 return self._unfinished()
             self.ended = True
-            return frame.raw
+            return encode(DONE)
         if not self.begun and b'"choices"' in data:
             self.begun = True
         after = b""
@@ -79,7 +79,9 @@ class ChatRelay:
             if not self._is_shown(chunk):
                 return b""
             after = self._check(chunk, frame.event)
-        raw = frame.raw if self._model is None else _MODEL.sub(self._model, frame.raw, 1)
+        raw = encode(data) if frame.event else frame.raw  # Chat's events have no names
+        if self._model is not None:
+            raw = _MODEL.sub(self._model, raw, 1)
         return raw + after if after else raw
 
     def finish(self) -> bytes:

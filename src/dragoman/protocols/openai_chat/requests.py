@@ -274,7 +274,11 @@ class _SettingsWriter:
 
     def thinking(self) -> None:
         thinking = self._request.thinking
-        effort = None if thinking is None else self._effort(thinking)
+        if thinking is None:
+            return
+        if thinking.display not in (None, "summarized", "omitted"):
+            self._lose("thinking", LossKind.KNOB, "reasoning is shown whole or not at all")
+        effort = self._effort(thinking)
         if effort is None:
             return
         match self._capabilities.effort:
