@@ -112,7 +112,8 @@ def write(
 
 def inbound(ledger: Ledger | None = None, account: str = "") -> Inbound:
     """What a reader needs."""
-    return Inbound(sealer=SEALER, ledger=ledger or Ledger(), account=account)
+    # An empty ledger is falsy.
+    return Inbound(sealer=SEALER, ledger=Ledger() if ledger is None else ledger, account=account)
 
 
 def counter() -> Callable[[str], str]:
@@ -137,7 +138,7 @@ def reply(
         id="resp_1",
         created=1,
         model="m",
-        ledger=ledger or Ledger(),
+        ledger=Ledger() if ledger is None else ledger,
         sealer=SEALER,
         mint=counter(),
         options=options,
