@@ -290,6 +290,17 @@ class TestWhole:
         events[0] = Started("up_1", "up", 5, tier)
         assert {f.get("service_tier") for f in frames_of(write_stream(events))} == {shown}
 
+    def test_a_tier_known_at_the_end_comes_with_the_usage(self) -> None:
+        events = events_of(Text(text="a"))
+        events[0] = Started("up_1", "up", 5, "auto")
+        events[-1:-1] = [Metered(Usage(input=1), "flex")]
+        *others, last = frames_of(write_stream(events, reply(WITH_USAGE)))
+        assert {frame["service_tier"] for frame in others} == {"auto"}
+        assert last["service_tier"] == "flex"
+        ledger = Ledger()
+        write_stream(events, reply(ledger=ledger))
+        assert [loss.path for loss in ledger] == ["service_tier"]
+
 
 @pytest.mark.parametrize(
     ("finish", "calls", "word", "losses"),

@@ -190,7 +190,10 @@ def test_a_format_without_a_name_is_strict_if_its_schema_can_be(schema: Any, str
     ("thinking", "capabilities", "written", "lossy"),
     [
         (Thinking(), {}, {}, False),
-        (Thinking(mode="adaptive"), {}, {}, False),
+        (Thinking(mode="adaptive"), {}, {}, True),
+        (Thinking(summary="auto"), {}, {}, False),
+        (Thinking(display="omitted", effort="low"), {}, {"reasoning_effort": "low"}, False),
+        (Thinking(display="updates", effort="low"), {}, {"reasoning_effort": "low"}, True),
         (Thinking(mode="adaptive", effort="low"), {}, {"reasoning_effort": "low"}, False),
         (Thinking(mode="disabled"), {}, {"reasoning_effort": "none"}, False),
         (Thinking(mode="between_tools"), {}, {"reasoning_effort": "none"}, True),

@@ -7,6 +7,7 @@ from dragoman.protocols.openai_chat.errors import read_error, write_error
 from dragoman.protocols.openai_chat.relay import ChatRelay, forward_request, forward_response
 from dragoman.protocols.openai_chat.requests import read_request, write_request
 from dragoman.protocols.openai_chat.responses import read_response, write_response
+from dragoman.protocols.openai_chat.shape import SHAPE
 from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
 from dragoman.protocols.openai_chat.stream_writer import ChatStreamWriter
 from dragoman.protocols.openai_chat.wire import NAME
@@ -27,6 +28,7 @@ CODEC = Codec(
     read_error=read_error,
     write_error=write_error,
     keepalive=COMMENT,
+    shape=SHAPE,
     forward_request=forward_request,
     forward_response=forward_response,
     relay=ChatRelay,

@@ -327,6 +327,7 @@ class PartWriter:
             self._lose(f"{block.path}.citations", LossKind.KNOB, "citations cannot be asked for")
         texts = [text.text for text in block.content]
         for text in block.content:
+            self.note_text(text)
             if text.cache is not None:
                 self.mark(None, text.cache, text.path)
         return [text_part("\n\n".join([f"{block.title}\n{block.source}", *texts]))]

@@ -305,6 +305,8 @@ class _SettingsWriter:
         match thinking.mode:
             case "disabled":
                 return "none"
+            case "adaptive":
+                self._lose("thinking", LossKind.KNOB, "how much to think is left to the upstream")
             case "between_tools":
                 self._lose("thinking", LossKind.KNOB, "thinking between tool calls is turned off")
                 return "none"

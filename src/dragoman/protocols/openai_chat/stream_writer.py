@@ -80,6 +80,8 @@ class ChatStreamWriter:
         "_start",
         "_state",
         "_tail",
+        "_tier",
+        "_told_tier",
         "_usage",
         "_usage_head",
     )
@@ -91,6 +93,8 @@ class ChatStreamWriter:
         self._tail = b""
         self._usage_head = b""
         self._usage: Usage | None = None
+        self._tier: str | None = None
+        self._told_tier: str | None = None
         self._block: Any = None
         """Head of the open block."""
         self._before: tuple[bytes, ...] = ()
@@ -135,15 +139,13 @@ class ChatStreamWriter:
             "created": reply.created,
             "model": reply.model,
         }
-        tier = shown_tier(event.service_tier, reply.ledger)
-        if tier is not None:
-            head["service_tier"] = tier
         opening = b"data: " + escape(to_json(head))[:-1]
+        tier = self._told_tier = shown_tier(event.service_tier, reply.ledger)
         asked = reply.request.include_usage
-        self._head = opening + b',"choices":[{"index":0,"delta":'
+        self._head = opening + _tier_member(tier) + b',"choices":[{"index":0,"delta":'
         closing = b',"usage":null}\n\n' if asked else b"}\n\n"
         self._tail = b',"logprobs":null,"finish_reason":null}]' + closing
-        self._usage_head = opening + b',"choices":[],"usage":' if asked else b""
+        self._usage_head = opening if asked else b""
         return self._chunk(_ROLE)
 
     def _finished(self, event: Finished) -> bytes:
@@ -157,12 +159,19 @@ class ChatStreamWriter:
 
     def _metered(self, event: Metered) -> bytes:
         self._usage = event.usage
+        self._tier = event.service_tier or self._tier
         return b""
 
     def _ended(self, event: Ended) -> bytes:
-        if not self._usage_head or self._usage is None:
-            return _DONE
-        return self._usage_head + to_json(write_usage(self._usage)) + b"}\n\n" + _DONE
+        ledger = self._reply.ledger
+        tier = shown_tier(self._tier, ledger) or self._told_tier
+        if self._usage_head and self._usage is not None:
+            usage = to_json(write_usage(self._usage))
+            middle = _tier_member(tier) + b',"choices":[],"usage":'
+            return self._usage_head + middle + usage + b"}\n\n" + _DONE
+        if tier != self._told_tier:
+            ledger.add("service_tier", LossKind.KNOB, "it was known only at the end")
+        return _DONE
 
     def _failed(self, event: Failed) -> bytes:
         return error_frames(event.fault)
@@ -289,6 +298,10 @@ class ChatStreamWriter:
         entry = details_entry(block, self._details, self._reply.sealer)
         self._details += 1
         return self._chunk(to_json({"reasoning_details": [entry]}))
+
+
+def _tier_member(tier: str | None) -> bytes:
+    return b"" if tier is None else b',"service_tier":' + to_json(tier)
 
 
 _WRITERS: dict[type, Callable[[ChatStreamWriter, Any], bytes]] = {
