@@ -1,11 +1,7 @@
-"""Damaged answers become an explicit failure or a whole answer, never a false success.
-
-DRAGOMAN_FUZZ_ANSWERS sets how many are tried of each sort.
-"""
+"""Damaged answers become an explicit failure or a whole answer, never a false success."""
 
 from __future__ import annotations
 
-import os
 import random
 
 import msgspec
@@ -16,12 +12,12 @@ from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Options
 from dragoman.translation import Call, translate_request
 from tests.checkers import CHECKERS
+from tests.fuzz.counts import ANSWERS
 from tests.fuzz.mutations import damage, encode, flip
 from tests.losses.answers import AnswerCase, answer_cases, stream_cases
 from tests.losses.clients import asking
 from tests.losses.requests import PROTOCOLS
 
-COUNT = int(os.environ.get("DRAGOMAN_FUZZ_ANSWERS", "5000"))
 BATCHES = 5
 LENIENT = Options(policy=Policy.LENIENT)
 
@@ -45,14 +41,14 @@ def test_damaged_answers_fail_openly(batch: int) -> None:
     rng = random.Random(batch)
     answers = corpus(answer_cases())
     outcomes = {"answered": 0, "failed": 0}
-    for number in range(COUNT // BATCHES):
+    for number in range(ANSWERS // BATCHES):
         upstream = PROTOCOLS[number % 3]
         good = msgspec.json.decode(rng.choice(answers[upstream]))
         body = encode(rng, damage(rng, good, most=2))
         for client in PROTOCOLS:
             outcomes[answered(client, upstream, body)] += 1
 
-    assert min(outcomes.values()) > COUNT // BATCHES // 10, "the damage is too small or too great"
+    assert min(outcomes.values()) > ANSWERS // BATCHES // 10, "the damage is too small or too great"
 
 
 def answered(client: str, upstream: str, body: bytes) -> str:
@@ -111,14 +107,14 @@ def test_damaged_streams_keep_their_form(batch: int) -> None:
     rng = random.Random(batch)
     streams = corpus(stream_cases())
     outcomes = {"success": 0, "failure": 0}
-    for number in range(COUNT // BATCHES):
+    for number in range(ANSWERS // BATCHES):
         upstream = PROTOCOLS[number % 3]
         stream = damaged_stream(rng, rng.choice(streams[upstream]))
         for client in PROTOCOLS:
             if client != upstream:
                 outcomes[streamed(client, upstream, stream)] += 1
 
-    assert min(outcomes.values()) > COUNT // BATCHES // 10, "the damage is too small or too great"
+    assert min(outcomes.values()) > ANSWERS // BATCHES // 10, "the damage is too small or too great"
 
 
 def streamed(client: str, upstream: str, stream: bytes) -> str:

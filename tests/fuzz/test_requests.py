@@ -1,11 +1,7 @@
-"""Damaged requests give a client's error that says where, and never anything else.
-
-DRAGOMAN_FUZZ_REQUESTS sets how many are tried.
-"""
+"""Damaged requests give a client's error that says where, and never anything else."""
 
 from __future__ import annotations
 
-import os
 import random
 
 import msgspec
@@ -17,10 +13,10 @@ from dragoman.canonical.options import Options
 from dragoman.protocols import CODECS
 from dragoman.translation import ClientRequest, Settings
 from dragoman.translation.call import Call
+from tests.fuzz.counts import REQUESTS
 from tests.fuzz.mutations import damage, encode
 from tests.losses.requests import PROTOCOLS, Case, cases
 
-COUNT = int(os.environ.get("DRAGOMAN_FUZZ_REQUESTS", "20000"))
 BATCHES = 10
 LENIENT = Settings(options=Options(policy=Policy.LENIENT))
 STRICT = Settings(options=Options(policy=Policy.STRICT))
@@ -45,14 +41,16 @@ def test_damaged_requests_are_refused_or_translated(batch: int) -> None:
     rng = random.Random(batch)
     corpus = {client: [case for case in cases() if case.client == client] for client in PROTOCOLS}
     outcomes = {"translated": 0, "refused": 0}
-    for number in range(COUNT // BATCHES):
+    for number in range(REQUESTS // BATCHES):
         client = PROTOCOLS[number % 3]
         body = encode(rng, damage(rng, merged(rng, corpus[client])))
         for upstream in PROTOCOLS:
             if upstream != client:
                 outcomes[outcome(client, upstream, body)] += 1
 
-    assert min(outcomes.values()) > COUNT // BATCHES // 10, "the damage is too small or too great"
+    assert min(outcomes.values()) > REQUESTS // BATCHES // 10, (
+        "the damage is too small or too great"
+    )
 
 
 def outcome(client: str, upstream: str, body: bytes) -> str:

@@ -80,6 +80,7 @@ _SAME = {
     "annotation": "annotations",
     "content_block": "content",
     "item": "output",
+    "output_text": "content",
     "part": "content",
     "RedactedThinkingBlock": "reasoning",
     "ThinkingBlock": "reasoning",

@@ -13,7 +13,7 @@ REQUESTS: dict[str, str] = {
     # Words that ask for what happens anyway.
     "*Param.type=message": "An item with a role is a message whether it says so or not.",
     "Message.type=message": "An item with a role is a message whether it says so or not.",
-    "ToolParam.type=custom": "Says of a tool with a schema that it is one.",
+    "*ToolParam.type=custom": "Says of a tool with a schema that it is one.",
     "Text": "A custom tool takes free text unless it has a grammar.",
     "CustomFormatText": "A custom tool takes free text unless it has a grammar.",
     "ResponseFormatText": "An answer is text unless something else was asked for.",
@@ -35,9 +35,12 @@ REQUESTS: dict[str, str] = {
     "ResponseFunctionToolCallParam.id": "A handle into the service's store; the call has its own.",
     "ResponseCustomToolCall*Param.id": "A handle into the service's store; the call has its own.",
     "FunctionCallOutput.id": "A handle into the service's store; the call has its own.",
+    "AdditionalTools.id": "A handle into the service's store, where nothing is stored.",
+    "ResponseConfigurationUpdateItem*.id": "A handle into the service's store, as above.",
     # Wishes about the answer that the gateway itself fulfils.
     "ChatCompletionStreamOptionsParam.include_usage": "Other protocols always send usage.",
     "*.include=reasoning.encrypted_content": "Reasoning comes back in an envelope anyway.",
+    "Reasoning.*summary=*": "The gateway itself shows reasoning or does not.",
 }
 
 ANSWERS: dict[str, str] = {

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "properties",
     max_examples=100 if os.environ.get("CI") else 30,
+    derandomize=bool(os.environ.get("CI")),
     # Times differ from machine to machine and say nothing about correctness.
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
