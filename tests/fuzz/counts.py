@@ -1,0 +1,19 @@
+"""How much is tried: all of it where CI is set, a part of it on every run.
+
+DRAGOMAN_FUZZ_REQUESTS and DRAGOMAN_FUZZ_ANSWERS set other numbers.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def _count(name: str, whole: int, part: int) -> int:
+    return int(os.environ.get(name) or (whole if os.environ.get("CI") else part))
+
+
+REQUESTS = _count("DRAGOMAN_FUZZ_REQUESTS", 100_000, 20_000)
+"""Damaged requests, each translated to both other protocols."""
+
+ANSWERS = _count("DRAGOMAN_FUZZ_ANSWERS", 30_000, 5_000)
+"""Damaged answers, and as many damaged streams, each translated to every protocol."""
