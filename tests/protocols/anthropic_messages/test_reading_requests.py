@@ -179,6 +179,13 @@ def test_text_keeps_citations_of_this_protocol() -> None:
     assert block.annotations == (ForeignCitation(NAME, citation),)
 
 
+def test_citations_elsewhere_are_reported() -> None:
+    block = {"type": "text", "text": "t", "citations": [{"type": "char_location"}]}
+    request = read(system=[block], messages=[{"role": "user", "content": [block]}])
+    paths = ("system[0].citations", "messages[0].content[0].citations")
+    assert extras(request) == {(path, KNOB) for path in paths}
+
+
 @pytest.mark.parametrize(
     ("block", "expected"),
     [

@@ -186,6 +186,7 @@ def test_omitted_thinking_keeps_its_signature() -> None:
     ],
 )
 def test_citations(citation: dict[str, Any], expected: Any) -> None:
+    ledger = Ledger()
     streamed = read_events(
         START,
         block_start(0, type="text", text=""),
@@ -194,7 +195,11 @@ def test_citations(citation: dict[str, Any], expected: Any) -> None:
         block_stop(0),
         end(),
         STOP,
+        given=inbound(ledger),
     )
+    indexed = "encrypted_index" in citation
+    path = "citations.encrypted_index"
+    assert losses(ledger) == ({(path, KNOB)} if indexed else set())
     whole = read_whole(message({"type": "text", "text": "x", "citations": [citation]}))
     assert Annotated(0, expected) in streamed
     assert fold(streamed).blocks == fold(whole).blocks
@@ -330,9 +335,19 @@ def test_unknown_usage_is_not_zero() -> None:
 def test_the_fast_speed_can_be_a_tier() -> None:
     usage = {"input_tokens": 1, "output_tokens": 1, "speed": "fast", "service_tier": "standard"}
     body = message(usage=usage)
-    assert fold(read_whole(body)).service_tier == "default"
+    ledger = Ledger()
+    assert fold(read_whole(body, inbound(ledger))).service_tier == "default"
+    assert losses(ledger) == {("usage.speed", KNOB)}
     fast = inbound(options=Options(map_fast=True))
     assert fold(read_whole(body, fast)).service_tier == "priority"
+    assert len(fast.ledger) == 0
+
+
+def test_tiers_without_a_counterpart_are_reported() -> None:
+    ledger = Ledger()
+    usage = {"input_tokens": 1, "output_tokens": 1, "service_tier": "batch"}
+    assert fold(read_whole(message(usage=usage), inbound(ledger))).service_tier is None
+    assert losses(ledger) == {("usage.service_tier", KNOB)}
 
 
 @pytest.mark.parametrize(

@@ -237,9 +237,9 @@ def test_media_of_the_assistant(old: bool) -> None:
             set(),
         ),
         (
-            Text(text="t", phase="commentary", path="p"),
+            Text(text="t", phase="commentary", path="input[2].content[0]"),
             [{"type": "text", "text": "t"}],
-            {("p", KNOB)},
+            {("input[2]", KNOB)},
         ),
     ],
 )
@@ -434,7 +434,7 @@ def test_tools_stay_callable_without_a_tool_search() -> None:
     assert losses == {("search", KNOB), ("a", KNOB)}
     body, losses = write(request_of(HI, tools=(hidden,)))
     assert "defer_loading" not in body["tools"][0]
-    assert losses == {("tools", REPAIRED)}
+    assert losses == {("a", KNOB)}
 
 
 @pytest.mark.parametrize(("option", "loss"), [("drop", KNOB), ("reject", CONTENT)])
@@ -557,18 +557,30 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 @pytest.mark.parametrize(
     ("shape", "capabilities", "expected", "losses"),
     [
-        (JsonSchema(schema=SCHEMA, name="n", strict=True), Capabilities(), SCHEMA, set()),
+        (JsonSchema(schema=SCHEMA, name="output", strict=True), Capabilities(), SCHEMA, set()),
         (
             JsonSchema(schema=SCHEMA, name="n", description="d"),
             Capabilities(),
-            {**SCHEMA, "description": "d"},
+            {"title": "n", "description": "d", **SCHEMA},
             set(),
+        ),
+        (
+            JsonSchema(schema={**SCHEMA, "title": "n"}, name="n"),
+            Capabilities(),
+            {**SCHEMA, "title": "n"},
+            set(),
+        ),
+        (
+            JsonSchema(schema={**SCHEMA, "title": "t"}, name="n"),
+            Capabilities(),
+            {**SCHEMA, "title": "t"},
+            {("response_format", KNOB)},
         ),
         (
             JsonSchema(schema=SCHEMA, strict=False),
             Capabilities(),
             SCHEMA,
-            {("response_format", CONVERTED)},
+            {("response_format", KNOB)},
         ),
         (
             JsonSchema(schema=SCHEMA),
@@ -607,7 +619,11 @@ def test_output_formats(shape: Any, capabilities: Any, expected: Any, losses: An
         ({"speed": "fast"}, {"speed": "fast"}, set()),
         ({"stream": True, "include_usage": True}, {"stream": True}, set()),
         ({"logprobs": True}, {}, {("logprobs", CONTENT)}),
-        ({"top_logprobs": 2}, {}, {("top_logprobs", CONTENT)}),
+        (
+            {"logprobs": True, "top_logprobs": 2},
+            {},
+            {("logprobs", CONTENT), ("top_logprobs", CONTENT)},
+        ),
         ({"top_logprobs": 0}, {}, set()),
         ({"verbosity": "low"}, {}, {("verbosity", KNOB)}),
         ({"verbosity": "medium"}, {}, set()),

@@ -426,8 +426,27 @@ def test_citations() -> None:
     wire = written_events(events, reply(ledger=ledger))
     deltas = [event["delta"] for event in wire if event["type"] == "content_block_delta"]
     assert deltas[1:] == [{"type": "citations_delta", "citation": own}]
-    assert [(loss.path, loss.kind) for loss in ledger] == [("content.citations", KNOB)]
+    assert [(loss.path, loss.kind) for loss in ledger] == [("annotations", KNOB)]
     assert write_whole(fold(events))["content"][0]["citations"] == [own]
+
+
+def test_what_else_a_client_is_not_given_is_reported() -> None:
+    """In a stream and in a whole answer."""
+    head = ToolCall(id="a", name="f", namespace="ns")
+    events: list[Event] = [
+        Started("u", "x"),
+        *block(0, Text(text=""), Delta(0, "a", ({"token": "a"},))),
+        *block(1, head, Delta(1, "{}")),
+        Finished(Finish(FinishReason.STOP)),
+        Metered(Usage(input=1, output=1), "flex"),
+        Ended(),
+    ]
+    expected = {("logprobs", KNOB), ("namespace", KNOB), ("service_tier", KNOB)}
+    streamed, direct = Ledger(), Ledger()
+    write_stream(events, reply(ledger=streamed))
+    write_whole(fold(events), reply(ledger=direct))
+    for ledger in (streamed, direct):
+        assert {(loss.path, loss.kind) for loss in ledger} == expected
 
 
 def test_blocks_without_a_form_are_reported() -> None:

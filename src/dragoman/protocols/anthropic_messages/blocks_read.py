@@ -89,7 +89,7 @@ class BlockReader:
             if allowed is not None and kind not in allowed:
                 raise InvalidRequest.at(f"{at}.type", "only text can stand in system messages")
             if kind != "tool_addition" or not self._declares(item, at):
-                blocks.append(self._block(kind, item, at))
+                blocks.append(self._block(kind, item, at, role))
         return tuple(blocks)
 
     def _declares(self, item: Any, path: str) -> bool:
@@ -108,7 +108,7 @@ class BlockReader:
         for item, at in _items(value, path):
             if _kind(item, at) != "text":
                 raise InvalidRequest.at(f"{at}.type", "must be text")
-            found.append(self._text(Fields(item, at)))
+            found.append(self._text(Fields(item, at), "system"))
         return tuple(found)
 
     def cache_mark(self, fields: Fields) -> CacheMark | None:
@@ -122,10 +122,10 @@ class BlockReader:
         control.rest(self._extras)
         return mark
 
-    def _block(self, kind: str, item: Any, path: str) -> Block:
+    def _block(self, kind: str, item: Any, path: str, role: Role = "user") -> Block:
         match kind:
             case "text":
-                return self._text(Fields(item, path))
+                return self._text(Fields(item, path), role)
             case "tool_use":
                 return self._tool_use(Fields(item, path))
             case "tool_result":
@@ -152,14 +152,15 @@ class BlockReader:
         fields.ignore("type")
         fields.rest(self._extras, table)
 
-    def _text(self, fields: Fields) -> Text:
+    def _text(self, fields: Fields, role: Role) -> Text:
         text = Text(
             text=fields.need_str("text"),
-            annotations=_citations(fields),
+            # Only a model cites; elsewhere the service refuses citations, or passes over them.
+            annotations=_citations(fields) if role == "assistant" else (),
             cache=self.cache_mark(fields),
             path=fields.path,
         )
-        self._finish(fields)
+        self._finish(fields, wire.TEXT)
         return text
 
     def _image(self, fields: Fields) -> Image:

@@ -113,8 +113,12 @@ class BlockWriter:
         ]
         # A user's text with citations is refused.
         kept = own if self._role == "assistant" else []
-        if block.phase or block.logprobs:
-            self._lose(block, LossKind.KNOB, "phase and logprobs have no counterpart upstream")
+        if block.phase is not None:
+            message = block.path.rpartition(".content")[0]
+            detail = "the phase of a message has no counterpart upstream"
+            self._outbound.ledger.add(message or block.path, LossKind.KNOB, detail)
+        if block.logprobs:
+            self._lose(block, LossKind.KNOB, "token probabilities are not sent upstream")
         if len(kept) < len(block.annotations):
             self._lose(block, LossKind.KNOB, "citations have no counterpart upstream")
         entries = list(self._plain(block.text, block))

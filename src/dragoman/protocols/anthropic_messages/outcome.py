@@ -133,6 +133,14 @@ def read_tier(usage: Mapping[str, Any], map_fast: bool) -> str | None:
     return _TIERS.get(tier) if isinstance(tier, str) else None
 
 
+def untold_tier(usage: Mapping[str, Any], tier: str | None) -> str | None:
+    """The member of usage that says more of the service's quality than `tier` does."""
+    if usage.get("speed") == "fast" and tier != "priority":
+        return "speed"
+    known = usage.get("service_tier") in (None, *_TIERS)
+    return None if known or tier is not None else "service_tier"
+
+
 def write_usage(usage: Usage | None, tier: str | None = None) -> JsonObject:
     """Usage as the client is to see it: all four counts, zero when unknown."""
     if usage is None:

@@ -45,6 +45,8 @@ _PATHS = {
 }
 _PLAIN_MESSAGE = frozenset({"role", "content"})
 _OLD_VERSION = "2023-06-01"
+_NO_NAME = "output"
+"""What a schema is called that has no name, where a protocol wants one."""
 _MISSING = "missing_required_parameter"
 
 
@@ -316,13 +318,21 @@ def _write_output(request: Request, outbound: Outbound, effort: str | None) -> J
     elif not outbound.capabilities.structured_output:
         outbound.ledger.add(path, LossKind.CONTENT, "a schema for the answer is not taken upstream")
     else:
-        schema = shape.schema
-        if shape.description and "description" not in schema:
-            schema = {**schema, "description": shape.description}
         if shape.strict is False:
-            outbound.ledger.add(path, LossKind.CONVERTED, "the schema became a strict one")
-        config["format"] = {"type": "json_schema", "schema": schema}
+            outbound.ledger.add(path, LossKind.KNOB, "the schema is always enforced upstream")
+        config["format"] = {"type": "json_schema", "schema": _labelled(shape, path, outbound)}
     return config or None
+
+
+def _labelled(shape: JsonSchema, path: str, outbound: Outbound) -> JsonObject:
+    """The schema with its name and description inside, where it has none of its own."""
+    name = None if shape.name == _NO_NAME else shape.name
+    labels = {"title": name, "description": shape.description or None}
+    given = {label: text for label, text in labels.items() if text is not None}
+    if any(shape.schema.get(label, text) != text for label, text in given.items()):
+        detail = "the schema has a title or description of its own"
+        outbound.ledger.add(path, LossKind.KNOB, detail)
+    return {**given, **shape.schema} if given.keys() - shape.schema.keys() else shape.schema
 
 
 def _write_user(request: Request, outbound: Outbound) -> JsonObject | None:
@@ -363,10 +373,10 @@ def _cache_by_itself(request: Request, outbound: Outbound) -> CacheMark | None:
 
 def _report_the_rest(request: Request, outbound: Outbound) -> None:
     """Losses of fields that this protocol has no place for at all."""
-    if request.logprobs or request.top_logprobs:
-        name = "logprobs" if request.logprobs else "top_logprobs"
-        detail = "token probabilities are not given upstream"
-        outbound.ledger.add(request.path_of(name), LossKind.CONTENT, detail)
+    for name in ("logprobs", "top_logprobs"):
+        if getattr(request, name):
+            detail = "token probabilities are not given upstream"
+            outbound.ledger.add(request.path_of(name), LossKind.CONTENT, detail)
     implicit = request.prompt_cache_options in (None, {}, {"mode": "implicit"})
     asked = {
         "verbosity": request.verbosity not in (None, "medium"),

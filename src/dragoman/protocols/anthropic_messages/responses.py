@@ -17,12 +17,10 @@ from dragoman.protocols.anthropic_messages.outcome import write_finish, write_us
 from dragoman.protocols.anthropic_messages.partial_json import read_cut_object
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
 from dragoman.protocols.anthropic_messages.visibility import (
+    Reporter,
     Visibility,
     is_redacted,
     own_citation,
-    report_block,
-    report_citation,
-    report_remark,
     signature_of,
     tool_use_head,
 )
@@ -73,6 +71,8 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
     for block in response.blocks:
         writer.add(block)
     stop = write_finish(response.finish, writer.calls, writer.refusal)
+    usage = write_usage(response.usage, response.service_tier)
+    Reporter(reply.ledger).tier(response.service_tier, "service_tier" in usage)
     return {
         "id": reply.id,
         "type": "message",
@@ -80,28 +80,28 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
         "model": reply.model,
         "content": writer.content,
         **stop.fields(),
-        "usage": write_usage(response.usage, response.service_tier),
+        "usage": usage,
     }
 
 
 class _ContentWriter:
     """Collects the content of an answer."""
 
-    __slots__ = ("_reply", "_response", "_visibility", "calls", "content", "refusal")
+    __slots__ = ("_reply", "_report", "_response", "_visibility", "calls", "content", "refusal")
 
     def __init__(self, response: Response, reply: Reply) -> None:
         self._response = response
         self._reply = reply
+        self._report = Reporter(reply.ledger)
         self._visibility = Visibility.of(reply)
         self.content: list[JsonObject] = []
         self.calls = False
         self.refusal: str | None = None
 
     def add(self, block: Block) -> None:
-        ledger = self._reply.ledger
         match block:
             case Text() if self._visibility.leaves_out(block):
-                report_remark(ledger)
+                self._report.remark()
             case Text():
                 self._add_text(block)
             case Refusal():
@@ -113,16 +113,19 @@ class _ContentWriter:
                     self._add_reasoning(block)
             case ToolCall():
                 self.calls = True
+                self._report.call(block)
                 self.content.append({**tool_use_head(block), "input": self._input(block)})
             case _:
-                report_block(ledger, block)
+                self._report.block(block)
 
     def _add_text(self, block: Text) -> None:
+        if block.logprobs is not None:
+            self._report.logprobs()
         citations = []
         for annotation in block.annotations:
             citation = own_citation(annotation)
             if citation is None:
-                report_citation(self._reply.ledger)
+                self._report.citation()
             else:
                 citations.append(citation)
         if not block.text and not citations:

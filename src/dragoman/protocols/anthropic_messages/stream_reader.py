@@ -41,6 +41,7 @@ from dragoman.protocols.anthropic_messages.outcome import (
     read_finish,
     read_tier,
     read_usage,
+    untold_tier,
 )
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.fields import JsonObject
@@ -168,6 +169,9 @@ class MessagesReader:
         events: list[Event] = [Started(self._id, name, service_tier=tier, usage=usage)]
         if usage is not None:
             self._account(self._usage, wire.USAGE_FIELDS, "usage.")
+            untold = untold_tier(self._usage, tier)
+            if untold is not None:
+                self._lose(f"usage.{untold}")
             events.append(Metered(usage, tier))
         return events
 
@@ -203,8 +207,17 @@ class MessagesReader:
         if isinstance(text, str) and text:
             events.append(Delta(index, text))
         citations = block.get("citations")
-        given = citations if isinstance(citations, list) else []
-        return events + [Annotated(index, _annotation(c)) for c in given if isinstance(c, dict)]
+        for citation in citations if isinstance(citations, list) else ():
+            events += self._annotated(index, citation)
+        return events
+
+    def _annotated(self, index: int, citation: Any) -> list[Event]:
+        if not isinstance(citation, dict):
+            return []
+        annotation = _annotation(citation)
+        if isinstance(annotation, UrlCitation):
+            self._account(citation, wire.CITATION_FIELDS, "citations.")
+        return [Annotated(index, annotation)]
 
     def _thinking_start(self, index: int, block: JsonObject) -> list[Event]:
         redacted = block["type"] == _REDACTED
@@ -270,9 +283,8 @@ class MessagesReader:
             return [*self._block_start(head), *self._delta(again)]
         if what == "signature_delta" and kind == _THINKING:
             return self._sealed(index, delta.get("signature"))
-        citation = delta.get("citation")
-        if what == "citations_delta" and kind == _TEXT and isinstance(citation, dict):
-            return [Annotated(index, _annotation(citation))]
+        if what == "citations_delta" and kind == _TEXT:
+            return self._annotated(index, delta.get("citation"))
         self._lose(f"content[{index}].{what[:60]}")
         return []
 

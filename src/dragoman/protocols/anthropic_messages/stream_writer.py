@@ -43,12 +43,10 @@ from dragoman.canonical.usage import Usage
 from dragoman.protocols.anthropic_messages.errors import error_event
 from dragoman.protocols.anthropic_messages.outcome import write_finish, write_usage
 from dragoman.protocols.anthropic_messages.visibility import (
+    Reporter,
     Visibility,
     is_redacted,
     own_citation,
-    report_block,
-    report_citation,
-    report_remark,
     signature_of,
     tool_use_head,
 )
@@ -273,7 +271,9 @@ class MessagesWriter:
         "_finish",
         "_refusal",
         "_reply",
+        "_report",
         "_state",
+        "_tier",
         "_usage",
         "_visibility",
         "_wire",
@@ -281,8 +281,10 @@ class MessagesWriter:
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
+        self._report = Reporter(reply.ledger)
         self._visibility = Visibility.of(reply)
         self._state = State.NEW
+        self._tier: str | None = None
         self._wire = _Wire()
         self._block = _Hidden(self._wire)
         self._calls = False
@@ -294,11 +296,15 @@ class MessagesWriter:
         """The frames of one event, possibly none."""
         self._state = step(self._state, event)
         if type(event) is Delta:
+            if event.logprobs is not None:
+                self._report.logprobs()
             return self._block.delta(event.text)
         return _WRITERS[type(event)](self, event)
 
     def _write_started(self, event: Started) -> bytes:
-        self._usage = event.usage
+        self._usage, self._tier = event.usage, event.service_tier
+        usage = write_usage(event.usage, event.service_tier)
+        self._report.tier(event.service_tier, "service_tier" in usage)
         message: JsonObject = {
             "id": self._reply.id,
             "type": "message",
@@ -307,7 +313,7 @@ class MessagesWriter:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": write_usage(event.usage, event.service_tier),
+            "usage": usage,
         }
         return _event("message_start", {"message": message}) + PING
 
@@ -320,7 +326,7 @@ class MessagesWriter:
         wire, visibility, reply = self._wire, self._visibility, self._reply
         match head:
             case Text() if visibility.leaves_out(head):
-                report_remark(reply.ledger)
+                self._report.remark()
             case Text():
                 return _TextBlock(wire, visibility.single_text)
             case Refusal():
@@ -332,9 +338,10 @@ class MessagesWriter:
                 pass
             case ToolCall():
                 self._calls = True
+                self._report.call(head)
                 return _CustomBlock(wire, head) if head.custom else _ToolBlock(wire, head)
             case _:
-                report_block(reply.ledger, head)
+                self._report.block(head)
         return _Hidden(wire)
 
     def _write_part_break(self, event: PartBreak) -> bytes:
@@ -344,7 +351,7 @@ class MessagesWriter:
         citation = own_citation(event.annotation)
         if citation is not None:
             return self._block.cite(citation)
-        report_citation(self._reply.ledger)
+        self._report.citation()
         return b""
 
     def _write_sealed(self, event: Sealed) -> bytes:
@@ -360,6 +367,8 @@ class MessagesWriter:
 
     def _write_metered(self, event: Metered) -> bytes:
         self._usage = event.usage
+        # Only the start can tell the tier.
+        self._report.tier(event.service_tier, event.service_tier == self._tier)
         return b""
 
     def _write_ended(self, event: Ended) -> bytes:

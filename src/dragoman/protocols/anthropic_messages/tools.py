@@ -83,6 +83,7 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
         outbound.ledger.add(choice.path, LossKind.CONVERTED, detail)
     reachable = _deferral_works(request)
     written: dict[str, JsonObject] = {}
+    hidden: list[tuple[JsonObject, str]] = []
     allowed_as: tuple[str | None, str]
     for tool in request.tools:
         if isinstance(tool, HostedTool):
@@ -98,14 +99,14 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
             outbound.ledger.add(tool.path, LossKind.REPAIRED, "a tool of this name was declared")
         else:
             written[name] = entry
-    entries = list(written.values())
-    if entries and all(entry.get("defer_loading") for entry in entries):
+            if entry.get("defer_loading"):
+                hidden.append((entry, tool.path))
+    if len(hidden) == len(written):
         # The service refuses a request all of whose tools are hidden.
-        detail = "all tools were deferred and are offered at once"
-        outbound.ledger.add(request.path_of("tools"), LossKind.REPAIRED, detail)
-        for entry in entries:
+        for entry, path in hidden:
             del entry["defer_loading"]
-    return entries
+            outbound.ledger.add(path, LossKind.KNOB, "the deferred tool is offered at once")
+    return list(written.values())
 
 
 def _deferral_works(request: Request) -> bool:

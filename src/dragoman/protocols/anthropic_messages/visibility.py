@@ -75,19 +75,39 @@ def tool_use_head(call: ToolCall) -> JsonObject:
     return {"type": "tool_use", "id": identifier, "name": call.name, "input": {}}
 
 
-def report_remark(ledger: Ledger) -> None:
-    """Report a remark that was left out."""
-    ledger.add("content", LossKind.KNOB, "remarks beside the JSON answer were left out")
+class Reporter(Struct, frozen=True):
+    """Reports what an answer holds that the client is not given, in the words of the answer."""
 
+    ledger: Ledger
 
-def report_citation(ledger: Ledger) -> None:
-    """Report a citation: a web citation of this protocol holds an index only its maker can
-    write."""
-    ledger.add("content.citations", LossKind.KNOB, "citations of another vendor were left out")
+    def remark(self) -> None:
+        """A remark beside a JSON answer was left out."""
+        self._lose("content", "remarks beside the JSON answer were left out")
 
+    def citation(self) -> None:
+        """A citation of another vendor: one of this protocol holds an index only its maker can
+        write."""
+        self._lose("annotations", "citations of another vendor were left out")
 
-def report_block(ledger: Ledger, block: Block) -> None:
-    """Report a block that has no form in an answer."""
-    name = block.type if isinstance(block, Foreign) else type(block).__name__.lower()
-    kind = block.loss if isinstance(block, Foreign) else LossKind.CONTENT
-    ledger.add("content", kind, f"a block of type {name} cannot be shown to the client")
+    def logprobs(self) -> None:
+        """Token probabilities."""
+        self._lose("logprobs", "token probabilities have no counterpart for the client")
+
+    def call(self, head: ToolCall) -> None:
+        """A tool call's namespace, which the client's tools do not have."""
+        if head.namespace is not None:
+            self._lose("namespace", "namespaces of tools have no counterpart for the client")
+
+    def tier(self, tier: str | None, shown: bool) -> None:
+        """A service tier that is not among the usage shown."""
+        if tier is not None and not shown:
+            self._lose("service_tier", "the service tier has no counterpart for the client")
+
+    def block(self, block: Block) -> None:
+        """A block that has no form in an answer."""
+        name = block.type if isinstance(block, Foreign) else type(block).__name__.lower()
+        kind = block.loss if isinstance(block, Foreign) else LossKind.CONTENT
+        self.ledger.add("content", kind, f"a block of type {name} cannot be shown to the client")
+
+    def _lose(self, path: str, detail: str) -> None:
+        self.ledger.add(path, LossKind.KNOB, detail)

@@ -41,6 +41,10 @@ MESSAGE: dict[str, Field] = {
 }
 """A message; these stand on system messages (beta per-turn control)."""
 
+TEXT: dict[str, Field] = {
+    "citations": Field(_KNOB, "only the model's own text has citations", neutral=([],)),
+}
+
 IMAGE: dict[str, Field] = {"transformations": Field(_KNOB)}
 
 TOOL_USE: dict[str, Field] = {
@@ -157,6 +161,9 @@ DELTA_FIELDS: dict[str, frozenset[str]] = {
     "signature_delta": frozenset({"type", "signature"}),
     "citations_delta": frozenset({"type", "citation"}),
 }
+
+CITATION_FIELDS = frozenset({"type", "url", "source", "title", "cited_text"})
+"""Members of a cited web page that have a canonical home."""
 
 USAGE_FIELDS = frozenset(
     {
