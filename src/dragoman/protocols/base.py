@@ -168,6 +168,8 @@ class Codec:
     """A fault (and the request id) as the client's protocol shows it."""
     keepalive: bytes
     """What to write in a stream during silence."""
+    shape: msgspec.json.Decoder[Any]
+    """Pass-through: decodes what must be right of a body before it goes upstream as it is."""
     forward_request: Callable[[Mapping[str, msgspec.Raw], str, Capabilities], bytes]
     """Pass-through: the client's top-level members with the model replaced and, for Chat
     streams, usage asked for; all other values byte for byte."""

@@ -96,6 +96,30 @@ def _find_surrogate(value: Any, path: str) -> str | None:
     return None
 
 
+def check_shape(body: bytes, shape: msgspec.json.Decoder[Any]) -> None:
+    """Refuse a body that lacks, or has with a wrong type, what `shape` describes.
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    try:
+        shape.decode(body)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$")
+        path = place.removesuffix("`").removeprefix(".")
+        if problem.startswith(_MISSING):
+            name = problem.removeprefix(_MISSING).strip("`")
+            raise InvalidRequest.at(f"{path}.{name}" if path else name, "is required") from None
+        if problem.startswith("Invalid enum value"):
+            problem = "is not one of the known values"
+        raise InvalidRequest.at(path, problem) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        decode_object(body)
+
+
+_MISSING = "Object missing required field "
+
+
 def check_depth(value: Any, path: str, limit: int = MAX_DEPTH) -> None:
     """Refuse a carried value (a schema, tool input) nested deeper than `limit`.
 

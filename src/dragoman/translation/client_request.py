@@ -13,7 +13,7 @@ from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import Request
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec
-from dragoman.protocols.fields import decode_object
+from dragoman.protocols.fields import check_shape, decode_object
 
 
 class ClientRequest:
@@ -29,8 +29,8 @@ class ClientRequest:
         """Read the head of `body`.
 
         Raises:
-            InvalidRequest: not a JSON object, or model, stream or the list of messages are
-                missing or of the wrong type.
+            InvalidRequest: not a JSON object, or model or stream are missing or of the wrong
+                type.
         """
         self.codec: Codec = CODECS[protocol]
         self.body = body
@@ -49,7 +49,13 @@ class ClientRequest:
         return self._request
 
     def forward(self, model: str, capabilities: Capabilities) -> bytes:
-        """The body for an upstream of the same protocol, values byte for byte."""
+        """The body for an upstream of the same protocol, values byte for byte.
+
+        Raises:
+            InvalidRequest: a well-known field is missing or of the wrong type. What else may be
+                wrong with it the upstream tells in the same protocol.
+        """
+        check_shape(self.body, self.codec.shape)
         return self.codec.forward_request(self._members, model, capabilities)
 
     @property
@@ -66,11 +72,6 @@ class ClientRequest:
 
 class _StreamOptions(Struct):
     include_usage: bool | None = None
-
-
-class _Head(Struct):
-    model: Any = None
-    stream: Any = None
 
 
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -12,7 +12,7 @@ from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Relay, StreamReader, StreamWriter
-from dragoman.sse import Decoder, EventTooLarge, Frame
+from dragoman.sse import Decoder, EventTooLarge, Frame, escape
 
 
 class Outcome:
@@ -151,7 +151,7 @@ class RelayedStream(AnswerStream):
         passed = self._relay.relay(frame)
         self._observe()
         self.begun = self._relay.begun
-        return passed
+        return escape(passed)
 
     def _close(self) -> bytes:
         if self.over:

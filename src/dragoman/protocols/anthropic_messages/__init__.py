@@ -11,6 +11,7 @@ from dragoman.protocols.anthropic_messages.relay import (
 )
 from dragoman.protocols.anthropic_messages.requests import read_request, write_request
 from dragoman.protocols.anthropic_messages.responses import read_response, write_response
+from dragoman.protocols.anthropic_messages.shape import SHAPE
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
 from dragoman.protocols.anthropic_messages.stream_writer import PING, MessagesWriter
 from dragoman.protocols.base import Codec
@@ -30,6 +31,7 @@ CODEC = Codec(
     read_error=read_error,
     write_error=write_error,
     keepalive=PING,
+    shape=SHAPE,
     forward_request=forward_request,
     forward_response=forward_response,
     relay=MessagesRelay,

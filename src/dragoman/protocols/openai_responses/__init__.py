@@ -12,6 +12,7 @@ from dragoman.protocols.openai_responses.relay import (
 )
 from dragoman.protocols.openai_responses.requests import read_request, write_request
 from dragoman.protocols.openai_responses.responses import read_response, write_response
+from dragoman.protocols.openai_responses.shape import SHAPE
 from dragoman.protocols.openai_responses.streams import ResponsesReader, ResponsesWriter
 from dragoman.sse import COMMENT
 
@@ -31,6 +32,7 @@ CODEC = Codec(
     write_error=write_error,
     # A `ping` event makes openai-node throw; comments are safe everywhere.
     keepalive=COMMENT,
+    shape=SHAPE,
     forward_request=forward_request,
     forward_response=forward_response,
     relay=ResponsesRelay,
