@@ -318,4 +318,4 @@ async def test_an_upstream_is_not_read_faster_than_the_caller_reads(
             got += len(data)
             largest = max(largest, len(data))
         assert got == len(piece) * pieces
-        assert largest <= 256 * 1024
+        assert largest <= 64 * 1024

@@ -9,7 +9,7 @@ import httptools
 from dragoman.upstream.errors import BadAnswer
 from dragoman.upstream.exchange import Exchange
 
-READ_BUFFER = 64 * 1024
+READ_BUFFER = 32 * 1024
 """Most bytes taken from a socket in one go."""
 
 _COPIED_BODY = 256 * 1024

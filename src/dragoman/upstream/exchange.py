@@ -13,7 +13,7 @@ from dragoman.upstream.errors import (
 )
 from dragoman.upstream.request import Timeouts
 
-HIGH_WATER = 64 * 1024
+HIGH_WATER = 32 * 1024
 """Bytes of a body held for a slow caller before the socket is no longer read."""
 
 

@@ -12,7 +12,7 @@ class UpstreamResponse:
     """The answer to one request, of any status.
 
     Take the body whole (`read`) or as it comes (`async for`); content codings are undone. While
-    nobody asks for the next chunk, at most about 128 KB are held and the socket is not read, so
+    nobody asks for the next chunk, at most about 64 KB are held and the socket is not read, so
     the upstream feels a slow reader.
 
         async with await client.send(request) as response:

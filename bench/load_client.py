@@ -1,0 +1,149 @@
+"""A lean load client: raw sockets, counts bytes and events, parses as little as it can."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import cast
+
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_CARRY = 32
+
+
+class LoadError(Exception):
+    """The answer was not what the load expected; the message has the start of the answer."""
+
+
+def render(host: str, path: str, body: bytes, key: str) -> bytes:
+    """The bytes of one POST request."""
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+        f"authorization: Bearer {key}\r\nanthropic-version: 2023-06-01\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back for one request. Times are seconds from sending the request."""
+
+    status: int = 0
+    size: int = 0
+    marks: int = 0
+    first_mark: float = 0.0
+    total: float = 0.0
+    start_of_body: bytes = field(default=b"", repr=False)
+    end_of_body: bytes = field(default=b"", repr=False)
+
+
+class Connection(asyncio.Protocol):
+    """A keep-alive connection that has one request under way at a time.
+
+    ``mark`` is the text that is counted in the answer's body: an event's text.
+    """
+
+    def __init__(self, mark: bytes) -> None:
+        self.mark = mark
+        self.answer = Answer()
+        self.done: asyncio.Future[Answer] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.done is not None and not self.done.done():
+            start = self.answer.start_of_body
+            self.done.set_exception(LoadError(f"connection lost after {start!r}: {exc}"))
+
+    def send(self, request: bytes) -> "asyncio.Future[Answer]":
+        """Send a request; the future is done when its answer is complete."""
+        self.answer = Answer()
+        self.head = b""
+        self.in_body = False
+        self.missing = -1
+        self.carry = b""
+        self.done = asyncio.get_running_loop().create_future()
+        self.sent_at = perf_counter()
+        self.transport.write(request)
+        return self.done
+
+    def data_received(self, data: bytes) -> None:
+        answer = self.answer
+        if not self.in_body:
+            data = self.head + data
+            end = data.find(b"\r\n\r\n")
+            if end < 0:
+                self.head = data
+                return
+            head = data[:end]
+            self.in_body = True
+            answer.status = int(head[9:12])
+            length = _LENGTH.search(head)
+            self.missing = int(length[1]) if length else -1
+            data = data[end + 4 :]
+            answer.start_of_body = data[:400]
+        answer.size += len(data)
+        seen = self.carry + data
+        marks = seen.count(self.mark)
+        if marks:
+            if not answer.marks:
+                answer.first_mark = perf_counter() - self.sent_at
+            answer.marks += marks
+            # What was counted must not be counted again from the carry.
+            seen = seen[seen.rfind(self.mark) + len(self.mark) :]
+        self.carry = seen[-_CARRY:]
+        if self.missing >= 0:
+            finished = answer.size >= self.missing
+        else:
+            # Every frame ends with LF LF inside its chunk, so this is the last chunk and no text.
+            answer.end_of_body = (answer.end_of_body + data)[-_CARRY:]
+            finished = answer.end_of_body.endswith(b"0\r\n\r\n")
+        if finished and self.done is not None and not self.done.done():
+            answer.total = perf_counter() - self.sent_at
+            self.done.set_result(answer)
+
+
+async def connect(port: int, count: int, mark: bytes = b"data:") -> list[Connection]:
+    """Open ``count`` connections to a port of this machine."""
+    loop = asyncio.get_running_loop()
+    connections = []
+    for _ in range(count):
+        _, connection = await loop.create_connection(lambda: Connection(mark), "127.0.0.1", port)
+        connections.append(connection)
+    return connections
+
+
+def close(connections: Sequence[Connection]) -> None:
+    """Close connections at once."""
+    for connection in connections:
+        connection.transport.abort()
+
+
+def checked(answer: Answer, marks: int = 0) -> Answer:
+    """The answer itself, if it is a 200 with at least ``marks`` events.
+
+    :raises LoadError: otherwise; a benchmark of failures would be worth nothing.
+    """
+    if answer.status != 200 or answer.marks < marks:
+        raise LoadError(
+            f"status {answer.status}, {answer.marks} of {marks} events: {answer.start_of_body!r}"
+        )
+    return answer
+
+
+async def repeat(connections: Sequence[Connection], request: bytes, count: int) -> list[Answer]:
+    """Send ``count`` requests in all, each connection one after the other."""
+    left = count
+
+    async def one(connection: Connection) -> list[Answer]:
+        nonlocal left
+        answers = []
+        while left > 0:
+            left -= 1
+            answers.append(checked(await connection.send(request)))
+        return answers
+
+    parts = await asyncio.gather(*(one(connection) for connection in connections))
+    return [answer for part in parts for answer in part]

@@ -1,0 +1,174 @@
+"""The measurements. Each sends load to one target and reads what it cost that process."""
+
+import asyncio
+from dataclasses import dataclass
+
+from bench import bodies
+from bench.answers import DELTA_TEXT, PATHS
+from bench.load_client import Answer, Connection, checked, close, connect, render, repeat
+from bench.processes import cpu_seconds, resident_bytes
+from bench.targets import CLIENT_KEY, Target, model
+
+MARK = DELTA_TEXT.strip().encode()
+"""What is counted in a stream: the text that every delta has once, in every protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A client protocol over an upstream protocol."""
+
+    client: str
+    upstream: str
+    tls: bool = False
+
+    def request(self, *, deltas: int = 1, rate: int = 0, stream: bool = True) -> bytes:
+        """A small request of this cell, ready to send."""
+        name = model(self.upstream, deltas=deltas, rate=rate, tls=self.tls)
+        return self.post(bodies.small(self.client, name, stream=stream))
+
+    def agent(self) -> bytes:
+        """The large request of a coding agent, ready to send."""
+        return self.post(bodies.agent(self.client, model(self.upstream, tls=self.tls)))
+
+    def image(self, size: int) -> bytes:
+        """A request with a picture of ``size`` bytes, ready to send."""
+        return self.post(bodies.image(self.client, model(self.upstream, tls=self.tls), size))
+
+    def post(self, body: bytes) -> bytes:
+        """A request with this body, ready to send."""
+        return render("127.0.0.1", PATHS[self.client], body, CLIENT_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much load a measurement makes; a slow target gets a fraction of it."""
+
+    requests: int
+    streams: int
+    rate: int
+    seconds: float
+    lone_requests: int
+
+    def scaled(self, target: Target) -> "Load":
+        """The load for one target."""
+        if not target.slow:
+            return self
+        return Load(
+            requests=max(20, self.requests // 50),
+            streams=20,
+            rate=20,
+            seconds=self.seconds,
+            lone_requests=max(20, self.lone_requests // 10),
+        )
+
+
+async def request_cost(target: Target, request: bytes, count: int, connections: int = 16) -> float:
+    """CPU seconds per request, ``connections`` at a time, after a warm-up of a tenth."""
+    links = await connect(target.port, min(connections, count), MARK)
+    try:
+        await repeat(links, request, max(1, count // 10))
+        before = cpu_seconds(target.pid)
+        await repeat(links, request, count)
+        return (cpu_seconds(target.pid) - before) / count
+    finally:
+        close(links)
+
+
+async def event_cost(target: Target, cell: Cell, load: Load) -> float:
+    """CPU seconds per streamed delta, with many paced streams at once."""
+    # Streams outlast the measurement and are given up after it.
+    deltas = round(load.rate * (load.seconds + 30))
+    request = cell.request(deltas=deltas, rate=load.rate)
+    links = await connect(target.port, load.streams, MARK)
+    try:
+        await _open_streams(links, request)
+        await asyncio.sleep(0.3)
+        seen, before = _marks(links), cpu_seconds(target.pid)
+        await asyncio.sleep(load.seconds)
+        spent, events = cpu_seconds(target.pid) - before, _marks(links) - seen
+        expected = load.streams * load.rate * load.seconds
+        if events < 0.8 * expected:
+            raise RuntimeError(f"{target.name} delivered {events} of {expected:.0f} events")
+        return spent / events
+    finally:
+        close(links)
+
+
+async def first_token(target: Target, cell: Cell, count: int) -> list[float]:
+    """Seconds from the request to the first text, one request at a time, sorted."""
+    links = await connect(target.port, 1, MARK)
+    try:
+        request = cell.request(deltas=2)
+        await repeat(links, request, max(1, count // 10))
+        return sorted(answer.first_mark for answer in await repeat(links, request, count))
+    finally:
+        close(links)
+
+
+async def stream_memory(target: Target, cell: Cell, streams: int) -> tuple[int, float]:
+    """Resident bytes idle, after some requests, and more per stream that is open."""
+    links = await connect(target.port, 4, MARK)
+    await repeat(links, cell.request(stream=False), 40)
+    await repeat(links, cell.request(deltas=5), 40)
+    close(links)
+    await asyncio.sleep(0.3)
+    idle = resident_bytes(target.pid)
+    links = await connect(target.port, streams, MARK)
+    try:
+        await _open_streams(links, cell.request(deltas=1000, rate=10))
+        await asyncio.sleep(1.0)
+        return idle, (resident_bytes(target.pid) - idle) / streams
+    finally:
+        close(links)
+
+
+async def long_stream_cost(target: Target, cell: Cell, deltas: int) -> float:
+    """CPU seconds per delta of one stream that comes as fast as it can be passed on."""
+    links = await connect(target.port, 1, MARK)
+    try:
+        before = cpu_seconds(target.pid)
+        async with asyncio.timeout(120):
+            answer = await links[0].send(cell.request(deltas=deltas))
+        # A mark that a chunk's edge cuts in two is not counted.
+        checked(answer, deltas * 999 // 1000)
+        return (cpu_seconds(target.pid) - before) / deltas
+    finally:
+        close(links)
+
+
+async def slow_reader_memory(target: Target, cell: Cell, readers: int, deltas: int) -> float:
+    """More resident bytes per stream whose client has stopped reading while the upstream floods."""
+    links = await connect(target.port, readers, MARK)
+    try:
+        before = resident_bytes(target.pid)
+        for link in links:
+            link.send(cell.request(deltas=deltas)).add_done_callback(_ignore)
+            link.transport.pause_reading()
+        await asyncio.sleep(3.0)
+        return (resident_bytes(target.pid) - before) / readers
+    finally:
+        close(links)
+
+
+async def _open_streams(links: list[Connection], request: bytes) -> None:
+    """Send the request on every connection and wait until all have had text."""
+    for number, link in enumerate(links):
+        link.send(request).add_done_callback(_ignore)
+        if number % 20 == 19:
+            await asyncio.sleep(0.01)
+    async with asyncio.timeout(30):
+        while not all(link.answer.marks for link in links):
+            failed = [link.answer for link in links if link.answer.status not in (0, 200)]
+            if failed:
+                checked(failed[0])
+            await asyncio.sleep(0.05)
+
+
+def _ignore(done: asyncio.Future[Answer]) -> None:
+    """Take the error of a stream that was given up, so that asyncio does not report it."""
+    if not done.cancelled():
+        done.exception()
+
+
+def _marks(links: list[Connection]) -> int:
+    return sum(link.answer.marks for link in links)
