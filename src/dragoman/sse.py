@@ -14,8 +14,9 @@ DONE = b"[DONE]"
 
 
 class Frame(NamedTuple):
-    """One event: its name (empty if unnamed), its data (lines joined by LF), and its raw bytes
-    including the blank line that ends it.
+    """One event: its name (empty if unnamed), its data (lines joined by LF), and the bytes to pass
+    on: as they came, including the blank line that ends the event, or, if they came in a form that
+    not every client reads, written anew in the one that all do.
     """
 
     event: bytes
@@ -132,7 +133,10 @@ def _parse(raw: bytes) -> Frame | None:
             data.append(value)
         elif field == b"event":
             name = value
-    return Frame(name, b"\n".join(data), raw) if data else None
+    if not data:
+        return None
+    # Between the lines of one JSON value a line feed is mere white space.
+    return Frame(name, b"\n".join(data), encode(b" ".join(data), name))
 
 
 _SEPARATORS = (

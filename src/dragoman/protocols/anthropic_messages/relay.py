@@ -18,7 +18,7 @@ from dragoman.protocols.anthropic_messages.errors import error_event, fault_of
 from dragoman.protocols.anthropic_messages.outcome import merge_usage, read_usage
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.sse import Frame
+from dragoman.sse import Frame, encode
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -90,7 +90,11 @@ class MessagesRelay:
         """The bytes to pass on. Nothing follows the end."""
         if self.ended or self.fault is not None:
             return b""
-        name = frame.event or _type_of(frame.data)
+        if not frame.event:
+            # Clients ignore events without a name.
+            name = _type_of(frame.data)
+            frame = Frame(name, frame.data, encode(frame.data, name))
+        name = frame.event
         if name == b"content_block_delta":
             return frame.raw
         if name == b"message_start":

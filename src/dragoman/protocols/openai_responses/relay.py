@@ -29,8 +29,6 @@ _LIFECYCLE = frozenset(
     }
 )
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
-_HEAD_LENGTH = 160
-"""How far into an unnamed event its type is looked for."""
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 _any = msgspec.json.Decoder()
@@ -56,7 +54,14 @@ class _Lifecycle(Struct):
     response: _Answer | None = None
 
 
+class _Typed(Struct):
+    """The type of an event, which is also its name."""
+
+    type: str = ""
+
+
 _answer = msgspec.json.Decoder(_Answer)
+_typed = msgspec.json.Decoder(_Typed)
 _lifecycle = msgspec.json.Decoder(_Lifecycle)
 
 
@@ -116,12 +121,12 @@ class ResponsesRelay:
     def relay(self, frame: Frame) -> bytes:
         """The bytes to pass on."""
         self._last = frame.data
+        if not frame.event:
+            name = _type_of(frame.data)
+            frame = Frame(name, frame.data, encode(frame.data, name))
         name = frame.event
-        if not name:
-            head = frame.data[:_HEAD_LENGTH]
-            name = next((kind for kind in _LIFECYCLE if b'"%b"' % kind in head), b"")
-            if not name and b'"error"' in head:
-                name = b"error"
+        if not name and b'"error"' in frame.data:
+            name = b"error"
         if name in _LIFECYCLE:
             return self._lifecycle(frame)
         if name == b"error":
@@ -194,6 +199,14 @@ class ResponsesRelay:
             "response": Raw(_join(response)),
         }
         return written + encode(_join(members), b"response.failed")
+
+
+def _type_of(data: bytes) -> bytes:
+    """The name of an event whose server left it out."""
+    try:
+        return _typed.decode(data).type.encode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return b""
 
 
 def _number(data: bytes) -> int:
