@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -176,6 +175,8 @@ def _with_message(fault: Fault, message: str) -> Fault:
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds from `retry-after-ms`, else from `retry-after` (seconds or a date)."""
+    from email.utils import parsedate_to_datetime  # slow to import, and only for errors
+
     try:
         if "retry-after-ms" in headers:
             return _bounded(float(headers["retry-after-ms"]) / 1000)
