@@ -32,6 +32,7 @@ CONTENT = LossKind.CONTENT
 CONVERTED = LossKind.CONVERTED
 REPAIRED = LossKind.REPAIRED
 
+NAME = "anthropic_messages"
 SEALER = Sealer()
 DEFAULTS = Options()
 PLAIN = Capabilities()

@@ -88,10 +88,7 @@ def test_several_system_texts_are_blocks_in_order() -> None:
 @pytest.mark.parametrize(
     ("turns", "expected"),
     [
-        (
-            [turn("user", "u"), turn("system", "s")],
-            [("user", ["u"]), ("system", ["s"])],
-        ),
+        ([turn("user", "u"), turn("system", "s")], [("user", ["u"]), ("system", ["s"])]),
         (
             [
                 turn("user", "u"),

@@ -81,14 +81,7 @@ def test_no_effort_where_there_are_budgets() -> None:
 
 @pytest.mark.parametrize(
     ("limit", "expected"),
-    [
-        (100_000, 65536),
-        (40_000, 30_000),
-        (4096, 3072),
-        (3000, 1976),
-        (1500, 1024),
-        (1025, 1024),
-    ],
+    [(100_000, 65536), (40_000, 30_000), (4096, 3072), (3000, 1976), (1500, 1024), (1025, 1024)],
 )
 def test_budgets_leave_room_for_the_answer(limit: int, expected: int) -> None:
     """A quarter of the limit and at least 1024 tokens, where that is possible."""

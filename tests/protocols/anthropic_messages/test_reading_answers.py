@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,8 +24,6 @@ from dragoman.canonical.events import (
     Closed,
     Delta,
     Ended,
-    Event,
-    Failed,
     Finished,
     Metered,
     Opened,
@@ -41,6 +38,7 @@ from dragoman.canonical.usage import Usage
 from tests.properties.strategies import arguments, ids, names, texts
 from tests.protocols.anthropic_messages.helpers import (
     KNOB,
+    NAME,
     inbound,
     message,
     read_events,
@@ -49,38 +47,21 @@ from tests.protocols.anthropic_messages.helpers import (
     sse,
     stream_of,
 )
+from tests.protocols.anthropic_messages.upstream import (
+    START,
+    STOP,
+    block_delta,
+    block_start,
+    block_stop,
+    end,
+    failure,
+)
 
 GOLDEN = (Path(__file__).parents[2] / "golden" / "messages.sse").read_bytes()
-NAME = "anthropic_messages"
-START: dict[str, Any] = {"type": "message_start", "message": {"id": "msg_up", "model": "m"}}
-STOP = {"type": "message_stop"}
-
-
-def block_start(index: int, **block: Any) -> dict[str, Any]:
-    return {"type": "content_block_start", "index": index, "content_block": block}
-
-
-def block_delta(index: int, kind: str, **delta: Any) -> dict[str, Any]:
-    return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **delta}}
-
-
-def block_stop(index: int) -> dict[str, Any]:
-    return {"type": "content_block_stop", "index": index}
-
-
-def end(reason: str | None = "end_turn", usage: Any = None, **delta: Any) -> dict[str, Any]:
-    event = {"type": "message_delta", "delta": {"stop_reason": reason, **delta}}
-    return event if usage is None else {**event, "usage": usage}
 
 
 def losses(ledger: Ledger) -> set[tuple[str, LossKind]]:
     return {(loss.path, loss.kind) for loss in ledger}
-
-
-def failure(events: list[Event]) -> FaultKind:
-    """The kind of the failure that events end in."""
-    assert isinstance(events[-1], Failed)
-    return events[-1].fault.kind
 
 
 def test_the_golden_stream() -> None:
@@ -122,8 +103,7 @@ def test_text_and_thinking_inside_their_start_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deltas", "expected"),
-    [([], '{"a":1}'), (["", '{"a"', ":2}"], '{"a":2}'), ([""], '{"a":1}')],
+    ("deltas", "expected"), [([], '{"a":1}'), (["", '{"a"', ":2}"], '{"a":2}'), ([""], '{"a":1}')]
 )
 def test_tool_input_inside_its_start(deltas: list[str], expected: str) -> None:
     """It counts only if no delta comes."""
@@ -262,10 +242,7 @@ def test_what_has_no_home_is_reported() -> None:
             Finish(FinishReason.STOP_SEQUENCE, "END"),
         ),
         ({"stop_reason": "pause_turn"}, Finish(FinishReason.PAUSE)),
-        (
-            {"stop_reason": "model_context_window_exceeded"},
-            Finish(FinishReason.CONTEXT_WINDOW),
-        ),
+        ({"stop_reason": "model_context_window_exceeded"}, Finish(FinishReason.CONTEXT_WINDOW)),
         (
             {"stop_reason": "refusal", "stop_details": {"category": "bio"}},
             Finish(FinishReason.CONTENT_FILTER, category="bio"),
@@ -350,136 +327,6 @@ def test_tiers_without_a_counterpart_are_reported() -> None:
     assert losses(ledger) == {("usage.service_tier", KNOB)}
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("overloaded_error", FaultKind.OVERLOADED),
-        ("rate_limit_error", FaultKind.RATE_LIMITED),
-        ("api_error", FaultKind.UPSTREAM_FAILED),
-        ("timeout_error", FaultKind.UPSTREAM_TIMEOUT),
-        ("invalid_request_error", FaultKind.INVALID_REQUEST),
-    ],
-)
-def test_errors_inside_a_stream(kind: str, expected: FaultKind) -> None:
-    error = {"type": "error", "error": {"type": kind, "message": "boom"}}
-    events = read_events(START, error, STOP)
-    assert failure(events) is expected
-    assert isinstance(events[-1], Failed)
-    assert events[-1].fault.message == "boom"
-
-
-def test_an_error_in_another_shape_is_an_error_too() -> None:
-    data = b'data: {"error":{"message":"boom","type":"server_error"}}\n\n'
-    assert failure(read_stream(sse(START) + data)) is FaultKind.UPSTREAM_FAILED
-
-
-@pytest.mark.parametrize("keep", range(7))
-def test_a_torn_stream_is_a_failure(keep: int) -> None:
-    """Also when the stop reason was already told; only message_stop ends an answer. req: 156"""
-    whole = (
-        START,
-        {"type": "ping"},
-        block_start(0, type="text", text=""),
-        block_delta(0, "text_delta", text="x"),
-        block_stop(0),
-        end(),
-    )
-    events = read_events(*whole[:keep])
-    assert failure(events) is FaultKind.UPSTREAM_FAILED
-    assert not any(isinstance(event, Finished | Ended) for event in events)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"data: {\n\n",
-        b"data: 5\n\n",
-        b'event: content_block_start\ndata: {"type":"content_block_start"}\n\n',
-        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0}\n\n',
-        sse(block_delta(0, "text_delta", text=5)),
-        sse(block_delta(3, "input_json_delta", partial_json="{}")),
-        sse(block_start(0, type="tool_use", id="t", input={})),
-    ],
-)
-def test_what_cannot_be_understood_is_a_failure(data: bytes) -> None:
-    events = read_stream(sse(START) + data + sse(STOP))
-    assert failure(events) is FaultKind.UPSTREAM_FAILED
-    assert sum(isinstance(event, Failed) for event in events) == 1
-
-
-def test_real_servers_are_read_generously() -> None:
-    """No names, a missing start, doubled and unknown events, blocks closed late or never."""
-    events = read_stream(
-        b"".join(
-            [
-                b": comment\r\n\r\n",
-                sse({"type": "ping"}),
-                sse(START).replace(b"\n", b"\r\n"),
-                sse({**START, "message": {"id": "other"}}),
-                sse(block_start(0, type="text", text="")),
-                sse(block_start(0, type="text", text="")),
-                b"data:" + msgspec.json.encode(block_delta(0, "text_delta", text="a")) + b"\n\n",
-                sse(block_start(1, type="tool_use", id="t", name="f", input={})),
-                sse(block_delta(0, "text_delta", text="b")),
-                sse(block_delta(2, "thinking_delta", thinking="t")),
-                sse(block_stop(0)),
-                sse(block_stop(0)),
-                sse(block_delta(0, "text_delta", text="late")),
-                sse(block_stop(9)),
-                sse(end("end_turn")),
-                sse(STOP),
-                b"data: [DONE]\n\n",
-                sse(block_start(5, type="text", text="after")),
-            ]
-        )
-    )
-    answer = fold(events)
-    assert answer.id == "msg_up"
-    assert answer.blocks == (
-        Text(text="ab"),
-        ToolCall(id="t", name="f", arguments="{}"),
-        Reasoning(parts=("t",)),
-    )
-    assert isinstance(events[-1], Ended)
-
-
-def test_blocks_without_a_message_start() -> None:
-    events = read_events(block_start(0, type="text", text="a"), block_stop(0), end(), STOP)
-    assert events[0] == Started("", "")
-    assert fold(events).blocks == (Text(text="a"),)
-
-
-def test_a_call_without_an_id_gets_one() -> None:
-    block = {"type": "tool_use", "name": "f", "input": {}}
-    events = read_events(START, block_start(0, **block), block_stop(0), end(), STOP)
-    (call,) = fold(events).blocks
-    assert isinstance(call, ToolCall)
-    assert call.id == "toolu_msg_up_0"
-
-
-def test_a_stream_that_says_nothing_at_all() -> None:
-    assert failure(read_events(START, STOP)) is FaultKind.UPSTREAM_FAILED
-    assert fold(read_events(START, end(), STOP)).blocks == ()
-
-
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        ({"type": "error", "error": {"type": "overloaded_error", "message": "m"}}, "overloaded"),
-        ({"error": {"message": "Network connection lost"}}, "upstream_failed"),
-        ({"error": "text"}, "upstream_failed"),
-        ({"type": "message"}, "upstream_failed"),
-        ({"type": "message", "content": "x"}, "upstream_failed"),
-        ({"type": "message", "content": []}, "upstream_failed"),
-        ({"type": "message", "content": [5], "stop_reason": "end_turn"}, "upstream_failed"),
-    ],
-)
-def test_a_200_that_is_no_answer(body: dict[str, Any], kind: str) -> None:
-    with pytest.raises(UpstreamError) as caught:
-        read_whole(body)
-    assert caught.value.fault.kind == kind
-
-
 blocks = st.one_of(
     st.builds(lambda text: {"type": "text", "text": text}, texts),
     st.builds(
@@ -510,7 +357,11 @@ blocks = st.one_of(
     ),
     st.just({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}),
 )
+
+
 counts = st.integers(0, 10_000)
+
+
 answers = st.builds(
     lambda content, reason, usage: message(*content, stop_reason=reason, usage=usage),
     st.lists(blocks, max_size=5),
@@ -532,10 +383,3 @@ def test_any_cutting_of_the_bytes_gives_the_same_events(body: dict[str, Any], ch
     """Also inside a character. req: 126"""
     data = b"".join(sse(event) for event in stream_of(body))
     assert read_stream(data, chunk=chunk) == read_stream(data)
-
-
-def test_very_long_lines() -> None:
-    """req: 125"""
-    text = "é" * 3_000_000
-    data = sse(START) + sse(block_start(0, type="text", text=text)) + sse(end()) + sse(STOP)
-    assert fold(read_stream(data, chunk=65_536)).blocks == (Text(text=text),)
