@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -17,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import Config, Server
+from dragoman.gateway.lines import LineWriter
 from dragoman.gateway.server import bind, build_app
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error
@@ -178,3 +181,54 @@ def test_bind() -> None:
     if socket.has_ipv6:
         with bind("::1", 0) as plug:
             assert plug.family is socket.AF_INET6
+
+
+async def test_log_lines_are_written_together() -> None:
+    reader, writer = os.pipe()
+    try:
+        lines = LineWriter(writer)
+        for number in range(3):
+            lines(b"line %d" % number)
+        assert not select.select([reader], [], [], 0)[0]
+        await asyncio.sleep(0.2)
+        assert os.read(reader, 1000) == b"line 0\nline 1\nline 2\n"
+        for _ in range(512):
+            lines(b"x")
+        assert os.read(reader, 10_000) == b"x\n" * 512
+        lines(b"last")
+        lines.flush()
+        assert os.read(reader, 1000) == b"last\n"
+    finally:
+        os.close(reader)
+        os.close(writer)
+    lines(b"nobody reads this")
+    lines.flush()
+
+
+def test_a_client_that_waits_to_be_asked_for_its_body(start: Start) -> None:
+    """`expect: 100-continue`: asked for when wanted, refused without reading when not."""
+    gateway = start()
+    made = json.dumps(body("chat", "chat/sim-text")).encode()
+    for auth, status in ((AUTH, 200), ({}, 401)):
+        with Connection(gateway.base_url) as connection:
+            headers = {**JSON, **auth, "expect": "100-continue"}
+            headers["content-length"] = str(len(made))
+            connection.send("POST", PATHS["chat"], headers=headers)
+            first = connection.head()
+            if status == 200:
+                assert first.status == 100
+                connection.sock.sendall(made)
+                first = connection.answer()
+            assert first.status == status
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_head_and_first_event_come_together(start: Start, api: str) -> None:
+    """One packet, and so one wakeup of the client."""
+    gateway = start()
+    with Connection(gateway.base_url) as connection:
+        made = body(api, "chat/sim-text?delay_ms=50", stream=True)
+        connection.send("POST", PATHS[api], made, AUTH)
+        data = connection.sock.recv(65536)
+    assert data.startswith(b"HTTP/1.1 200")
+    assert b"data: " in data

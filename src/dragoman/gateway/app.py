@@ -25,7 +25,7 @@ from dragoman.gateway.errors import ClientGone, Headers, fault_of, refusal
 from dragoman.gateway.exchange import Exchange
 from dragoman.gateway.models import Catalogue, page, read_list
 from dragoman.gateway.outgoing import Outgoing
-from dragoman.gateway.record import LOSSES_HEADER, Record
+from dragoman.gateway.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.routing import Router, model_not_found
 from dragoman.gateway.visit import Receive, Scope, Send, Visit
 from dragoman.protocols import CODECS
@@ -64,11 +64,13 @@ class Gateway:
     """The application of one configuration.
 
     It needs the lifespan events of its server, or `start` and `close`, for its connections to
-    upstreams. `draining` makes `/readyz` say no before the server stops.
+    upstreams. `draining` makes `/readyz` say no before the server stops. `log` is given the line of
+    each request, None for no lines.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, log: Callable[[bytes], None] | None = log_line) -> None:
         self.config = config
+        self._log = log
         self.draining = False
         self._keys = Keyring(config.clients)
         self._router = Router(config)
@@ -141,7 +143,9 @@ class Gateway:
                 raise ConnectionAbortedError("the answer broke off") from None
             await visit.fail(fault)
         finally:
-            record.write(visit.request_id, f"{visit.method} {path}", visit.status)
+            if self._log is not None:
+                route_name = f"{visit.method} {path[:200]}"
+                self._log(record.line(visit.request_id, route_name, visit.status))
 
     async def _answer(self, visit: Visit, route: Route | None, record: Record) -> None:
         if visit.method == "OPTIONS":

@@ -124,8 +124,8 @@ class Delivery:
         try:
             if not self.committed:
                 await self._commit()
-            if self._silence:
-                await self._visit.write(self._keepalive)
+            # The head goes out with what follows it, be it nothing.
+            await self._visit.write(self._keepalive if self._silence else b"")
             self._last = self._loop.time()
         finally:
             self._sign = None

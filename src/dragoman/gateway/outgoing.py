@@ -23,7 +23,7 @@ _FORWARDED = {
 class Outgoing:
     """Makes the requests for one account of one upstream. What never changes is made once."""
 
-    __slots__ = ("_fixed", "_names", "_proxy", "_timeouts", "_upstream")
+    __slots__ = ("_fixed", "_names", "_proxy", "_ready", "_timeouts", "_upstream")
 
     def __init__(self, upstream: Upstream, account: Account) -> None:
         self._upstream = upstream
@@ -40,6 +40,9 @@ class Outgoing:
             name.lower() for own in (upstream.headers, account.headers) for name in own
         )
         self._fixed = headers
+        self._ready = {
+            stream: tuple((_body_headers(stream) | headers).values()) for stream in (False, True)
+        }
         self._proxy = None if upstream.proxy is None else upstream.proxy.reveal()
         limits = upstream.timeouts
         self._timeouts = Timeouts(
@@ -57,18 +60,18 @@ class Outgoing:
         `client` are the client's headers when it speaks the upstream's protocol; the few that
         belong to the protocol are passed on, unless the configuration sets them.
         """
-        accept = "text/event-stream" if stream else "application/json"
-        own = {"content-type": ("content-type", "application/json"), "accept": ("accept", accept)}
-        return self._request("POST", path, own | self._fixed | self._passed_on(client), body)
+        passed = {} if client is None else self._passed_on(client)
+        headers = self._ready[stream]
+        if passed:
+            headers = tuple((_body_headers(stream) | self._fixed | passed).values())
+        return self._request("POST", path, headers, body)
 
     def get(self, path: str, query: str = "") -> UpstreamRequest:
         """A GET of `path` (below `/v1`)."""
-        own = {"accept": ("accept", "application/json")}
-        return self._request("GET", path, own | self._fixed, b"", query)
+        headers = {"accept": ("accept", "application/json")} | self._fixed
+        return self._request("GET", path, tuple(headers.values()), b"", query)
 
-    def _passed_on(self, client: Mapping[bytes, bytes] | None) -> dict[str, tuple[str, str]]:
-        if client is None:
-            return {}
+    def _passed_on(self, client: Mapping[bytes, bytes]) -> dict[str, tuple[str, str]]:
         passed: dict[str, tuple[str, str]] = {}
         for raw in _FORWARDED[self._upstream.protocol]:
             name = raw.decode()
@@ -81,15 +84,20 @@ class Outgoing:
         self,
         method: Literal["GET", "POST"],
         path: str,
-        headers: Mapping[str, tuple[str, str]],
+        headers: tuple[tuple[str, str], ...],
         body: bytes,
         query: str = "",
     ) -> UpstreamRequest:
         return UpstreamRequest(
             method=method,
             url=join_url(self._upstream.base_url, f"/v1{path}", query),
-            headers=tuple(headers.values()),
+            headers=headers,
             body=body,
             timeouts=self._timeouts,
             proxy=self._proxy,
         )
+
+
+def _body_headers(stream: bool) -> dict[str, tuple[str, str]]:
+    accept = "text/event-stream" if stream else "application/json"
+    return {"content-type": ("content-type", "application/json"), "accept": ("accept", accept)}

@@ -53,10 +53,8 @@ class Record:
         self.losses: Sequence[Loss] = ()
         self.error = ""
 
-    def write(self, request_id: str, route: str, status: int) -> None:
-        """Log the line."""
-        if not _log.isEnabledFor(logging.INFO):
-            return
+    def line(self, request_id: str, route: str, status: int) -> bytes:
+        """The line: one JSON object."""
         line: dict[str, Any] = {
             "time": round(time.time(), 3),
             "request_id": request_id,
@@ -81,7 +79,12 @@ class Record:
             line["losses_total"] = len(self.losses)
         if self.error:
             line["error"] = self.error
-        _log.info("%s", _encoder.encode(line).decode())
+        return _encoder.encode(line)
+
+
+def log_line(line: bytes) -> None:
+    """Hand a request's line to the logger `dragoman.requests`."""
+    _log.info("%s", line.decode())
 
 
 def losses_header(losses: Sequence[Loss]) -> list[tuple[bytes, bytes]]:

@@ -13,6 +13,9 @@ import uvicorn
 from dragoman.config import Config
 from dragoman.config.checks import is_loopback
 from dragoman.gateway.app import Gateway
+from dragoman.gateway.lines import LineWriter
+from dragoman.gateway.protocol import JoiningProtocol
+from dragoman.gateway.record import log_line
 from dragoman.gateway.workers import Workers
 
 _KEEP_ALIVE_S = 75
@@ -20,8 +23,8 @@ _KEEP_ALIVE_S = 75
 it is they who close."""
 
 
-def build_app(config: Config) -> Gateway:
-    """The ASGI application of a configuration.
+def build_app(config: Config, log: Callable[[bytes], None] | None = log_line) -> Gateway:
+    """The ASGI application of a configuration. `log` is given the line of each request.
 
     Raises:
         ValueError: it would let anyone in from other machines.
@@ -30,7 +33,7 @@ def build_app(config: Config) -> Gateway:
         raise ValueError(
             f"without client keys the gateway listens on loopback only, not on {config.server.host}"
         )
-    return Gateway(config)
+    return Gateway(config, log)
 
 
 def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> None:
@@ -53,15 +56,25 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
         announce(url)
     try:
         if config.server.workers == 1:
-            Server(build_app(config)).run(sockets=[plug])
+            _run(config, plug)
         else:
             Workers(
                 config.server.workers,
-                lambda: Server(build_app(config)).run(sockets=[plug]),
+                lambda: _run(config, plug),
                 grace_s=config.server.shutdown_grace_s,
             ).run()
     finally:
         plug.close()
+
+
+def _run(config: Config, plug: socket.socket) -> None:
+    """Serve in this process."""
+    wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
+    lines = LineWriter(sys.stderr.fileno())
+    try:
+        Server(build_app(config, lines if wanted else None)).run(sockets=[plug])
+    finally:
+        lines.flush()
 
 
 class Server(uvicorn.Server):
@@ -73,7 +86,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http="httptools",
+                http=JoiningProtocol,
                 ws="none",
                 lifespan="on",
                 interface="asgi3",
@@ -113,20 +126,10 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def configure_log(level: str) -> None:
-    """Log to standard error: a JSON line per request as it is, everything else with its time."""
+    """Log to standard error, from `level` (debug, info, warning, error) on."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter())
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("dragoman")
     logger.handlers[:] = [handler]
     logger.propagate = False
     logger.setLevel(level.upper())
-
-
-class _Formatter(logging.Formatter):
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-
-    def format(self, record: logging.LogRecord) -> str:
-        if record.name == "dragoman.requests":
-            return record.getMessage()
-        return super().format(record)
