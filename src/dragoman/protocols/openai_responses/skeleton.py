@@ -35,7 +35,10 @@ _DEFAULTS: JsonObject = {
 """Fields every response has, and their value when the request has none. Numbers are never null:
 Open Responses clients refuse that."""
 
-_ONLY_IF_GIVEN = ("prompt_cache_options", "prompt_cache_retention", "moderation")
+_ONLY_IF_GIVEN = ("prompt_cache_retention", "moderation")
+
+_CACHE_OPTIONS: JsonObject = {"mode": "implicit", "ttl": "30m"}
+"""What caching options are when the request gives only some of them."""
 
 _FUNCTION_KEYS: JsonObject = {"description": None, "parameters": None, "strict": None}
 """Keys that every repeated function tool has."""
@@ -50,6 +53,9 @@ def echo(source: JsonObject) -> JsonObject:
     for name in _ONLY_IF_GIVEN:
         if source.get(name) is not None:
             repeated[name] = source[name]
+    if source.get("prompt_cache_options") is not None:
+        given = _given(_object(source, "prompt_cache_options"))
+        repeated["prompt_cache_options"] = {**_CACHE_OPTIONS, **given}
     return repeated
 
 
