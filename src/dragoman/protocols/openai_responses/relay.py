@@ -33,6 +33,8 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 _members = msgspec.json.Decoder(dict[str, Raw])
 _any = msgspec.json.Decoder()
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading bytes that are not JSON raises."""
 
 _ABSENT = Raw()
 _NULL = Raw(b"null")
@@ -78,13 +80,14 @@ def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
     """
     try:
         answer = _answer.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        shown = _renamed(body, model)
+    except _UNREADABLE:
         raise UpstreamError.unreadable("it is not a response object") from None
     if answer.output in (_ABSENT, _NULL):
         if answer.error:
             raise UpstreamError(fault_of(answer.error))
         raise UpstreamError.unreadable("it has no output")
-    return _renamed(body, model), read_usage(answer.usage)
+    return shown, read_usage(answer.usage)
 
 
 def _renamed(body: bytes, model: str) -> bytes:
@@ -134,21 +137,21 @@ class ResponsesRelay:
         return frame.raw
 
     def _lifecycle(self, frame: Frame) -> bytes:
-        try:
-            event = _lifecycle.decode(frame.data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return frame.raw
         raw, data = frame.raw, frame.data
-        if event.response is None:
+        try:
+            event = _lifecycle.decode(data)
+            if event.response is None:
+                return raw
+            if self._model is not None:
+                data = self._shown(data, self._model)
+        except _UNREADABLE:
             return raw
         self.begun = True
-        if self._model is not None:
-            data = self._shown(data, self._model)
-            raw = raw if data is frame.data else encode(data, frame.event)
+        raw = raw if data is frame.data else encode(data, frame.event)
         if not self._created:
             self._created = data
         self.usage = read_usage(event.response.usage) or self.usage
-        if event.type in _ENDS:
+        if isinstance(event.type, str) and event.type in _ENDS:
             self.ended = True
             self._created = b""
             if event.type == "response.failed":
@@ -168,7 +171,7 @@ class ResponsesRelay:
     def _error(self, data: bytes) -> None:
         try:
             event = _any.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except _UNREADABLE:
             return
         if isinstance(event, dict) and (event.get("type") == "error" or event.get("error")):
             self.ended = True
@@ -190,7 +193,10 @@ class ResponsesRelay:
         written = encode(to_json(told), b"error")
         if not self._created:
             return written
-        response = _members.decode(bytes(_members.decode(self._created)["response"]))
+        try:
+            response = _members.decode(bytes(_members.decode(self._created)["response"]))
+        except _UNREADABLE:
+            return written
         response["status"] = Raw(b'"failed"')
         response["error"] = Raw(to_json(failed_object(fault)))
         members = {
@@ -205,7 +211,7 @@ def _type_of(data: bytes) -> bytes:
     """The name of an event whose server left it out."""
     try:
         return _typed.decode(data).type.encode()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         return b""
 
 
@@ -213,6 +219,6 @@ def _number(data: bytes) -> int:
     """The sequence number of an event, -1 if it has none."""
     try:
         number = _lifecycle.decode(data).sequence_number
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         return -1
     return number if type(number) is int else -1
