@@ -67,10 +67,17 @@ def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
     if answer.content == _ABSENT:
         raise UpstreamError.unreadable("it has no content")
     if answer.model != model:
-        members = _members.decode(body)
-        body = _object({**members, "model": msgspec.Raw(to_json(model))})
+        body = _renamed(body, model)
     usage = read_usage(answer.usage) if isinstance(answer.usage, dict) else None
     return body, usage
+
+
+def _renamed(body: bytes, model: str) -> bytes:
+    try:
+        members = _members.decode(body)
+    except _UNREADABLE:  # a name that nothing else looked at is not UTF-8
+        raise UpstreamError.unreadable("it is not a JSON object") from None
+    return _object({**members, "model": msgspec.Raw(to_json(model))})
 
 
 class MessagesRelay:
