@@ -130,7 +130,7 @@ async def long_stream_cost(target: Target, cell: Cell, deltas: int) -> float:
         async with asyncio.timeout(120):
             answer = await links[0].send(cell.request(deltas=deltas))
         # A mark that a chunk's edge cuts in two is not counted.
-        checked(answer, deltas * 999 // 1000)
+        checked(answer, deltas * 98 // 100)
         return (cpu_seconds(target.pid) - before) / deltas
     finally:
         close(links)

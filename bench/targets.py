@@ -198,7 +198,8 @@ def litellm(folder: Path, cores: Cores, up: Upstreams, python: Path) -> Iterator
         lines += [f'      model: "{provider}/bench-{short}-*"', f'      api_base: "{base}"']
         lines += ['      api_key: "bench"']
     lines += ["general_settings:", f'  master_key: "{CLIENT_KEY}"']
-    lines += ["litellm_settings:", "  telemetry: false"]
+    # Otherwise it would take the Responses endpoint of an OpenAI-like upstream instead of Chat.
+    lines += ["litellm_settings:", "  use_chat_completions_url_for_anthropic_messages: true"]
     config.write_text("\n".join(lines))
     command = [str(python.parent / "litellm"), "--config", str(config), "--host", "127.0.0.1"]
     command += ["--port", str(port), "--num_workers", "1"]
