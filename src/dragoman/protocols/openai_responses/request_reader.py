@@ -52,7 +52,7 @@ def read_request(body: JsonObject, sealer: Sealer) -> Request:
         *read_tools(fields.take_list("tools"), "tools", extras),
         *items.tools,
     )
-    thinking, output_format, verbosity = _read_settings(fields, items, extras)
+    thinking, output_format, verbosity = _read_settings(fields, items, extras, paths)
     logprobs, top_logprobs = _read_logprobs(fields, extras)
     max_output_tokens = fields.take_int("max_output_tokens", minimum=1)
     cache_options = fields.take_object("prompt_cache_options")
@@ -117,9 +117,10 @@ def _read_instructions(fields: Fields) -> tuple[Text, ...]:
 
 
 def _read_settings(
-    fields: Fields, items: ItemReader, extras: list[Extra]
+    fields: Fields, items: ItemReader, extras: list[Extra], paths: dict[str, str]
 ) -> tuple[Thinking | None, OutputFormat | None, str | None]:
-    """How to reason and what to write, after the conversation's own updates."""
+    """How to reason and what to write, after the conversation's own updates, which `paths` then
+    names."""
     thinking = _read_reasoning(fields.take_fields("reasoning"), extras)
     output_format, verbosity = _read_text(fields.take_fields("text"), extras)
     for path, update in items.updates:
@@ -127,9 +128,13 @@ def _read_settings(
         later = _read_reasoning(updated.take_fields("reasoning"), extras)
         if later is not None:
             thinking = replace(thinking or Thinking(), effort=later.effort)
+            paths["thinking"] = updated.at("reasoning")
+            paths["thinking"] = f"{path}.reasoning"
         text = updated.take_fields("text")
         if text is not None:
             output_format = _read_text(text, extras)[0]
+            paths["output_format"] = text.at("format")
+            paths["output_format"] = f"{path}.text.format"
     return thinking, output_format, verbosity
 
 
