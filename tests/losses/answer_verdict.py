@@ -81,6 +81,7 @@ _SAME = {
     "content_block": "content",
     "item": "output",
     "output_text": "content",
+    "added": "done",
     "part": "content",
     "RedactedThinkingBlock": "reasoning",
     "ThinkingBlock": "reasoning",

@@ -14,7 +14,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.losses.shapes import Choice, FieldShape, Record, fields_of, shape_of
-from tests.losses.streams import chat_stream, messages_stream, responses_stream
+from tests.losses.streams import USAGE, chat_stream, messages_stream, responses_stream
 from tests.losses.values import Owner
 from tests.losses.walker import ABSENT, Path, Probe, path_text, smallest, smallest_record, walk
 
@@ -207,7 +207,8 @@ def _event_probes(record: Record, kind: str, field: FieldShape) -> Iterator[Prob
 
 def _lifecycle(shape: Record, kind: str, owner: Owner) -> Iterator[Probe]:
     """Probes of the response inside an event; output items have events of their own."""
-    base = {**smallest_record(shape, owner), "status": kind.removeprefix("response.")}
+    ending = {"status": kind.removeprefix("response."), "usage": USAGE}
+    base = {**smallest_record(shape, owner), **ending}
     for field in fields_of(shape):
         if field.name in ("output", "status") or (field.name in ECHO and kind != _COMPLETED):
             continue

@@ -90,10 +90,6 @@ ANSWERS: dict[str, str] = {
     "Usage.speed=standard": "The default of the service.",
 }
 
-TO_MESSAGES: dict[str, str] = {
-    "*Logprob.*": "A Messages client cannot ask for token probabilities.",
-}
-
 
 def excuse(label: str, table: dict[str, str]) -> str | None:
     """The first pattern of the table that matches a label."""

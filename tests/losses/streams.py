@@ -164,7 +164,7 @@ def _response(status: str, **more: Any) -> Event:
     }
 
 
-_USAGE = {
+USAGE = {
     "input_tokens": 9,
     "input_tokens_details": {"cached_tokens": 0},
     "output_tokens": 9,
@@ -180,7 +180,7 @@ def _responses(*body: Event, terminal: str = "completed", **more: Any) -> list[E
         *body,
         {
             "type": f"response.{terminal}",
-            "response": _response(terminal, usage=_USAGE, **more),
+            "response": _response(terminal, usage=USAGE, **more),
         },
     ]
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]

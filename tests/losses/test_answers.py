@@ -8,17 +8,11 @@ import pytest
 
 from tests.losses.answer_verdict import judge_answer
 from tests.losses.answers import AnswerCase, answer_cases, stream_cases
-from tests.losses.excused import ANSWERS, TO_MESSAGES, excuse
-from tests.losses.requests import MESSAGES, PROTOCOLS
+from tests.losses.excused import ANSWERS, excuse
+from tests.losses.requests import PROTOCOLS
 from tests.losses.verdict import Verdict
 
 ALL = (*answer_cases(), *stream_cases())
-
-
-def excused(case: AnswerCase, client: str) -> str | None:
-    """The excuse for the case's value, if it has one."""
-    own = TO_MESSAGES if client == MESSAGES else {}
-    return excuse(case.probe.label, {**ANSWERS, **own})
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.id)
@@ -30,7 +24,7 @@ def test_every_field_arrives_or_is_reported(
         if client == case.upstream:
             continue
         verdict = judge_answer(case, client)
-        allowed = verdict is Verdict.SILENT and excused(case, client) is not None
+        allowed = verdict is Verdict.SILENT and excuse(case.probe.label, ANSWERS) is not None
         kind = "streams" if case.streamed else "answers"
         verdicts[kind, Verdict.EXCUSED if allowed else verdict] += 1
         assert allowed or verdict is not Verdict.SILENT, f"{case.upstream} to {client}"
@@ -49,12 +43,11 @@ def test_the_walk_reaches_the_types() -> None:
 
 def test_every_excuse_is_needed() -> None:
     needed = {
-        excused(case, client)
+        excuse(case.probe.label, ANSWERS)
         for case in ALL
         for client in PROTOCOLS
         if client != case.upstream and judge_answer(case, client) is Verdict.SILENT
     }
 
-    table = {**ANSWERS, **TO_MESSAGES}
-    assert [pattern for pattern in table if pattern not in needed] == []
-    assert all(table.values()), "every excuse has a reason"
+    assert [pattern for pattern in ANSWERS if pattern not in needed] == []
+    assert all(ANSWERS.values()), "every excuse has a reason"
