@@ -195,7 +195,7 @@ class Assembler:
             item.block = self._open(head, events)
             item.style, item.part = style, part
         elif style != item.style:
-            self._lose(f"output[{number}]", "reasoning is given in one form: its first")
+            self._lose(f"response.output[{number}]", "reasoning is given in one form: its first")
             return []
         elif part != item.part:
             item.part = part
@@ -288,8 +288,9 @@ class Assembler:
     ) -> list[Event]:
         texts = {"summary": _texts(value, "summary"), "raw": _texts(value, "content")}
         style = item.style or ("summary" if any(texts["summary"]) else "raw")
-        if any(texts["raw" if style == "summary" else "summary"]):
-            self._lose(path, "reasoning is given in one form: its first")
+        other, where = ("raw", "content") if style == "summary" else ("summary", "summary")
+        if any(texts[other]):
+            self._lose(f"{path}.{where}", "reasoning is given in one form: its first")
         events: list[Event] = []
         for part, text in enumerate(texts[style]):
             events += self.rest_of_reasoning(number, style, part, text)
