@@ -120,7 +120,8 @@ def _read_settings(
     fields: Fields, items: ItemReader, extras: list[Extra], paths: dict[str, str]
 ) -> tuple[Thinking | None, OutputFormat | None, str | None]:
     """How to reason and what to write, after the conversation's own updates, which `paths` then
-    names."""
+    names.
+    """
     thinking = _read_reasoning(fields.take_fields("reasoning"), extras)
     output_format, verbosity = _read_text(fields.take_fields("text"), extras)
     for path, update in items.updates:
@@ -129,12 +130,10 @@ def _read_settings(
         if later is not None:
             thinking = replace(thinking or Thinking(), effort=later.effort)
             paths["thinking"] = updated.at("reasoning")
-            paths["thinking"] = f"{path}.reasoning"
         text = updated.take_fields("text")
         if text is not None:
             output_format = _read_text(text, extras)[0]
             paths["output_format"] = text.at("format")
-            paths["output_format"] = f"{path}.text.format"
     return thinking, output_format, verbosity
 
 
