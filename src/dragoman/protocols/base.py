@@ -58,8 +58,9 @@ class Reply(Struct, frozen=True):
     """What the writer of an answer needs besides the answer.
 
     `request` is the client's own request; `id` the response id to show, in the client's style
-    (`chatcmpl-`, `msg_`, `resp_`); `created` is in Unix seconds; `model` is the name the
-    client asked for. `mint` gives a fresh item id with the prefix it is given (`fc_`, `rs_`).
+    (`chatcmpl-`, `msg_`, `resp_`); `created`, in Unix seconds, is shown when the upstream does
+    not tell when it answered; `model` is the name the client asked for. `mint` gives a fresh item
+    id with the prefix it is given (`fc_`, `rs_`).
     """
 
     request: Request

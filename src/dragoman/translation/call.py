@@ -38,7 +38,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """What a translation depends on besides the two protocols.
 
     `model` is the name sent upstream (None: the client's). `account` tags reasoning state with
-    the account it will be bound to. `response_id` and `created` are minted when not given.
+    the account it will be bound to. `response_id` is minted when not given. `created`, in Unix
+    seconds, is shown for upstreams that do not tell when they answered; None: now.
     """
 
     model: str | None = None

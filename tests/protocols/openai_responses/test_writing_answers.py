@@ -520,7 +520,7 @@ class TestResponseObject:
             for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty"):
                 assert type(answer[name]) is float
             assert answer["top_logprobs"] == 0
-            assert (answer["id"], answer["model"], answer["created_at"]) == ("resp_1", "m", 1)
+            assert (answer["id"], answer["model"], answer["created_at"]) == ("resp_1", "m", 5)
 
     def test_the_clients_request_is_repeated(self) -> None:
         tool = {"type": "function", "name": "f"}

@@ -106,7 +106,7 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
     body: JsonObject = {
         "id": reply.id,
         "object": "chat.completion",
-        "created": reply.created,
+        "created": response.created or reply.created,
         "model": reply.model,
         "choices": [choice],
         "usage": None if response.usage is None else write_usage(response.usage),

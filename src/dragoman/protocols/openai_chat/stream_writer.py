@@ -136,7 +136,7 @@ class ChatStreamWriter:
         head: JsonObject = {
             "id": reply.id,
             "object": "chat.completion.chunk",
-            "created": reply.created,
+            "created": event.created or reply.created,
             "model": reply.model,
         }
         opening = b"data: " + escape(to_json(head))[:-1]

@@ -65,13 +65,14 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
     status = write_finish(response.finish, reply.options, reply.ledger)
     completed = status.response == "completed"
     source = reply.request.source
+    created = response.created or reply.created
     return {
         "id": reply.id,
         "object": "response",
-        "created_at": reply.created,
+        "created_at": created,
         "model": reply.model,
         "status": status.response,
-        "completed_at": max(reply.created, int(time.time())) if completed else None,
+        "completed_at": max(created, int(time.time())) if completed else None,
         "error": None,
         "incomplete_details": status.details,
         "service_tier": response.service_tier or service_tier(source),

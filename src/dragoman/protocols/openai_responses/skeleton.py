@@ -86,16 +86,17 @@ def service_tier(source: JsonObject) -> str:
 
 class Skeleton:
     """Renders the response objects of one stream. What repeats the request is encoded once, and
-    the request is not kept.
+    the request is not kept. `created` and `tier` are what the upstream told, once it did.
     """
 
-    __slots__ = ("_echo", "_head", "tier")
+    __slots__ = ("_echo", "_head", "_model", "created", "tier")
 
     def __init__(self, reply: Reply) -> None:
         source = reply.request.source
-        head = {"id": reply.id, "object": "response", "created_at": reply.created}
-        self._head = to_json({**head, "model": reply.model})[:-1]
+        self._head = to_json({"id": reply.id, "object": "response"})[:-1]
+        self._model = to_json(reply.model)
         self._echo = to_json(echo(source))[1:]
+        self.created = reply.created
         self.tier = service_tier(source)
 
     def render(
@@ -119,4 +120,5 @@ class Skeleton:
             }
         )
         items = b",".join(output)
-        return b'%b,%b,"output":[%b],%b' % (self._head, changing[1:-1], items, self._echo)
+        head = b'%b,"created_at":%d,"model":%b' % (self._head, self.created, self._model)
+        return b'%b,%b,"output":[%b],%b' % (head, changing[1:-1], items, self._echo)

@@ -62,7 +62,6 @@ class ResponsesWriter:
 
     __slots__ = (
         "_block_start",
-        "_created",
         "_frames",
         "_head",
         "_item",
@@ -82,7 +81,6 @@ class ResponsesWriter:
     def __init__(self, reply: Reply) -> None:
         # The reply holds the client's whole request and must not live as long as the stream.
         self._skeleton = Skeleton(reply)
-        self._created = reply.created
         self._ledger = reply.ledger
         self._sealer = reply.sealer
         self._mint = reply.mint
@@ -139,6 +137,7 @@ class ResponsesWriter:
                 return self._failed(event, begun=before is not State.NEW)
 
     def _started(self, event: Started) -> bytes:
+        self._skeleton.created = event.created or self._skeleton.created
         self._skeleton.tier = event.service_tier or self._skeleton.tier
         return self._announce()
 
@@ -294,7 +293,7 @@ class ResponsesWriter:
             status,
             self._frames.done,
             usage=self._usage,
-            completed_at=max(self._created, int(time.time())) if completed else None,
+            completed_at=max(self._skeleton.created, int(time.time())) if completed else None,
         )
         return self._terminal(status, response)
 
