@@ -55,7 +55,7 @@ def test_the_golden_stream() -> None:
 
 
 def test_the_start_holds_a_whole_message() -> None:
-    """Full usage with zeros, then a ping. req: 58, 59, 83, 84"""
+    """Full usage with zeros, the name the client used, then a ping. req: 58, 59, 83, 84, 150"""
     start, ping = written_events([Started("up", "upstream-name")])
     assert start["message"] == {
         "id": "msg_1",
