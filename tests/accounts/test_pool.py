@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.accounts.decisions import Symptom, Verdict
 from dragoman.accounts.pool import NoAccount, Pool
-from dragoman.accounts.rules import SOP
 from dragoman.canonical.errors import FaultKind
 from dragoman.config import Account, Config, Upstream
 
@@ -65,7 +65,8 @@ def test_no_account_says_why_and_when() -> None:
 
 def test_rules_are_those_of_the_upstream() -> None:
     """req: 135"""
-    pool = Pool(CONFIG, rules=lambda upstream: SOP)
+    upstreams = tuple(replace(entry, account_rules="sop") for entry in CONFIG.upstreams)
+    pool = Pool(replace(CONFIG, upstreams=upstreams))
     pool.lease("two", "m").failed(Symptom(429, retry_after=1.0))
     assert pool.state("c").disabled
     assert pool.usable()

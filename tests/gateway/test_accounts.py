@@ -6,9 +6,9 @@ import itertools
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from dragoman.accounts.rules import SOP
-from dragoman.config import Account, Client, Config, Secret, Upstream
+from dragoman.config import Account, Client, Config, Secret, Server, Upstream
 from dragoman.gateway.app import Gateway
 from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.accounts import KeyBehaviour
@@ -183,6 +183,16 @@ def test_ten_attempts_at_most(start: Start, simulator: RunningSimulator) -> None
     assert len(asked) == len(set(asked)) == 10
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_sdks_can_be_told_not_to_try_again(start: Start, asked: bool) -> None:
+    """Only when several accounts were tried."""
+    gateway = start(keys=("sk-sim-a", "sk-sim-b"), server=Server(retry_headers=asked))
+    answer = ask(gateway, "chat", "chat/sim-429")
+    assert answer.headers.get("x-should-retry") == ("false" if asked else None)
+    answer = ask(gateway, "chat", "chat/sim-400")
+    assert "x-should-retry" not in answer.headers
+
+
 def test_an_unreachable_upstream_is_no_fault_of_its_accounts(start: Start) -> None:
     """req: 141"""
     gateway = start(keys=("sk-sim-close", "sk-sim-reset", GOOD))
@@ -248,9 +258,13 @@ class TestTheProcedure:
     """The rule set that follows the account-pool procedure to the letter."""
 
     @pytest.fixture
-    def sop(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> Start:
-        monkeypatch.setattr("dragoman.gateway.app.DEFAULT", SOP)
-        return start
+    def sop(self, start: Start, simulator: RunningSimulator) -> Start:
+        def started(keys: tuple[str, ...]) -> RunningGateway:
+            config = config_for(simulator.base_url, keys=keys)
+            upstreams = [replace(entry, account_rules="sop") for entry in config.upstreams]
+            return start(replace(config, upstreams=tuple(upstreams)))
+
+        return started
 
     @pytest.mark.parametrize("status", [402, 429])
     def test_exhausted_accounts_are_disabled(

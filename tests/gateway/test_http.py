@@ -182,6 +182,7 @@ def test_an_unknown_path_is_a_404_in_the_clients_shape(gateway: RunningGateway) 
     answer = call(gateway.base_url, "POST", "/v1/embeddings", {})
     assert answer.status == 404
     error_of("chat", answer)
+    assert call(gateway.base_url, "POST", "/v1/responses/compact", {}).status == 404
     version = {"anthropic-version": "2026-10-21"}
     answer = call(gateway.base_url, "POST", "/v1/messages/batches", {}, version)
     assert answer.status == 404

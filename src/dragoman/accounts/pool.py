@@ -19,7 +19,7 @@ from dragoman.accounts.decisions import (
     classify,
 )
 from dragoman.accounts.rotation import Rotation
-from dragoman.accounts.rules import DEFAULT, RuleSet
+from dragoman.accounts.rules import RULE_SETS, RuleSet
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.config import Account, Config, matches
 
@@ -77,23 +77,14 @@ class Lease:
 
 
 class Pool:
-    """All accounts of a configuration.
+    """All accounts of a configuration. `clock` is monotonic, in seconds."""
 
-    `rules` gives the rule set of an upstream by its name; `clock` is monotonic, in seconds.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        *,
-        rules: Callable[[str], RuleSet] = lambda upstream: DEFAULT,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, config: Config, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._accounts = {account.name: account for account in config.accounts}
         self._tags = {name: account_tag(name) for name in self._accounts}
         self._in_flight = dict.fromkeys(self._accounts, 0)
         self._clock = clock
-        self._rules = {upstream.name: rules(upstream.name) for upstream in config.upstreams}
+        self._rules = {entry.name: RULE_SETS[entry.account_rules] for entry in config.upstreams}
         self._rotations = {
             upstream.name: Rotation(
                 (entry.name for entry in config.accounts if entry.upstream == upstream.name),

@@ -31,6 +31,7 @@ AtLeastOne = Annotated[int, Meta(ge=1)]
 
 ProtocolName = Literal["openai_chat", "anthropic_messages", "openai_responses"]
 AuthStyle = Literal["bearer", "x-api-key", "api-key"]
+AccountRules = Literal["default", "sop"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -58,6 +59,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     back until the upstream begins, however long that takes."""
     shutdown_grace_s: Seconds = 30.0
     """Seconds that requests in flight are given to finish when the gateway is told to stop."""
+    retry_headers: bool = False
+    """Tell SDKs by `x-should-retry: false` not to repeat a request that failed on several
+    accounts, so that attempts do not multiply."""
     cors: bool = True
     """Answer preflight requests and allow any origin, so that pages in a browser can call."""
     log_level: LogLevel = "info"
@@ -108,6 +112,12 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     proxy: Secret | None = None
     """URL of an HTTP or SOCKS proxy for every call. A reference is resolved, since such a URL
     may hold a password."""
+    account_rules: AccountRules = "default"
+    """What its errors mean for the account. `default`: a 429 is a passing limit and rests the
+    account, quota errors take it out for a time, a refused key for good, and whatever another
+    account may do better is tried there. `sop`: 429, 402 and 401 disable the account, 403 is told
+    apart by its text, everything else goes back to the client, and a 503 tells that no account is
+    left."""
     models: tuple[NonEmpty, ...] | None = None
     """Models listed for this upstream by `/v1/models`; absent: those it lists itself."""
     timeouts: Timeouts = Timeouts()

@@ -15,7 +15,6 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.accounts.pool import Pool
-from dragoman.accounts.rules import DEFAULT
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config, Upstream
@@ -74,7 +73,7 @@ class Gateway:
         self.draining = False
         self._keys = Keyring(config.clients)
         self._router = Router(config)
-        self.pool = Pool(config, rules=lambda upstream: DEFAULT)
+        self.pool = Pool(config)
         self._client = UpstreamClient()
         upstreams = {upstream.name: upstream for upstream in config.upstreams}
         self._outgoing = {
@@ -210,9 +209,9 @@ class Gateway:
             show = partial(self._show_model, path.removeprefix("/v1/models/"))
             return Route("", {"GET": show, "HEAD": show})
         if path.startswith("/v1/responses/"):
-            _, _, below = path.removeprefix("/v1/responses/").partition("/")
+            name, _, below = path.removeprefix("/v1/responses/").partition("/")
             methods = _RESPONSE_METHODS.get(below)
-            if methods is not None:
+            if methods is not None and name not in _NO_RESPONSES:
                 return Route("openai_responses", dict.fromkeys(methods, _no_response))
         if path.startswith("/v1/chat/completions/"):
             return Route("openai_chat", dict.fromkeys(("GET", "POST", "DELETE"), _no_completion))
@@ -266,6 +265,8 @@ _RESPONSE_METHODS = {
     "submit_tool_outputs": ("POST",),
 }
 """Below `/v1/responses/{id}`: what the official API serves of stored responses."""
+_NO_RESPONSES = frozenset({"compact"})
+"""Names of endpoints that stand where an id would, and are not served."""
 
 
 async def _no_response(visit: Visit, caller: Caller, record: Record) -> None:

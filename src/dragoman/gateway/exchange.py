@@ -189,6 +189,8 @@ class Exchange:
             if given_up.failure is not None:
                 await self._hand_back(trip, given_up.failure)
             else:
+                if self._server.retry_headers and trip.record.attempts > 1:
+                    trip.visit.shared.append((b"x-should-retry", b"false"))
                 await self._fail(trip, given_up.fault)
 
     async def _attempt(self, trip: Trip, lease: Lease) -> None:

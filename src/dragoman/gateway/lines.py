@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+from collections.abc import Iterator
 
 _DELAY_S = 0.1
 _MOST = 512
+_ATOMIC = select.PIPE_BUF
+"""Bytes that a pipe takes in one piece, so that lines of several processes do not mix."""
 
 
 class LineWriter:
@@ -34,10 +38,25 @@ class LineWriter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        data = b"".join([line + b"\n" for line in self._lines])
-        self._lines.clear()
+        lines, self._lines = self._lines, []
         try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            for piece in _pieces(lines):
+                rest = piece
+                while rest:
+                    rest = rest[os.write(self._descriptor, rest) :]
         except OSError:
             pass
+
+
+def _pieces(lines: list[bytes]) -> Iterator[bytes]:
+    """The lines with their breaks, as many at a time as are written in one piece."""
+    held: list[bytes] = []
+    size = 0
+    for line in lines:
+        if held and size + len(line) >= _ATOMIC:
+            yield b"".join(held)
+            held, size = [], 0
+        held.append(line + b"\n")
+        size += len(line) + 1
+    if held:
+        yield b"".join(held)
