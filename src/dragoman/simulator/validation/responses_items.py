@@ -17,6 +17,7 @@ _FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "reasoning": (("summary",), ("id", "content", "encrypted_content", "status")),
     "item_reference": (("id",), ()),
     "additional_tools": (("role", "tools"), ("id",)),
+    "tool_search_output": (("tools",), ("id", "call_id", "execution", "status")),
 }
 """Required and optional fields beside ``type`` of the items that are looked into."""
 
@@ -39,7 +40,6 @@ _OTHERS = frozenset(
         "apply_patch_call",
         "apply_patch_call_output",
         "tool_search_call",
-        "tool_search_output",
         "program",
         "program_output",
         "compaction",
@@ -203,8 +203,9 @@ def _check_known_item(
                     "`store` is set to false.",
                     "not_found",
                 )
-        case "additional_tools":
-            item.child("role").one_of(("developer",))
+        case "additional_tools" | "tool_search_output":
+            if kind == "additional_tools":
+                item.child("role").one_of(("developer",))
             for tool in item.child("tools").items():
                 check_tool(tool, set())
 
