@@ -105,19 +105,23 @@ async def first_token(target: Target, cell: Cell, count: int) -> list[float]:
         close(links)
 
 
-async def stream_memory(target: Target, cell: Cell, streams: int) -> tuple[int, float]:
-    """Resident bytes idle, after some requests, and more per stream that is open."""
+async def idle_memory(target: Target, cell: Cell) -> int:
+    """Resident bytes after some requests, with none under way."""
     links = await connect(target.port, 4, MARK)
     await repeat(links, cell.request(stream=False), 40)
     await repeat(links, cell.request(deltas=5), 40)
     close(links)
     await asyncio.sleep(0.3)
-    idle = resident_bytes(target.pid)
+    return resident_bytes(target.pid)
+
+
+async def stream_memory(target: Target, cell: Cell, streams: int, idle: int) -> float:
+    """More resident bytes than ``idle`` per stream that is open."""
     links = await connect(target.port, streams, MARK)
     try:
         await _open_streams(links, cell.request(deltas=1000, rate=10))
         await asyncio.sleep(1.0)
-        return idle, (resident_bytes(target.pid) - idle) / streams
+        return (resident_bytes(target.pid) - idle) / streams
     finally:
         close(links)
 
@@ -136,16 +140,17 @@ async def long_stream_cost(target: Target, cell: Cell, deltas: int) -> float:
         close(links)
 
 
-async def slow_reader_memory(target: Target, cell: Cell, readers: int, deltas: int) -> float:
-    """More resident bytes per stream whose client has stopped reading while the upstream floods."""
+async def slow_reader_memory(
+    target: Target, cell: Cell, readers: int, deltas: int, idle: int
+) -> float:
+    """More resident bytes than ``idle`` per stream whose client stopped reading in a flood."""
     links = await connect(target.port, readers, MARK)
     try:
-        before = resident_bytes(target.pid)
         for link in links:
             link.send(cell.request(deltas=deltas)).add_done_callback(_ignore)
             link.transport.pause_reading()
         await asyncio.sleep(3.0)
-        return (resident_bytes(target.pid) - before) / readers
+        return (resident_bytes(target.pid) - idle) / readers
     finally:
         close(links)
 

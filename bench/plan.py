@@ -17,6 +17,7 @@ from bench.measure import (
     Load,
     event_cost,
     first_token,
+    idle_memory,
     long_stream_cost,
     request_cost,
     slow_reader_memory,
@@ -144,7 +145,7 @@ async def measure(
             await _agent(row, figures, load.scaled(row.target))
     for name, target in targets.items():
         if not target.slow:
-            _say(f"large bodies, long streams and slow readers: {name}")
+            _say(f"large bodies and long streams: {name}")
             await _large(target, _usual_cell(name), extremes[name])
     _say("")
     return Results(rows, sorted(direct_first), extremes)
@@ -173,11 +174,20 @@ async def _agent(row: Row, figures: Figures, load: Load) -> None:
 
 
 async def _memory(target: Target, cell: Cell, found: Extremes) -> None:
-    async def memory() -> None:
-        streams = 20 if target.slow else 200
-        found.idle, found.per_stream = await stream_memory(target, cell, streams)
+    """First of all, while the process has no memory left over from larger work."""
 
-    found.failures.append(await _failure(memory))
+    async def slow_readers() -> None:
+        idle = await idle_memory(target, cell)
+        found.idle = idle
+        if not target.slow:
+            found.slow_reader = await slow_reader_memory(target, cell, 20, 400_000, idle)
+
+    async def streams() -> None:
+        count = 20 if target.slow else 200
+        found.per_stream = await stream_memory(target, cell, count, round(found.idle))
+
+    for step in (slow_readers, streams):
+        found.failures.append(await _failure(step))
 
 
 async def _large(target: Target, cell: Cell, found: Extremes) -> None:
@@ -189,10 +199,7 @@ async def _large(target: Target, cell: Cell, found: Extremes) -> None:
         for deltas in (10_000, 100_000):
             found.long_stream[deltas] = await long_stream_cost(target, cell, deltas)
 
-    async def slow_readers() -> None:
-        found.slow_reader = await slow_reader_memory(target, cell, readers=20, deltas=400_000)
-
-    for step in (images, long_streams, slow_readers):
+    for step in (images, long_streams):
         found.failures.append(await _failure(step))
 
 

@@ -4,13 +4,20 @@ What the gateway costs beyond this row is the gateway's own work. Served by uvic
 is named by the environment variable ``BENCH_UPSTREAM``.
 """
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import msgspec
 
-from dragoman.upstream import Timeouts, UpstreamClient, UpstreamRequest
+from dragoman.upstream import (
+    Timeouts,
+    Truncated,
+    UpstreamClient,
+    UpstreamRequest,
+    UpstreamResponse,
+)
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -57,8 +64,14 @@ class Relay:
                 await send({"type": "http.response.body", "body": data})
                 return
             await send(_start(response.status, headers))
-            async for chunk in response:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            leaving = asyncio.ensure_future(_until_gone(receive, response))
+            try:
+                async for chunk in response:
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            except Truncated:
+                return
+            finally:
+                leaving.cancel()
             await send({"type": "http.response.body", "body": b""})
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -68,6 +81,13 @@ class Relay:
         await receive()
         await self.client.aclose()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _until_gone(receive: Receive, response: UpstreamResponse) -> None:
+    """End the upstream's answer when the client leaves: uvicorn's ``send`` does not tell."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    response.close()
 
 
 async def _whole_body(receive: Receive) -> bytes:

@@ -270,6 +270,18 @@ async def test_a_call_given_up_closes_its_connection(
             await server.left.wait()
 
 
+async def test_a_reader_in_another_task_learns_of_the_end(client: UpstreamClient) -> None:
+    async with Watched(stream_forever) as server:
+        response = await client.send(post(server.url))
+        reader = asyncio.ensure_future(response.read(1000))
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.sleep(0.05)
+            response.close()
+            with pytest.raises(Truncated):
+                await reader
+            await server.left.wait()
+
+
 async def test_cancelling_while_connecting_leaves_nothing_behind(client: UpstreamClient) -> None:
     async with Server(silence, tls=None) as server:
         # TLS is never answered: the server waits for the end of a request line.

@@ -130,11 +130,12 @@ class Exchange:
         return data
 
     def close(self) -> None:
-        """End the call; where the answer is not complete, the connection closes at once."""
-        self._stop_timer()
+        """End the call; where the answer is not complete, the connection closes at once.
+
+        A caller that waits in another task gets `Truncated`.
+        """
         if not self.complete and self.error is None:
-            self.error = Truncated("the call was ended here")
-            self._abort()
+            self.fail(Truncated("the call was ended here"))
 
     def drop(self) -> None:
         """As `close`, from wherever the last reference was dropped."""

@@ -43,7 +43,8 @@ class UpstreamResponse:
         self.close()
 
     def close(self) -> None:
-        """End the call. A body not read to its end closes its connection at once."""
+        """End the call. A body not read to its end closes its connection at once, and whoever
+        waits for it in another task gets `Truncated`."""
         self._exchange.close()
 
     async def read(self, limit: int) -> bytes:
