@@ -89,7 +89,10 @@ def _loose(schema: Any, where: str) -> str | None:
         names = properties if isinstance(properties, Mapping) else {}
         if schema.get("additionalProperties") is not False:
             return f"In context={where or '()'}, 'additionalProperties' is required to be false."
-        missing = set(names) - set(schema.get("required") or ())
+        required = schema.get("required") or []
+        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+            return f"In context={where or '()'}, 'required' is not an array of strings."
+        missing = set(names) - set(required)
         if missing:
             return (
                 f"In context={where or '()'}, 'required' is required to be supplied and to include "
