@@ -10,42 +10,44 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 
 class JoinedWrites:
-    """The part of a transport that one answer uses; holds its first write until the second."""
+    """Stands in for the transport of one answer until its second write, and joins the first to it.
 
-    __slots__ = ("_held", "_passing", "_transport")
+    After that the answer writes to the transport itself.
+    """
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
+    __slots__ = ("_cycle", "_held", "_transport")
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+        self._transport = cycle.transport
         self._held = b""
-        self._passing = False
+        cycle.transport = cast("asyncio.Transport", self)
 
     def write(self, data: bytes) -> None:
-        """Send, or hold the head of the answer."""
-        if self._passing:
-            self._transport.write(data)
-        elif self._held:
-            self._passing = True
-            self._transport.write(self._held + data)
-            self._held = b""
-        elif data.startswith(b"HTTP/1.1 100 "):
-            self._transport.write(data)
-        else:
+        """Hold the head of the answer, or send it with what follows."""
+        if not self._held and not data.startswith(b"HTTP/1.1 100 "):
             self._held = data
+            return
+        self._step_aside()
+        self._transport.write(self._held + data)
 
     def close(self) -> None:
         """Send what is held and close the connection."""
+        self._step_aside()
         if self._held:
             self._transport.write(self._held)
-            self._held = b""
         self._transport.close()
 
     def is_closing(self) -> bool:
         """Whether the connection is being closed."""
         return self._transport.is_closing()
+
+    def _step_aside(self) -> None:
+        self._cycle.transport = self._transport
 
 
 class JoiningProtocol(HttpToolsProtocol):
@@ -57,4 +59,4 @@ class JoiningProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         # A HEAD request's answer is never followed by a body.
         if self.cycle is not before and self.scope["method"] != "HEAD":
-            self.cycle.transport = cast("asyncio.Transport", JoinedWrites(self.transport))
+            JoinedWrites(self.cycle)
