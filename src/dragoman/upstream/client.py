@@ -60,6 +60,7 @@ class UpstreamClient:
         """Make ready for `send`; must be awaited in the loop that the client is for."""
         self._loop = asyncio.get_running_loop()
         self._pool = Pool(self._loop, max_idle=self._max_idle, expiry=self._idle_expiry)
+        self._tls_lock = asyncio.Lock()
         self._buffer = memoryview(bytearray(READ_BUFFER))
         self._drained = None
         self._started = True
@@ -161,11 +162,19 @@ class UpstreamClient:
             self._loop, self._buffer, lambda connection: self._pool.put(key, connection), lost
         )
 
-    def _context(self) -> ssl.SSLContext:
+    async def _context(self) -> ssl.SSLContext:
         if self._tls is None:
-            self._tls = ssl.create_default_context()
-            self._tls.set_alpn_protocols(["http/1.1"])
+            async with self._tls_lock:
+                if self._tls is None:
+                    # Reading the authorities takes tens of milliseconds: not in the loop.
+                    self._tls = await asyncio.to_thread(_default_context)
         return self._tls
+
+
+def _default_context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def _response(exchange: Exchange, *, forwarded: bool) -> UpstreamResponse:

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from dragoman.upstream.connection import Connection
 from dragoman.upstream.errors import ConnectFailed, ProxyFailed, TLSFailed
@@ -18,7 +18,7 @@ connections that are silent, which would look like an upstream that never answer
 async def dial(
     target: Target,
     proxy: Proxy | None,
-    tls: Callable[[], ssl.SSLContext],
+    tls: Callable[[], Awaitable[ssl.SSLContext]],
     make: Callable[[], Connection],
     deadline: float | None,
 ) -> Connection:
@@ -37,7 +37,7 @@ async def dial(
         ProxyFailed: the proxy is at fault, or did not accept the connection in time.
         TimeoutError: the deadline passed, and it cannot be told that the proxy is at fault.
     """
-    context = tls() if target.scheme == "https" else None
+    context = await tls() if target.scheme == "https" else None
     connection = make()
     if proxy is None:
         async with asyncio.timeout_at(deadline):
@@ -54,7 +54,7 @@ async def dial(
                 lambda: shake,
                 proxy.host,
                 proxy.port,
-                tls() if proxy.scheme == "https" else None,
+                await tls() if proxy.scheme == "https" else None,
                 "the proxy",
                 ProxyFailed,
             )
