@@ -127,9 +127,13 @@ class ChatStreamReader:
     def take(self, chunk: JsonObject, event: bytes = b"") -> list[Event]:
         """The events of a decoded chunk (`event`: the name of its frame, normally none)."""
         events: list[Event] = []
+        begun = self._started
         try:
             self._take(chunk, event, events)
         except UpstreamError as error:
+            if not begun:
+                # Nothing was shown of it, so another account can still answer.
+                events.clear()
             events += self._fail(error.fault)
         return events
 
