@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dragoman.canonical.blocks import (
     Base64,
@@ -19,8 +20,10 @@ from dragoman.canonical.blocks import (
     ToolCall,
     ToolResult,
     Url,
+    UrlCitation,
 )
 from dragoman.canonical.events import (
+    Annotated,
     Closed,
     Delta,
     Ended,
@@ -110,6 +113,56 @@ def answers(draw: st.DrawFn, refusals: bool = False) -> Response:
     )
 
 
+any_texts = st.one_of(texts, st.just(""), st.sampled_from(("\u2028", "\x85", "\x00", "\n\n", "{}")))
+citations = st.builds(
+    UrlCitation,
+    url=st.just("https://example.com/"),
+    title=texts,
+    cited_text=st.one_of(st.none(), texts),
+)
+
+
+@st.composite
+def any_blocks(draw: st.DrawFn) -> Block:
+    """A block of any kind an upstream can give, empty ones too."""
+    kind = draw(
+        st.sampled_from(("text", "text", "refusal", "reasoning", "redacted", "call", "custom"))
+    )
+    match kind:
+        case "text":
+            return Text(
+                text=draw(any_texts), annotations=tuple(draw(st.lists(citations, max_size=2)))
+            )
+        case "refusal":
+            return Refusal(text=draw(any_texts))
+        case "reasoning":
+            origin = draw(st.sampled_from(("anthropic_messages", "openai_responses", "marker")))
+            state = draw(st.one_of(st.none(), st.just(Opaque(origin, "c2ln", id="rs_9"))))
+            parts = tuple(draw(st.lists(texts, max_size=3)))
+            head = draw(st.sampled_from((Reasoning(), Reasoning(style="raw"))))
+            return replace(head, parts=parts, opaque=state)
+        case "redacted":
+            return Reasoning(redacted=True, opaque=Opaque("anthropic_messages", draw(texts)))
+    return draw(tool_calls(custom=kind == "custom"))
+
+
+@st.composite
+def any_answers(draw: st.DrawFn) -> Response:
+    """An answer of any blocks in any order, ended for any reason, calls with ids of their own."""
+    blocks: list[Block] = []
+    for number, block in enumerate(draw(st.lists(any_blocks(), max_size=6))):
+        own = isinstance(block, ToolCall)
+        blocks.append(replace(block, id=f"{block.id}_{number}") if own else block)  # type: ignore[attr-defined]
+    return Response(
+        id="upstream_1",
+        model="filler",
+        created=5,
+        blocks=tuple(blocks),
+        finish=Finish(draw(st.sampled_from(FinishReason))),
+        usage=draw(st.one_of(st.none(), usages())),
+    )
+
+
 @st.composite
 def pieces(draw: st.DrawFn, text: str) -> list[str]:
     """A text, cut anywhere."""
@@ -131,7 +184,11 @@ def event_streams(draw: st.DrawFn, answer: Response) -> list[Event]:
                 head = ToolCall(id=block.id, name=block.name, custom=block.custom)
                 parts = [block.arguments]
             case Reasoning():
-                head = Reasoning(style=block.style)
+                head = Reasoning(
+                    style=block.style,
+                    redacted=block.redacted,
+                    opaque=block.opaque if block.redacted else None,
+                )
                 parts = list(block.parts)
             case _:
                 raise TypeError(f"no events for {block!r}")
@@ -140,7 +197,9 @@ def event_streams(draw: st.DrawFn, answer: Response) -> list[Event]:
             if number:
                 events.append(PartBreak(index))
             events += [Delta(index, piece) for piece in draw(pieces(part))]
-        if isinstance(block, Reasoning) and block.opaque is not None:
+        if isinstance(block, Text):
+            events += [Annotated(index, annotation) for annotation in block.annotations]
+        if isinstance(block, Reasoning) and block.opaque is not None and not block.redacted:
             events.append(Sealed(index, block.opaque))
         events.append(Closed(index))
     events.append(Finished(answer.finish))

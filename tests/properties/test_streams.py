@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.canonical.blocks import Text, ToolCall
+from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.fold import fold
 from dragoman.canonical.responses import Response
+from dragoman.protocols.base import to_json_text
+from dragoman.translation import Call
 from tests.checkers import CHECKERS
 from tests.losses.answers import stream_cases
+from tests.losses.requests import CHAT, MESSAGES
 from tests.properties import strategies as own
 from tests.properties.cells import (
     CELLS,
     CROSSINGS,
     PROTOCOLS,
+    call,
     read_stream,
     read_whole,
+    same_ids,
     translated,
     write_stream,
     write_whole,
@@ -86,6 +94,53 @@ def test_translated_streams_obey_the_grammar(
     assert [call[1:] for call in verdict.calls] == [
         (call.name, call.arguments) for call in calls_of(answer)
     ]
+
+
+@pytest.mark.parametrize(("client", "upstream"), CROSSINGS)
+@given(data=st.data())
+def test_any_answer_keeps_the_form(client: str, upstream: str, data: st.DataObject) -> None:
+    """Blocks of any kind in any order: the client's stream is well formed, and ends as told."""
+    answer = data.draw(own.any_answers())
+    stream = write_stream(upstream, data.draw(own.event_streams(answer)))
+
+    verdict = CHECKERS[client](translated(client, upstream, [stream]))
+
+    if verdict.succeeded:
+        # Messages has no free-text calls: they are functions with one string there.
+        wraps = MESSAGES in (client, upstream)
+        assert [call[1:] for call in verdict.calls] == [
+            (call.name, to_json_text({"input": call.arguments}))
+            if call.custom and wraps
+            else (call.name, call.arguments)
+            for call in calls_of(answer)
+        ]
+
+
+@pytest.mark.parametrize(("client", "upstream"), CROSSINGS)
+@given(data=st.data())
+def test_whole_and_streamed_answers_say_the_same(
+    client: str, upstream: str, data: st.DataObject
+) -> None:
+    """An upstream's whole answer and its stream give the client the same whole answer."""
+    # A whole Chat answer does not tell the order of its text and calls.
+    ordered = upstream == CHAT
+    answer = data.draw(own.answers(refusals=True) if ordered else own.any_answers())
+    events = data.draw(own.event_streams(answer))
+    stream = write_stream(upstream, events)
+    body = msgspec.json.encode(write_whole(upstream, fold(events)))
+
+    assert outcome(client, upstream, lambda call: call.response(body)) == outcome(
+        client, upstream, lambda call: call.response_of(stream)
+    )
+
+
+def outcome(client: str, upstream: str, answer: Callable[[Call], bytes]) -> object:
+    """The client's answer, or that there is none."""
+    with same_ids():
+        try:
+            return msgspec.json.decode(answer(call(client, upstream)))
+        except UpstreamError:
+            return "failed"
 
 
 def chopped(stream: bytes, cuts: list[int]) -> list[bytes]:
