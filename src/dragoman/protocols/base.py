@@ -171,6 +171,9 @@ class Codec:
     """What to write in a stream during silence."""
     shape: msgspec.json.Decoder[Any]
     """Pass-through: decodes what must be right of a body before it goes upstream as it is."""
+    without_envelopes: Callable[[Mapping[str, msgspec.Raw], Ledger], Mapping[str, msgspec.Raw]]
+    """Pass-through: the client's top-level members without the reasoning state that a client
+    was given in place of another upstream. Other values byte for byte."""
     forward_request: Callable[[Mapping[str, msgspec.Raw], str, Capabilities], bytes]
     """Pass-through: the client's top-level members with the model replaced and, for Chat
     streams, usage asked for; all other values byte for byte."""

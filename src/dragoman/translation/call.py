@@ -69,7 +69,9 @@ class Call:
         self.ledger = Ledger()
         if self.passes_through:
             self._names = ToolNames((), self.codec.tool_name_limit)
-            self.body = source.forward(settings.model or source.model, settings.capabilities)
+            model = settings.model or source.model
+            self.body = source.forward(model, settings.capabilities, self.ledger)
+            self.ledger.enforce(settings.options.policy)
             return
         request = source.read(settings.sealer)
         self._names = tool_names(request, self.codec)

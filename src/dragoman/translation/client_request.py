@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import Request
 from dragoman.protocols import CODECS
@@ -48,15 +49,17 @@ class ClientRequest:
             self._request = self.codec.read_request(decode_object(self.body), sealer)
         return self._request
 
-    def forward(self, model: str, capabilities: Capabilities) -> bytes:
-        """The body for an upstream of the same protocol, values byte for byte.
+    def forward(self, model: str, capabilities: Capabilities, ledger: Ledger) -> bytes:
+        """The body for an upstream of the same protocol, values byte for byte. Only reasoning
+        that was given in place of another upstream is left out, and reported.
 
         Raises:
             InvalidRequest: a well-known field is missing or of the wrong type. What else may be
                 wrong with it the upstream tells in the same protocol.
         """
         check_shape(self.body, self.codec.shape)
-        return self.codec.forward_request(self._members, model, capabilities)
+        members = self.codec.without_envelopes(self._members, ledger)
+        return self.codec.forward_request(members, model, capabilities)
 
     @property
     def include_usage(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.errors import read_error, write_error
+from dragoman.protocols.anthropic_messages.history import without_envelopes
 from dragoman.protocols.anthropic_messages.relay import (
     MessagesRelay,
     forward_request,
@@ -32,6 +33,7 @@ CODEC = Codec(
     write_error=write_error,
     keepalive=PING,
     shape=SHAPE,
+    without_envelopes=without_envelopes,
     forward_request=forward_request,
     forward_response=forward_response,
     relay=MessagesRelay,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.protocols.base import Codec
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.errors import read_error, write_error
+from dragoman.protocols.openai_responses.history import without_envelopes
 from dragoman.protocols.openai_responses.relay import (
     ResponsesRelay,
     forward_request,
@@ -33,6 +34,7 @@ CODEC = Codec(
     # A `ping` event makes openai-node throw; comments are safe everywhere.
     keepalive=COMMENT,
     shape=SHAPE,
+    without_envelopes=without_envelopes,
     forward_request=forward_request,
     forward_response=forward_response,
     relay=ResponsesRelay,

@@ -1,0 +1,52 @@
+"""Pass-through: what of a conversation was made for another upstream is not sent to this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Raw
+
+from dragoman.canonical.envelope import PREFIX
+from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.protocols.raw import join_list, join_object, split_list, split_object, text_of
+
+_SIGN = PREFIX.encode()
+_STATE = ("signature", "data")
+
+
+def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
+    """The members without the `reasoning_details` in which this gateway gave another upstream's
+    state: nobody else can read it. All else keeps its bytes.
+    """
+    messages = members.get("messages")
+    if messages is None or _SIGN not in bytes(messages):
+        return members
+    before = split_list(messages) or []
+    after = [
+        _message(message, f"messages[{number}]", ledger) for number, message in enumerate(before)
+    ]
+    unchanged = all(new is old for new, old in zip(after, before, strict=True))
+    return members if unchanged else {**members, "messages": join_list(after)}
+
+
+def _message(message: Raw, path: str, ledger: Ledger) -> Raw:
+    if _SIGN not in bytes(message):
+        return message
+    fields = split_object(message) or {}
+    entries = split_list(fields.get("reasoning_details")) or []
+    kept = []
+    for number, entry in enumerate(entries):
+        if _is_sealed(entry):
+            detail = "reasoning of another upstream is not sent"
+            ledger.add(f"{path}.reasoning_details[{number}]", LossKind.KNOB, detail)
+        else:
+            kept.append(entry)
+    if len(kept) == len(entries):
+        return message
+    rest = {name: raw for name, raw in fields.items() if name != "reasoning_details"}
+    return join_object({**rest, "reasoning_details": join_list(kept)} if kept else rest)
+
+
+def _is_sealed(entry: Raw) -> bool:
+    fields = split_object(entry) or {}
+    return any(text_of(fields.get(name)).startswith(PREFIX) for name in _STATE)

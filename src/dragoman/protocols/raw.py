@@ -1,0 +1,52 @@
+"""JSON taken apart only as far as needed: values that are not looked at keep their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.protocols.base import to_json
+
+_T = TypeVar("_T")
+_objects = msgspec.json.Decoder(dict[str, Raw])
+_lists = msgspec.json.Decoder(list[Raw])
+_texts = msgspec.json.Decoder(str)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def split_object(raw: Raw | None) -> dict[str, Raw] | None:
+    """The members of an object; None if `raw` is no object."""
+    return _decoded(_objects, raw)
+
+
+def split_list(raw: Raw | None) -> list[Raw] | None:
+    """The elements of an array; None if `raw` is no array."""
+    return _decoded(_lists, raw)
+
+
+def text_of(raw: Raw | None) -> str:
+    """A string; empty if `raw` is none."""
+    return _decoded(_texts, raw) or ""
+
+
+def _decoded(decoder: msgspec.json.Decoder[_T], raw: Raw | None) -> _T | None:
+    if raw is None:
+        return None
+    try:
+        return decoder.decode(raw)
+    except _UNREADABLE:
+        return None
+
+
+def join_object(members: Mapping[str, Raw]) -> Raw:
+    """An object of these members."""
+    pairs = [to_json(name) + b":" + bytes(raw) for name, raw in members.items()]
+    return Raw(b"{%b}" % b",".join(pairs))
+
+
+def join_list(items: Iterable[Raw]) -> Raw:
+    """An array of these elements."""
+    return Raw(b"[%b]" % b",".join(map(bytes, items)))
