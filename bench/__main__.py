@@ -12,7 +12,7 @@ import uvloop
 
 from bench import targets
 from bench.measure import Load
-from bench.plan import Results, measure
+from bench.plan import Results, measure, stopped_readers
 from bench.report import as_markdown, as_text, tables
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -40,27 +40,47 @@ def run(only: set[str], load: Load, rounds: int) -> Results:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         up = stack.enter_context(targets.upstreams(folder, cores))
-        running: dict[str, targets.Target] = {}
-        nginx_tls: targets.Target | None = None
-        if "nginx" in only:
-            relays = stack.enter_context(targets.nginx(folder, cores, up))
-            if relays is None:
-                sys.stderr.write("nginx is not installed: no ratios\n")
-            else:
-                running["nginx"], nginx_tls = relays[False], relays.get(True)
-        if "relay" in only:
-            running["relay"] = stack.enter_context(targets.relay(folder, cores, up))
-        if "dragoman" in only:
-            running["dragoman"] = stack.enter_context(targets.dragoman(folder, cores, up))
-        python = os.environ.get("LITELLM_PYTHON")
-        if "litellm" in only and python:
-            running["litellm"] = stack.enter_context(
-                targets.litellm(folder, cores, up, Path(python))
-            )
         if cores.load is not None:
             os.sched_setaffinity(0, {cores.load})
+        stopped = {}
+        for name in only & {"nginx", "relay", "dragoman"}:
+            with ExitStack() as alone:
+                place = folder / f"{name}-alone"
+                place.mkdir()
+                target = start({name}, alone, place, cores, up).get(name)
+                if target is not None:
+                    stopped[name] = uvloop.run(stopped_readers(target))
+        running = start(only, stack, folder, cores, up)
+        nginx_tls = running.pop("nginx, TLS", None)
         direct = targets.Target("direct", up.plain, os.getpid(), 0.0)
-        return uvloop.run(measure(running, nginx_tls, direct, load, rounds))
+        results = uvloop.run(measure(running, nginx_tls, direct, load, rounds))
+        for name, (grown, failure) in stopped.items():
+            results.extremes[name].slow_reader = grown
+            results.extremes[name].failures.append(failure)
+        return results
+
+
+def start(
+    only: set[str],
+    stack: ExitStack,
+    folder: Path,
+    cores: targets.Cores,
+    up: targets.Upstreams,
+) -> dict[str, targets.Target]:
+    """Start those of the targets that are asked for and can be had; the stack ends them."""
+    running: dict[str, targets.Target] = {}
+    if "nginx" in only:
+        running |= stack.enter_context(targets.nginx(folder, cores, up))
+        if not running:
+            sys.stderr.write("nginx is not installed: no ratios\n")
+    if "relay" in only:
+        running["relay"] = stack.enter_context(targets.relay(folder, cores, up))
+    if "dragoman" in only:
+        running["dragoman"] = stack.enter_context(targets.dragoman(folder, cores, up))
+    python = os.environ.get("LITELLM_PYTHON")
+    if "litellm" in only and python:
+        running["litellm"] = stack.enter_context(targets.litellm(folder, cores, up, Path(python)))
+    return running
 
 
 def main() -> int:

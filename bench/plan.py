@@ -125,7 +125,7 @@ async def measure(
     load: Load,
     rounds: int,
 ) -> Results:
-    """Run the whole plan against targets that are up."""
+    """Run the whole plan, but for `stopped_readers`, against targets that are up."""
     rows = [(row, Figures()) for row in rows_of(targets, nginx_tls)]
     extremes = {name: Extremes(started=target.started) for name, target in targets.items()}
     for name, target in targets.items():
@@ -176,18 +176,29 @@ async def _agent(row: Row, figures: Figures, load: Load) -> None:
 async def _memory(target: Target, cell: Cell, found: Extremes) -> None:
     """First of all, while the process has no memory left over from larger work."""
 
-    async def slow_readers() -> None:
+    async def streams() -> None:
         idle = await idle_memory(target, cell)
         found.idle = idle
-        if not target.slow:
-            found.slow_reader = await slow_reader_memory(target, cell, 20, 400_000, idle)
+        found.per_stream = await stream_memory(target, cell, 20 if target.slow else 200, idle)
 
-    async def streams() -> None:
-        count = 20 if target.slow else 200
-        found.per_stream = await stream_memory(target, cell, count, round(found.idle))
+    found.failures.append(await _failure(streams))
 
-    for step in (slow_readers, streams):
-        found.failures.append(await _failure(step))
+
+async def stopped_readers(target: Target) -> tuple[float, str]:
+    """Bytes per stream whose client stopped reading, and what went wrong if it could not be told.
+
+    Asks for a process of its own: memory freed by earlier streams would hide these.
+    """
+    grown = nan
+
+    async def measured() -> None:
+        nonlocal grown
+        cell = _usual_cell(target.name)
+        idle = await idle_memory(target, cell)
+        grown = await slow_reader_memory(target, cell, readers=20, deltas=400_000, idle=idle)
+
+    failure = await _failure(measured)
+    return grown, failure
 
 
 async def _large(target: Target, cell: Cell, found: Extremes) -> None:

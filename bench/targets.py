@@ -96,11 +96,11 @@ def _load_upstream(stack: ExitStack, log: Path, cores: Cores, cert: Path | None)
 
 
 @contextmanager
-def nginx(folder: Path, cores: Cores, up: Upstreams) -> Iterator[dict[bool, Target] | None]:
-    """A plain relay in nginx, by whether its upstream has TLS; None where it is not installed."""
+def nginx(folder: Path, cores: Cores, up: Upstreams) -> Iterator[dict[str, Target]]:
+    """A plain relay in nginx, without and with TLS upstream; nothing where it is not installed."""
     binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
     if binary is None:
-        yield None
+        yield {}
         return
     with ExitStack() as stack:
         targets = {}
@@ -119,7 +119,9 @@ def nginx(folder: Path, cores: Cores, up: Upstreams) -> Iterator[dict[bool, Targ
             command = [binary, "-p", str(where), "-c", str(config), "-e", str(where / "error.log")]
             child = Child(command, core=cores.gateway, log=where / "out.log")
             stack.enter_context(child)
-            targets[tls] = Target("nginx", port, child.pid, child.listening(port))
+            targets["nginx, TLS" if tls else "nginx"] = Target(
+                "nginx", port, child.pid, child.listening(port)
+            )
         yield targets
 
 
