@@ -78,3 +78,14 @@ def test_policies(policy: Policy, kind: LossKind, refused: bool) -> None:
 def test_an_empty_ledger_is_never_refused() -> None:
     for policy in Policy:
         Ledger().enforce(policy)
+
+
+def test_the_same_loss_is_told_once_and_another_at_its_place_too() -> None:
+    ledger = Ledger()
+    for detail in ("the cache mark is not sent", "the tool is offered at once"):
+        ledger.add("tools[0]", LossKind.KNOB, detail)
+        ledger.add("tools[0]", LossKind.KNOB, detail)
+    assert [loss.detail for loss in ledger] == [
+        "the cache mark is not sent",
+        "the tool is offered at once",
+    ]

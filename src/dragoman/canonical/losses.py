@@ -57,21 +57,21 @@ class Loss(Struct, frozen=True):
 
 
 class Ledger:
-    """The losses of one request, in the order they happened; the same path is listed once."""
+    """The losses of one request, in the order they happened; the same loss is listed once."""
 
     __slots__ = ("_losses",)
 
     def __init__(self) -> None:
-        self._losses: dict[tuple[str, LossKind], Loss] = {}
+        self._losses: dict[tuple[str, LossKind, str], Loss] = {}
 
     def add(self, path: str, kind: LossKind, detail: str, code: str = UNSUPPORTED) -> None:
         """Record that what stood at `path` was lost or changed."""
-        self._losses.setdefault((path, kind), Loss(path, kind, detail, code))
+        self._losses.setdefault((path, kind, detail), Loss(path, kind, detail, code))
 
     def extend(self, losses: Iterable[Loss]) -> None:
         """Record losses found elsewhere."""
         for loss in losses:
-            self._losses.setdefault((loss.path, loss.kind), loss)
+            self._losses.setdefault((loss.path, loss.kind, loss.detail), loss)
 
     def __iter__(self) -> Iterator[Loss]:
         return iter(tuple(self._losses.values()))
@@ -96,7 +96,7 @@ class Ledger:
                     param=first.path,
                     code=first.code,
                 ),
-                paths=tuple(loss.path for loss in refused),
+                paths=tuple(dict.fromkeys(loss.path for loss in refused)),
             )
 
 
