@@ -114,6 +114,9 @@ class Capabilities(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Token budget per effort for Messages upstreams without adaptive thinking."""
     system_in_messages: bool = True
     """Messages upstream takes system messages inside the conversation."""
+    reasoning_with_tools: bool = True
+    """Chat upstream takes function tools together with reasoning, which OpenAI's newest models
+    refuse on that protocol; otherwise it is asked not to reason, and that is reported."""
     prompt_cache_breakpoints: bool = False
     """OpenAI-shaped upstream takes explicit prompt cache breakpoints on content parts."""
     auto_cache: bool = False

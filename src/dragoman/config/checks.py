@@ -83,15 +83,20 @@ def _shared_client_keys(clients: Sequence[Client]) -> Iterator[Fault]:
 
 def _unknown_upstreams(config: Config) -> Iterator[Fault]:
     known = [upstream.name for upstream in config.upstreams]
-    references = {
-        "accounts": [account.upstream for account in config.accounts],
-        "routes": [route.upstream for route in config.routes],
-    }
-    for table, names in references.items():
+    references: list[tuple[str, str, Sequence[str | None]]] = [
+        ("accounts", "upstream", [account.upstream for account in config.accounts]),
+        ("routes", "upstream", [route.upstream for route in config.routes]),
+        (
+            "upstreams",
+            "reasoning_with_tools_via",
+            [upstream.reasoning_with_tools_via for upstream in config.upstreams],
+        ),
+    ]
+    for table, key, names in references:
         for index, name in enumerate(names):
-            if name not in known:
+            if name is not None and name not in known:
                 near = suggestion(name, known)
-                yield (table, index, "upstream"), f"no upstream named {name}{near}"
+                yield (table, index, key), f"no upstream named {name}{near}"
 
 
 def _url(url: str, path: Path, schemes: tuple[str, ...]) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.canonical.options import Options
+from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import checks
 from dragoman.config.convert import Converter, dotted
 from dragoman.config.errors import ConfigError, Problem
@@ -103,14 +103,16 @@ def _policies_set_twice(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str
 def _completed(config: Config, document: dict[str, Any]) -> Config:
     """The configuration with what one table lends another filled in.
 
-    A route takes the options it does not set from the top-level `[options]`; names of `[models]`
-    are added to the built-in ones. `document` tells what was set from what is a default.
+    A route takes the options it does not set from the top-level `[options]` and the capabilities
+    it does not set from its upstream; names of `[models]` are added to the built-in ones.
+    `document` tells what was set from what is a default.
     """
     raw_routes = document.get("routes", [])
+    upstreams = {upstream.name: upstream.capabilities for upstream in config.upstreams}
     return replace(
         config,
         routes=tuple(
-            _with_options(route, config.options, raw)
+            _with_capabilities(_with_options(route, config.options, raw), upstreams, raw)
             for route, raw in zip(config.routes, raw_routes, strict=True)
         ),
         models=_with_builtin(config.models, document.get("models", {})),
@@ -122,6 +124,17 @@ def _with_options(route: Route, shared: Options, raw: dict[str, Any]) -> Route:
     if route.policy is not None:
         own["policy"] = route.policy
     return replace(route, options=replace(shared, **own))
+
+
+def _with_capabilities(
+    route: Route, upstreams: Mapping[str, Capabilities], raw: dict[str, Any]
+) -> Route:
+    # An upstream that does not exist is told of later, with the line that names it.
+    shared = upstreams.get(route.upstream)
+    if route.capabilities is None or shared is None:
+        return route
+    own = {name: getattr(route.capabilities, name) for name in raw.get("capabilities", {})}
+    return replace(route, capabilities=replace(shared, **own))
 
 
 def _with_builtin(models: Models, raw: dict[str, Any]) -> Models:

@@ -27,15 +27,15 @@ from dragoman.config.secret import Secret
 from dragoman.config.settings import Account, Client, Models, Route, Server, Timeouts, Upstream
 
 _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
-    ("[server]", Server),
-    ("[[clients]]", Client),
-    ("[[upstreams]]", Upstream),
-    ("[upstreams.timeouts]", Timeouts),
-    ("[upstreams.capabilities]", Capabilities),
-    ("[[accounts]]", Account),
-    ("[[routes]]", Route),
-    ("[options] and [routes.options]", Options),
-    ("[models]", Models),
+    ("`[server]`", Server),
+    ("`[[clients]]`", Client),
+    ("`[[upstreams]]`", Upstream),
+    ("`[upstreams.timeouts]`", Timeouts),
+    ("`[upstreams.capabilities]` and `[routes.capabilities]`", Capabilities),
+    ("`[[accounts]]`", Account),
+    ("`[[routes]]`", Route),
+    ("`[options]` and `[routes.options]`", Options),
+    ("`[models]`", Models),
 )
 
 _INTRODUCTION: Final = """\
@@ -89,7 +89,7 @@ def reference() -> str:
 def _section(heading: str, table: type[Struct]) -> str:
     docs = attribute_docs(table)
     summary = _one_line(inspect.getdoc(table) or "")
-    lines = [f"## `{heading}`", "", summary, ""]
+    lines = [f"## {heading}", "", summary, ""]
     for info in msgspec.structs.fields(table):
         if _is_table(info.type):
             continue
@@ -128,6 +128,8 @@ def _type(kind: Any) -> str:
         return f"list of {_type(arguments[0])}"
     if origin is dict:
         return f"table of {_type(arguments[1])}"
+    if _is_table(kind):
+        return "table"
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _either(tuple(member.value for member in kind))
     return _WORDS[kind]

@@ -64,6 +64,10 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     accounts, so that attempts do not multiply."""
     cors: bool = True
     """Answer preflight requests and allow any origin, so that pages in a browser can call."""
+    envelope_key: Secret | None = None
+    """Key that authenticates the envelopes in which clients carry another vendor's reasoning, so
+    that nobody can write reasoning of their own into one. Workers and restarts must share it;
+    absent: envelopes are not authenticated."""
     log_level: LogLevel = "info"
     """Least severe messages that are logged. Keys and prompts are logged at no level."""
 
@@ -124,6 +128,9 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits for one call."""
     capabilities: Capabilities = Capabilities()
     """What the service accepts and needs."""
+    reasoning_with_tools_via: Name | None = None
+    """Name of the upstream that is used instead for requests that have tools and ask the model to
+    think: the same vendor's Responses upstream, where its Chat one refuses both together."""
 
     @property
     def auth_style(self) -> AuthStyle:
@@ -163,6 +170,9 @@ class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     options: Options = Options()
     """How requests and answers are translated. Keys that are absent are taken from the
     top-level `[options]`."""
+    capabilities: Capabilities | None = None
+    """What the models of this route accept and need, where they differ from their upstream's
+    others. Keys that are absent are taken from the upstream's `capabilities`."""
 
 
 class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -81,7 +81,7 @@ class Gateway:
             for account in config.accounts
         }
         self._exchange = Exchange(
-            config.server, self._router, self.pool, self._client, self._outgoing, Sealer()
+            config.server, self._router, self.pool, self._client, self._outgoing, _sealer(config)
         )
         self._counter = Counter(self._exchange, self.pool, self._client, self._outgoing)
         self._catalogue = Catalogue(config, self._router, self._fetch_models, time.monotonic)
@@ -255,6 +255,11 @@ class Gateway:
             await visit.reply(503, b'{"status":"no usable account"}')
         else:
             await visit.reply(200, b'{"status":"ready"}')
+
+
+def _sealer(config: Config) -> Sealer:
+    key = config.server.envelope_key
+    return Sealer() if key is None else Sealer(key.reveal().encode())
 
 
 _LIST_BYTES = 8 * 1024 * 1024

@@ -18,6 +18,7 @@ from dragoman.accounts.pool import Lease, Pool
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.losses import Policy
+from dragoman.canonical.requests import Request
 from dragoman.config import Server
 from dragoman.gateway.answers import (
     MOST_BYTES,
@@ -137,6 +138,9 @@ class Exchange:
         if not caller.allows(request.model):
             raise model_not_found(request.model)
         target = self._router.resolve(request.model)
+        detour = self._router.detour(target)
+        if detour is not None and thinks_with_tools(request.read(self._sealer)):
+            target = detour
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 
@@ -153,7 +157,7 @@ class Exchange:
         return Settings(
             model=target.model,
             options=options,
-            capabilities=target.upstream.capabilities,
+            capabilities=target.capabilities,
             sealer=self._sealer,
         )
 
@@ -222,7 +226,7 @@ class Exchange:
         return self._outgoing[lease.account.name].post(
             call.codec.path,
             call.body,
-            trip.visit.headers if same else None,
+            trip.visit.headers if same else _version_headers(trip.target),
             stream=trip.delivery is not None,
         )
 
@@ -320,6 +324,22 @@ class Exchange:
         elif trip.delivery is not None:
             stream = trip.stream or trip.call.stream()
             await trip.delivery.end(stream.fail(fault))
+
+
+def _version_headers(target: Target) -> dict[bytes, bytes] | None:
+    """The version of the Messages protocol for a route that differs from its upstream."""
+    version = target.capabilities.anthropic_version
+    if version == target.upstream.capabilities.anthropic_version:
+        return None
+    return {b"anthropic-version": version.encode()}
+
+
+def thinks_with_tools(request: Request) -> bool:
+    """Whether a request offers tools and asks the model to think."""
+    thinking = request.thinking
+    if not request.tools or thinking is None or thinking.mode == "disabled":
+        return False
+    return thinking.effort != "none"
 
 
 async def _uncommitted(trip: Trip) -> bool:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
-from dragoman.canonical.options import Options
+from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Config, Route, Upstream, matches
 
 _REMEMBERED = 4096
@@ -21,6 +21,7 @@ class Target(Struct, frozen=True):
     upstream: Upstream
     model: str
     options: Options
+    capabilities: Capabilities
 
 
 class Router:
@@ -77,7 +78,9 @@ class Router:
     def _routed(self, name: str) -> Target | None:
         for route, options in self._routes:
             if matches(route.match, name):
-                return Target(self._upstreams[route.upstream], route.model or name, options)
+                upstream = self._upstreams[route.upstream]
+                capabilities = route.capabilities or upstream.capabilities
+                return Target(upstream, route.model or name, options, capabilities)
         return None
 
     def _prefixed(self, name: str) -> Target | None:
@@ -85,7 +88,15 @@ class Router:
         upstream = self._upstreams.get(prefix)
         if not slash or not model or upstream is None:
             return None
-        return Target(upstream, model, self._options)
+        return Target(upstream, model, self._options, upstream.capabilities)
+
+    def detour(self, target: Target) -> Target | None:
+        """Where requests that have tools and ask the model to think go instead."""
+        via = target.upstream.reasoning_with_tools_via
+        if via is None:
+            return None
+        upstream = self._upstreams[via]
+        return replace(target, upstream=upstream, capabilities=upstream.capabilities)
 
 
 def model_not_found(name: str) -> DragomanError:

@@ -281,6 +281,10 @@ class _SettingsWriter:
         effort = self._effort(thinking)
         if effort is None:
             return
+        if self._body.get("tools") and not self._capabilities.reasoning_with_tools:
+            if effort != "none":
+                self._lose("thinking", LossKind.KNOB, "the upstream does not reason beside tools")
+            effort = "none"
         match self._capabilities.effort:
             case "effort":
                 known = self._nearest(effort)

@@ -133,7 +133,7 @@ class ResponsesRelay:
         if name in _LIFECYCLE:
             return self._lifecycle(frame)
         if name == b"error":
-            self._error(frame.data)
+            return frame.raw + self._error(frame.data)
         return frame.raw
 
     def _lifecycle(self, frame: Frame) -> bytes:
@@ -168,14 +168,18 @@ class ResponsesRelay:
         members["response"] = Raw(renamed)
         return _join(members)
 
-    def _error(self, data: bytes) -> None:
+    def _error(self, data: bytes) -> bytes:
+        """An error event ends the stream; the failed response that belongs after it is written
+        here, since not every server sends one."""
         try:
             event = _any.decode(data)
         except _UNREADABLE:
-            return
-        if isinstance(event, dict) and (event.get("type") == "error" or event.get("error")):
-            self.ended = True
-            self.fault = fault_of(event.get("error") or event)
+            return b""
+        if not isinstance(event, dict) or not (event.get("type") == "error" or event.get("error")):
+            return b""
+        self.ended = True
+        self.fault = fault_of(event.get("error") or event)
+        return self._failed(self.fault, _number(data) + 1)
 
     def finish(self) -> bytes:
         """The bytes are over: nothing, or a failure if the upstream's terminator is missing."""
@@ -190,21 +194,24 @@ class ResponsesRelay:
         error = error_object(fault)
         flat = {name: error[name] for name in ("code", "message", "param")}
         told = {"type": "error", "sequence_number": number, **flat, "error": error}
-        written = encode(to_json(told), b"error")
+        return encode(to_json(told), b"error") + self._failed(fault, number + 1)
+
+    def _failed(self, fault: Fault, number: int) -> bytes:
+        """The failed response: the one that was begun, with the fault in it."""
         if not self._created:
-            return written
+            return b""
         try:
             response = _members.decode(bytes(_members.decode(self._created)["response"]))
         except _UNREADABLE:
-            return written
+            return b""
         response["status"] = Raw(b'"failed"')
         response["error"] = Raw(to_json(failed_object(fault)))
         members = {
             "type": Raw(b'"response.failed"'),
-            "sequence_number": Raw(b"%d" % (number + 1)),
+            "sequence_number": Raw(b"%d" % number),
             "response": Raw(_join(response)),
         }
-        return written + encode(_join(members), b"response.failed")
+        return encode(_join(members), b"response.failed")
 
 
 def _type_of(data: bytes) -> bytes:
