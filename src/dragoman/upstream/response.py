@@ -57,7 +57,7 @@ class UpstreamResponse:
             BodyTooLarge: there are more; the connection is closed.
             UpstreamError: the body is not complete.
         """
-        declared = self.headers.get("content-length", "")
+        declared = "".join(self.headers.get_all("content-length"))
         size = int(declared) if declared.isdecimal() and self._inflater is None else 0
         parts: list[bytes] = []
         if size <= limit:
