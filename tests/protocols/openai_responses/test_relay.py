@@ -162,6 +162,17 @@ class TestStreams:
         assert relay.fault is not None
         assert relay.fault.kind is kind
 
+    def test_an_upstreams_error_is_completed_by_the_failed_response(self) -> None:
+        begun = {"type": "response.created", "sequence_number": 0, "response": {"id": "resp_1"}}
+        error = {"type": "error", "sequence_number": 1, "error": {"message": "no", "code": "c"}}
+        passed, relay = relayed(stream_of([begun, error]))
+        assert relay.fault is not None
+        failed = decoded(passed)[-1]
+        assert failed["type"] == "response.failed"
+        assert failed["sequence_number"] == 2
+        assert failed["response"]["id"] == "resp_1"
+        assert failed["response"]["error"]["message"] == "no"
+
     def test_text_that_looks_like_an_event_is_only_text(self) -> None:
         told = '{"type":"response.completed"} "error"'
         events = events_of(response(message(text(told))))
