@@ -99,14 +99,6 @@ def test_a_system_turn_between_call_and_result_steps_aside() -> None:
     assert paired == [assistant(call("a")), user(result("a")), system]
 
 
-def test_the_same_id_in_two_turns_is_two_calls() -> None:
-    first, second = result("a", "1"), result("a", "2")
-    paired, ledger = pair(assistant(call("a")), user(first), assistant(call("a")), user(second))
-    assert paired[1].blocks == (first,)
-    assert paired[3].blocks == (second,)
-    assert not len(ledger)
-
-
 def test_a_second_result_of_one_call_is_an_orphan() -> None:
     _, ledger = pair(assistant(call("a")), user(result("a"), result("a")))
     assert [loss.kind for loss in ledger] == [LossKind.CONTENT]
@@ -125,3 +117,54 @@ def test_neighbouring_turns_merge_only_in_the_given_roles() -> None:
     assert merged == [user(Text(text="a"), Text(text="b"))]
     kept = coalesce([user(Text(text="a")), user(Text(text="b"))], frozenset({"assistant"}))
     assert len(kept) == 2
+
+
+def test_an_id_used_in_every_turn_is_made_unique() -> None:
+    """Some models count their calls anew in every turn."""
+    turns = [
+        turn
+        for number in range(3)
+        for turn in (assistant(call("call_0")), user(result("call_0", f"r{number}")))
+    ]
+    ledger = Ledger()
+
+    paired = pair_tools(turns, DEFAULTS, ledger)
+
+    blocks = [block for turn in paired for block in turn.blocks]
+    calls = [block.id for block in blocks if isinstance(block, ToolCall)]
+    results = [block.call_id for block in blocks if isinstance(block, ToolResult)]
+    assert calls == results == ["call_0", "call_0_2", "call_0_3"]
+    assert not len(ledger), "nothing is lost"
+
+
+def test_calls_of_one_turn_that_share_an_id_are_answered_in_order() -> None:
+    turns = [
+        assistant(call("a"), call("a_2"), call("a")),
+        user(result("a", "first"), result("a", "second"), result("a_2", "other")),
+    ]
+    ledger = Ledger()
+
+    (asked, answered) = pair_tools(turns, DEFAULTS, ledger)
+
+    assert [block.id for block in asked.blocks if isinstance(block, ToolCall)] == [
+        "a",
+        "a_2",
+        "a_3",
+    ]
+    said = {
+        block.call_id: block.content[0].text
+        for block in answered.blocks
+        if isinstance(block, ToolResult) and isinstance(block.content[0], Text)
+    }
+    assert said == {"a": "first", "a_2": "other", "a_3": "second"}
+
+
+def test_a_result_belongs_to_the_latest_call_of_its_id() -> None:
+    turns = [assistant(call("a")), user(Text(text="never mind")), assistant(call("a"))]
+    ledger = Ledger()
+
+    paired = pair_tools([*turns, user(result("a", "late"))], DEFAULTS, ledger)
+
+    assert paired[-1].blocks == (
+        ToolResult(call_id="a_2", content=(Text(text="late"),), path="result.a"),
+    )

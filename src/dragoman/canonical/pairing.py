@@ -21,10 +21,11 @@ UNAVAILABLE = "[Tool result unavailable - conversation history was truncated]"
 
 
 class _Slot(NamedTuple):
-    """Where the result of a call belongs."""
+    """Where the result of a call belongs: the results of its turn, and the call's id there."""
 
     results: dict[str, ToolResult]
     turn: int
+    id: str
 
 
 def coalesce(turns: Iterable[Turn], roles: frozenset[Role]) -> list[Turn]:
@@ -41,12 +42,15 @@ def coalesce(turns: Iterable[Turn], roles: frozenset[Role]) -> list[Turn]:
 def pair_tools(turns: Iterable[Turn], options: Options, ledger: Ledger) -> list[Turn]:
     """Neighbouring assistant turns merged, every call answered at its place.
 
+    A call whose id was used before gets another, and its result with it: some models count
+    their calls anew in every turn, while services want ids that are unique.
     Calls without a result get a synthetic error result (REPAIRED), or are lost content when
     `options.orphan_calls` is "reject". Results without a call are lost content, dropped, or
     become user text, as `options.orphan_results` says.
     """
     source = coalesce(turns, frozenset({"assistant"}))
-    open_calls: dict[str, _Slot] = {}
+    open_calls: dict[str, list[_Slot]] = {}
+    used: dict[str, int] = {}
     answers: dict[int, dict[str, ToolResult]] = {}
     remaining: list[Turn] = []
     for number, turn in enumerate(source):
@@ -54,7 +58,12 @@ def pair_tools(turns: Iterable[Turn], options: Options, ledger: Ledger) -> list[
             calls = [block for block in turn.blocks if isinstance(block, ToolCall)]
             if calls:
                 results = answers.setdefault(number, {})
-                open_calls.update({call.id: _Slot(results, number) for call in calls})
+                opened: dict[str, list[_Slot]] = {}
+                for call in calls:
+                    call_id = _unused_id(call, used)
+                    opened.setdefault(call.id, []).append(_Slot(results, number, call_id))
+                turn = _with_ids(turn, opened)
+                open_calls.update(opened)
             remaining.append(turn)
             continue
         blocks: list[Block] = []
@@ -62,15 +71,50 @@ def pair_tools(turns: Iterable[Turn], options: Options, ledger: Ledger) -> list[
             if not isinstance(block, ToolResult):
                 blocks.append(block)
                 continue
-            slot = open_calls.pop(block.call_id, None)
-            if slot is None:
+            slots = open_calls.get(block.call_id)
+            if not slots:
                 blocks += _orphan_result(block, options, ledger)
                 continue
+            slot = slots.pop(0)
             if any(later.role == "assistant" for later in source[slot.turn + 1 : number]):
                 ledger.add(block.path, LossKind.REPAIRED, "result moved to its call")
-            slot.results[block.call_id] = block
+            slot.results[slot.id] = _with_call_id(block, slot.id)
         remaining.append(replace(turn, blocks=tuple(blocks)))
     return _assemble(source, remaining, answers, options, ledger)
+
+
+def _unused_id(call: ToolCall, used: dict[str, int]) -> str:
+    """The call's id; another that follows from it if the conversation has it already.
+
+    `used` counts, by id, the calls that wanted it.
+    """
+    count = used.get(call.id)
+    if count is None:
+        used[call.id] = 1
+        return call.id
+    call_id = call.id
+    while call_id in used:
+        count += 1
+        call_id = f"{call.id}_{count}"
+    used[call.id] = count
+    used[call_id] = 1
+    return call_id
+
+
+def _with_ids(turn: Turn, opened: dict[str, list[_Slot]]) -> Turn:
+    """The turn with the ids its calls have been given."""
+    if all(slot.id == call_id for call_id, slots in opened.items() for slot in slots):
+        return turn
+    given = {call_id: iter(slots) for call_id, slots in opened.items()}
+    blocks = (
+        replace(block, id=next(given[block.id]).id) if isinstance(block, ToolCall) else block
+        for block in turn.blocks
+    )
+    return replace(turn, blocks=tuple(blocks))
+
+
+def _with_call_id(block: ToolResult, call_id: str) -> ToolResult:
+    return block if block.call_id == call_id else replace(block, call_id=call_id)
 
 
 def _assemble(
