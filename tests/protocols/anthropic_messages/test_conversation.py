@@ -82,7 +82,7 @@ def test_several_system_texts_are_blocks_in_order() -> None:
     )
     body, losses = write(request)
     assert body["system"] == [{"type": "text", "text": text} for text in "iabc"]
-    assert losses == {("m[1]", KNOB)}
+    assert losses == {("m[1].name", KNOB)}
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_system_messages_stay_where_they_are() -> None:
             {"role": "system", "output_config": {"effort": "low"}, "clear_at": "next_user_message"},
         ]
     )
-    assert [turn.role for turn in request.turns] == ["user", "system", "system"]
+    assert [turn.role for turn in request.turns] == ["user", "developer", "developer"]
     assert request.turns[2].blocks == ()
     assert extras(request) == {("messages[2].output_config", KNOB), ("messages[2].clear_at", KNOB)}
 
@@ -354,3 +354,17 @@ def test_deep_input_is_refused() -> None:
     block = {"type": "tool_use", "id": "a", "name": "f", "input": deep}
     path = refusal(messages=[{"role": "assistant", "content": [block]}])
     assert path == "messages[0].content[0].input"
+
+
+@pytest.mark.parametrize(
+    ("final", "lost"),
+    [
+        ({"role": "assistant", "content": "The answer is"}, {("messages[1]", CONVERTED)}),
+        ({"role": "assistant", "content": []}, set()),
+        ({"role": "user", "content": "go on"}, set()),
+    ],
+)
+def test_a_beginning_put_into_the_models_mouth_is_reported(final: object, lost: object) -> None:
+    """Other protocols answer after a final assistant message instead of continuing it."""
+    request = read(messages=[{"role": "user", "content": "a"}, final])
+    assert extras(request) == lost

@@ -210,7 +210,7 @@ def test_media_of_the_assistant(old: bool) -> None:
         (
             Text(text="t", phase="commentary", path="input[2].content[0]"),
             [{"type": "text", "text": "t"}],
-            {("input[2]", KNOB)},
+            {("input[2].phase", KNOB)},
         ),
     ],
 )

@@ -9,7 +9,14 @@ import pytest
 from dragoman.canonical.blocks import Base64, CacheMark, Document, Image, Text
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Extra, JsonObject, JsonSchema, ToolChoice, Turn
-from tests.protocols.anthropic_messages.helpers import CONTENT, KNOB, OLD_VERSION, request_of, write
+from tests.protocols.anthropic_messages.helpers import (
+    CONTENT,
+    KNOB,
+    OLD_VERSION,
+    REPAIRED,
+    request_of,
+    write,
+)
 from tests.protocols.anthropic_messages.requests import CUSTOM, HI, PARAMS, PNG, F
 
 
@@ -32,7 +39,7 @@ def test_the_smallest_request() -> None:
         (None, 4096, 4096, set()),
         (100, None, 100, set()),
         (0, None, 0, set()),
-        (100_000, 8192, 8192, {("max_completion_tokens", KNOB)}),
+        (100_000, 8192, 8192, {("max_completion_tokens", REPAIRED)}),
     ],
 )
 def test_output_limits(asked: int | None, most: int | None, expected: int, losses: Any) -> None:

@@ -114,9 +114,9 @@ class BlockWriter:
         # A user's text with citations is refused.
         kept = own if self._role == "assistant" else []
         if block.phase is not None:
-            message = block.path.rpartition(".content")[0]
+            message = block.path.rpartition(".content")[0] or block.path
             detail = "the phase of a message has no counterpart upstream"
-            self._outbound.ledger.add(message or block.path, LossKind.KNOB, detail)
+            self._outbound.ledger.add(f"{message}.phase", LossKind.KNOB, detail)
         if block.logprobs:
             self._lose(block, LossKind.KNOB, "token probabilities are not sent upstream")
         if len(kept) < len(block.annotations):

@@ -90,7 +90,7 @@ class _Placement:
     def _content(self, turn: Turn, role: Role) -> list[JsonObject]:
         if turn.name is not None:
             detail = "names of speakers have no counterpart upstream"
-            self._outbound.ledger.add(turn.path, LossKind.KNOB, detail)
+            self._outbound.ledger.add(f"{turn.path}.name", LossKind.KNOB, detail)
         return self._writer.turn(turn.blocks, role)
 
     def _add(self, turn: Turn) -> None:

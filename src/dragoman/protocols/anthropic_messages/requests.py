@@ -16,6 +16,7 @@ from dragoman.canonical.requests import (
     JsonSchema,
     OutputFormat,
     Request,
+    Role,
     Tool,
     ToolChoice,
     Turn,
@@ -134,7 +135,13 @@ def _read_turns(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tup
             # A system message may carry nothing but settings for the turns after it.
             content = []
         read = blocks.message(content, f"{path}.content", role)
-        turns.append(Turn(role=role, blocks=read, path=path))
+        # Inside a conversation OpenAI's protocols call it the developer who speaks.
+        side: Role = "developer" if role == "system" else role
+        turns.append(Turn(role=side, blocks=read, path=path))
+    last = turns[-1].blocks[-1:] if turns[-1].role == "assistant" else ()
+    if last and isinstance(last[0], Text):
+        detail = "a prefill is not continued upstream"
+        extras.append(Extra(turns[-1].path, None, LossKind.CONVERTED, detail))
     return tuple(turns)
 
 
@@ -269,7 +276,7 @@ def _output_limit(request: Request, outbound: Outbound) -> int:
         return limit if most is None else min(limit, most)
     if most is not None and limit > most:
         detail = f"the output limit was lowered to the model's {most} tokens"
-        outbound.ledger.add(request.path_of("max_output_tokens"), LossKind.KNOB, detail)
+        outbound.ledger.add(request.path_of("max_output_tokens"), LossKind.REPAIRED, detail)
         return most
     return limit
 

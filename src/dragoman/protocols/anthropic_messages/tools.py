@@ -105,7 +105,8 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
         # The service refuses a request all of whose tools are hidden.
         for entry, path in hidden:
             del entry["defer_loading"]
-            outbound.ledger.add(path, LossKind.KNOB, "the deferred tool is offered at once")
+            detail = "the deferred tool is offered at once"
+            outbound.ledger.add(f"{path}.defer_loading", LossKind.KNOB, detail)
     return list(written.values())
 
 
@@ -137,9 +138,8 @@ def _declaration(
         if tool.strict and outbound.capabilities.strict_tools:
             body["strict"] = True
         elif tool.strict:
-            outbound.ledger.add(
-                tool.path, LossKind.KNOB, "strict tools have no counterpart upstream"
-            )
+            detail = "strict tools have no counterpart upstream"
+            outbound.ledger.add(f"{tool.path}.strict", LossKind.KNOB, detail)
     entry: JsonObject = {"name": outbound.names.outward(tool.name, tool.namespace)}
     if body["description"]:
         entry["description"] = body["description"]
@@ -148,7 +148,8 @@ def _declaration(
     if tool.deferred and reachable:
         entry["defer_loading"] = True
     elif tool.deferred:
-        outbound.ledger.add(tool.path, LossKind.KNOB, "the deferred tool is offered at once")
+        detail = "the deferred tool is offered at once"
+        outbound.ledger.add(f"{tool.path}.defer_loading", LossKind.KNOB, detail)
     if isinstance(tool, FunctionTool):
         mark(entry, tool.cache, tool.path)
     return entry
