@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.failing import plain_text, retry_after
 from dragoman.protocols.base import Rendered, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
@@ -27,7 +28,7 @@ _BY_STATUS = {
     403: FaultKind.FORBIDDEN,
     404: FaultKind.NOT_FOUND,
     405: FaultKind.METHOD_NOT_ALLOWED,
-    408: FaultKind.UPSTREAM_TIMEOUT,
+    408: FaultKind.REQUEST_TIMEOUT,
     409: FaultKind.CONFLICT,
     413: FaultKind.TOO_LARGE,
     415: FaultKind.UNSUPPORTED_MEDIA_TYPE,
@@ -71,21 +72,20 @@ _REFINES = {
 _TOO_LONG = re.compile(r"maximum context length|context (window|length)|prompt is too long", re.I)
 _OWN_MEMBERS = frozenset({"message", "type", "param", "code", "detail", "object"})
 _MAX_MESSAGE = 4096
-_MAX_RETRY_AFTER = 31 * 86400.0
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """What an upstream's error answer says.
 
-    The message is kept. The upstream's status is kept, except where each client protocol has
-    one of its own for the kind (payment, overload, time-out).
+    The message is kept, and the status if it puts the request at fault, except where each client
+    protocol has one of its own for the kind (payment).
     """
     error = _error_of(body)
     fault = read_error_object(error, status)
     if not fault.message:
         fault = _with_message(fault, f"The upstream answered with status {status}.")
-    retry_after = _retry_after(headers)
-    return msgspec.structs.replace(fault, retry_after=retry_after) if retry_after else fault
+    wait = retry_after(headers)
+    return msgspec.structs.replace(fault, retry_after=wait) if wait else fault
 
 
 def read_error_object(error: Any, status: int | None = None) -> Fault:
@@ -140,7 +140,7 @@ def _kind(status: int | None, words: list[str], message: str) -> FaultKind:
 
 
 def _kept_status(kind: FaultKind, status: int | None) -> int | None:
-    if status is None or kind in _OWN_STATUS or not 400 <= status < 520:
+    if status is None or kind in _OWN_STATUS or not 400 <= status < 500:
         return None
     return status
 
@@ -160,9 +160,7 @@ def _error_of(body: bytes) -> Any:
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = body[:_MAX_MESSAGE].decode("utf-8", "replace").strip()
-        # A page of a proxy in between says nothing a client could use.
-        return "" if text.startswith("<") else text
+        return plain_text(body)
     if type(value) is dict:
         # Some servers put the members at the top level.
         return value.get("error") or value
@@ -171,29 +169,6 @@ def _error_of(body: bytes) -> Any:
 
 def _with_message(fault: Fault, message: str) -> Fault:
     return msgspec.structs.replace(fault, message=message)
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds from `retry-after-ms`, else from `retry-after` (seconds or a date)."""
-    from email.utils import parsedate_to_datetime  # slow to import, and only for errors
-
-    try:
-        if "retry-after-ms" in headers:
-            return _bounded(float(headers["retry-after-ms"]) / 1000)
-        value = headers.get("retry-after")
-        if value is None:
-            return None
-        if value.strip()[:1].isdigit():
-            return _bounded(float(value))
-        when = parsedate_to_datetime(value).timestamp()
-        now = parsedate_to_datetime(headers["date"]).timestamp()
-        return _bounded(when - now)
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _bounded(seconds: float) -> float:
-    return min(max(0.0, seconds), _MAX_RETRY_AFTER)
 
 
 # --- writing ------------------------------------------------------------------------------------
