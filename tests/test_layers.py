@@ -19,6 +19,7 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 SIMULATOR_MAY_IMPORT = (
     "dragoman.simulator",
     "dragoman.simulator.*",
+    "dragoman.failing",
     "dragoman.sse",
     "dragoman.protocols.*.wire",
 )

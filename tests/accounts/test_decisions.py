@@ -12,7 +12,6 @@ from dragoman.accounts.decisions import (
     Verdict,
     classify,
     observe,
-    retry_after,
     standing,
     succeeded,
     symptom_of_answer,
@@ -98,26 +97,6 @@ def test_errors_inside_a_200_count_like_their_status(
 ) -> None:
     symptom = symptom_of_fault(Fault(kind, "Something", code=code))
     assert classify(symptom, DEFAULT.rules).verdict is verdict
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "20"}, 20.0),
-        ({"retry-after": "1.5"}, 1.5),
-        ({"retry-after-ms": "250", "retry-after": "20"}, 0.25),
-        ({"retry-after": "Sat, 21 Nov 2026 00:01:00 GMT"}, 60.0),
-        ({"retry-after": "Sat, 21 Nov 2020 00:01:00 GMT"}, 0.0),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "-3"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, None),
-        ({}, None),
-    ],
-)
-def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
-    midnight = 1795219200.0  # 2026-11-21T00:00:00Z
-    assert retry_after(headers, midnight) == seconds
 
 
 def cool(rest: float | None = None, soft: bool = False) -> Decision:

@@ -11,8 +11,6 @@ monotonic clock, except where a wall clock is named.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any
 
@@ -21,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.failing import retry_after
 
 MAX_ATTEMPTS = 10
 """Accounts tried for one request at most (requirement 138)."""
@@ -236,35 +235,6 @@ def symptom_of_fault(fault: Fault) -> Symptom:
 
 UNREACHABLE = Symptom(0)
 """There was no answer: refused, reset, or timed out."""
-
-
-def retry_after(headers: Mapping[str, str], wall_now: float) -> float | None:
-    """Seconds to wait, from `retry-after-ms` or `retry-after` (seconds or an HTTP date).
-
-    Sources: both vendors' SDKs read these two, in this order (protocols 1.0).
-    """
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after")
-    seconds = _number(value)
-    if seconds is not None or value is None:
-        return seconds
-    try:
-        moment = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, moment.timestamp() - wall_now)
-
-
-def _number(value: str | None) -> float | None:
-    try:
-        number = float(value or "")
-    except ValueError:
-        return None
-    return number if 0 <= number < FOREVER else None
 
 
 def _words(body: bytes) -> tuple[frozenset[str], str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.failing import plain_text, retry_after
 from dragoman.protocols.base import Rendered, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import encode
@@ -84,8 +84,6 @@ _SPENT = frozenset(
 _TOO_LONG = "prompt is too long"
 """How the service's own message begins; agents start to compact the conversation on it."""
 _TOO_LONG_SIGNS = (_TOO_LONG, "exceed context limit", "exceeds the context window")
-_HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"
-_LONGEST_PLAIN = 500
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
@@ -95,14 +93,14 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     try:
         decoded = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = _plain_text(body)
+        text = plain_text(body)
     else:
         error = decoded.get("error") if isinstance(decoded, dict) else None
     if isinstance(error, str):
         error = {"message": error}
     if not isinstance(error, dict):
         error = {"message": text}
-    return fault_of(error, status, _retry_after(headers))
+    return fault_of(error, status, retry_after(headers))
 
 
 def fault_of(error: Mapping[str, Any], status: int | None, retry_after: float | None) -> Fault:
@@ -149,37 +147,6 @@ def _kind(word: str, status: int | None, message: str) -> FaultKind:
     if kind is FaultKind.NOT_FOUND and message.startswith("model:"):
         return FaultKind.MODEL_NOT_FOUND
     return kind
-
-
-def _plain_text(body: bytes) -> str:
-    """The body of a server in front of the upstream, if it is a short plain message."""
-    text = body[: _LONGEST_PLAIN + 1].decode(errors="replace").strip()
-    return "" if text.startswith("<") or len(text) > _LONGEST_PLAIN else text
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """How long to wait, in seconds. A date is taken relative to the upstream's own clock."""
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after")
-    seconds = _number(value)
-    if seconds is not None or value is None:
-        return seconds
-    try:
-        until = datetime.strptime(value, _HTTP_DATE)
-        now = datetime.strptime(headers.get("date", ""), _HTTP_DATE)
-    except ValueError:
-        return None
-    return max(0.0, (until - now).total_seconds())
-
-
-def _number(value: str | None) -> float | None:
-    try:
-        number = float(value or "")
-    except ValueError:
-        return None
-    return number if 0 <= number < float("inf") else None
 
 
 def error_object(fault: Fault) -> JsonObject:

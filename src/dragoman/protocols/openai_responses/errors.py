@@ -7,12 +7,12 @@ Shape: `{"error": {message, type, param, code}}` (shared/error_object.py). Insid
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.failing import plain_text, retry_after
 from dragoman.protocols.base import Rendered
 from dragoman.protocols.fields import JsonObject
 
@@ -113,8 +113,6 @@ _FAILED_AS = {
 conversation, wait or give up by it."""
 
 _TOO_LONG_SIGNS = ("maximum context length", "context window")
-_HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"
-_LONGEST_PLAIN = 500
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
@@ -122,9 +120,9 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     try:
         decoded = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        decoded = {"error": _plain_text(body)}
+        decoded = {"error": plain_text(body)}
     error = decoded.get("error", decoded) if isinstance(decoded, dict) else None
-    return fault_of(error, status, _retry_after(headers))
+    return fault_of(error, status, retry_after(headers))
 
 
 def fault_of(error: Any, status: int | None = None, retry_after: float | None = None) -> Fault:
@@ -176,37 +174,6 @@ def _kind(code: str, status: int | None, message: str) -> FaultKind:
     if any(sign in lowered for sign in _TOO_LONG_SIGNS):
         return FaultKind.CONTEXT_TOO_LONG
     return FaultKind.INVALID_REQUEST
-
-
-def _plain_text(body: bytes) -> str:
-    """The body of a server in front of the upstream, if it is a short plain message."""
-    text = body[: _LONGEST_PLAIN + 1].decode(errors="replace").strip()
-    return "" if text.startswith("<") or len(text) > _LONGEST_PLAIN else text
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """How long to wait, in seconds. A date is taken relative to the upstream's own clock."""
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after")
-    seconds = _number(value)
-    if seconds is not None or value is None:
-        return seconds
-    try:
-        until = datetime.strptime(value, _HTTP_DATE)
-        now = datetime.strptime(headers.get("date", ""), _HTTP_DATE)
-    except ValueError:
-        return None
-    return max(0.0, (until - now).total_seconds())
-
-
-def _number(value: str | None) -> float | None:
-    try:
-        number = float(value or "")
-    except ValueError:
-        return None
-    return number if 0 <= number < float("inf") else None
 
 
 def error_object(fault: Fault) -> JsonObject:
