@@ -14,6 +14,7 @@ from dragoman.canonical.blocks import Text, ToolCall
 from dragoman.canonical.errors import Fault, FaultKind, IllegalEvent
 from dragoman.canonical.events import Delta, Ended, Event, Failed, Finished, Metered, Started
 from dragoman.canonical.fold import fold
+from dragoman.canonical.losses import Ledger
 from dragoman.canonical.requests import Request
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
@@ -30,6 +31,8 @@ from tests.protocols.anthropic_messages.answers import (
     whole,
 )
 from tests.protocols.anthropic_messages.helpers import (
+    CONVERTED,
+    KNOB,
     QUIET,
     THINKS,
     WANTS_JSON,
@@ -248,3 +251,22 @@ def test_each_event_is_one_frame_of_its_own() -> None:
         assert not data or data.endswith(b"\n\n")
         for frame in wire_events(data):
             assert msgspec.json.encode(frame)
+
+
+@pytest.mark.parametrize(
+    ("events", "request_", "expected"),
+    [
+        (thought(0, "hm"), QUIET, {("reasoning", KNOB)}),
+        (thought(0, "hm"), THINKS, set()),
+        (call(0, "free", custom=True), THINKS, {("content", CONVERTED)}),
+    ],
+    ids=["thinking nobody asked for", "thinking shown", "free text in an argument"],
+)
+def test_what_a_client_is_not_given_as_it_is(
+    events: list[Event], request_: Request, expected: Any
+) -> None:
+    ledgers = Ledger(), Ledger()
+    write_stream(answer(*events), reply(request_, ledgers[0]))
+    write_whole(fold(answer(*events)), reply(request_, ledgers[1]))
+    for ledger in ledgers:
+        assert {(loss.path, loss.kind) for loss in ledger} == expected

@@ -111,6 +111,8 @@ class _ContentWriter:
             case Reasoning():
                 if self._visibility.reasoning:
                     self._add_reasoning(block)
+                else:
+                    self._report.reasoning()
             case ToolCall():
                 self.calls = True
                 self._report.call(block)

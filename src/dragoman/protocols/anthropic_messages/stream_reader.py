@@ -149,8 +149,8 @@ class MessagesReader:
 
     def _account(self, value: Mapping[str, Any], known: frozenset[str], path: str = "") -> None:
         """Report members without a canonical home that say something."""
-        for name in value.keys() - known:
-            if value[name] not in (None, [], {}):
+        for name, told in value.items():
+            if name not in known and told not in (None, [], {}):
                 self._lose(path + name)
 
     def _message_start(self, event: JsonObject) -> list[Event]:

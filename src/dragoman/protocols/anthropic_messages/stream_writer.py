@@ -335,7 +335,7 @@ class MessagesWriter:
             case Reasoning() if visibility.reasoning:
                 return _ThinkingBlock(wire, head, visibility.reasoning_text, reply.sealer)
             case Reasoning():
-                pass
+                self._report.reasoning()
             case ToolCall():
                 self._calls = True
                 self._report.call(head)

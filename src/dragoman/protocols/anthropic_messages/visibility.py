@@ -93,10 +93,17 @@ class Reporter(Struct, frozen=True):
         """Token probabilities."""
         self._lose("logprobs", "token probabilities have no counterpart for the client")
 
+    def reasoning(self) -> None:
+        """Reasoning that is not shown."""
+        self._lose("reasoning", "reasoning is not shown")
+
     def call(self, head: ToolCall) -> None:
-        """A tool call's namespace, which the client's tools do not have."""
+        """What of a tool call the client's tools do not have: a namespace, free text."""
         if head.namespace is not None:
             self._lose("namespace", "namespaces of tools have no counterpart for the client")
+        if head.custom:
+            detail = "the text of a free-text call became its one argument"
+            self.ledger.add("content", LossKind.CONVERTED, detail)
 
     def tier(self, tier: str | None, shown: bool) -> None:
         """A service tier that is not among the usage shown."""
