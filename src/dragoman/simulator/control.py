@@ -1,20 +1,16 @@
 """The simulator's own endpoints, for tests in another process: ``/_sim/...``."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from dragoman.simulator.accounts import KeyBehaviour, masked
 from dragoman.simulator.errors import ApiError
 from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.registry import describe
+from dragoman.simulator.state import State
 from dragoman.simulator.steering import OPTIONS
 
-if TYPE_CHECKING:
-    from dragoman.simulator.server import Simulator
 
-
-def control(simulator: "Simulator", record: RecordedRequest) -> tuple[int, bytes]:
+def control(simulator: State, record: RecordedRequest) -> tuple[int, bytes]:
     """Carry out a request to ``/_sim/...``; returns the status and the JSON body.
 
     ``GET requests`` lists the recorded requests and ``DELETE requests`` forgets them with all

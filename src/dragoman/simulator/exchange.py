@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 
@@ -18,13 +18,11 @@ from dragoman.simulator.rendering import RENDERERS
 from dragoman.simulator.rendering.answer import Answer
 from dragoman.simulator.rendering.responses_object import failed
 from dragoman.simulator.script import Failure, Fault, Protocol, Scenario
+from dragoman.simulator.state import State
 from dragoman.simulator.steering import apply_options, steer, steer_by_model
 from dragoman.simulator.usage import counts
 from dragoman.simulator.validation import check_chat, check_messages, check_responses
 from dragoman.simulator.view import JsonObject, View
-
-if TYPE_CHECKING:
-    from dragoman.simulator.server import Simulator
 
 _JSON = "application/json"
 _EVENT_STREAM = "text/event-stream; charset=utf-8"
@@ -100,7 +98,7 @@ class _Asked:
 class Exchange:
     """Answers the requests of one simulator."""
 
-    def __init__(self, simulator: "Simulator") -> None:
+    def __init__(self, simulator: State) -> None:
         self._simulator = simulator
 
     async def generate(self, call: Call) -> None:

@@ -3,14 +3,12 @@
 ``app`` is ready to serve; ``create_app`` makes one with other bounds; ``run`` serves it.
 """
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from dragoman.simulator.accounts import Keys
 from dragoman.simulator.connection import Connection
 from dragoman.simulator.control import control
 from dragoman.simulator.delivery import Reply, Send
@@ -22,12 +20,10 @@ from dragoman.simulator.listing import (
     openai_list,
     openai_model,
 )
-from dragoman.simulator.recording import RecordedRequest, Recorder
-from dragoman.simulator.registry import named_scenarios
-from dragoman.simulator.scenarios import Source
+from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.script import Protocol
 from dragoman.simulator.serving import CONNECTION, SimulatorServer, bind
-from dragoman.simulator.store import ResponseStore
+from dragoman.simulator.state import State
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -36,20 +32,11 @@ _MAX_BODY = 64 * 1024 * 1024
 _JSON = "application/json"
 
 
-class Simulator:
-    """A scripted upstream. Everything a test looks at or steers is an attribute.
-
-    ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` holds
-    the behaviours by key; ``requests`` the recorded requests; ``store`` the kept responses.
-    """
+class Simulator(State):
+    """A scripted upstream, as an ASGI application over its state."""
 
     def __init__(self, *, record: int = 256, record_bytes: int = _MAX_BODY) -> None:
-        self.scenarios: dict[str, Source] = named_scenarios()
-        self.keys = Keys()
-        self.requests = Recorder(record, record_bytes)
-        self.store = ResponseStore()
-        self.answers = 0
-        self.faults_met: Counter[str] = Counter()
+        super().__init__(record, record_bytes)
         self._received = 0
         exchange = Exchange(self)
         self._posts: dict[str, tuple[Protocol, Callable[[Call], Awaitable[None]]]] = {
@@ -59,12 +46,6 @@ class Simulator:
             "/v1/messages/count_tokens": ("messages", exchange.count_tokens),
             "/v1/responses/input_tokens": ("responses", exchange.count_tokens),
         }
-
-    def clear(self) -> None:
-        """Forget the requests, the counts and what faults were met; scenarios and keys stay."""
-        self.requests.clear()
-        self.keys.requests.clear()
-        self.faults_met.clear()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -140,10 +121,6 @@ class Simulator:
                     "has_more": False,
                 }
         return None
-
-    def model_names(self) -> list[str]:
-        """The names of all models, the friendly ones first."""
-        return [f"sim-{name}" for name in self.scenarios]
 
 
 def _protocol_of(path: str, headers: Mapping[str, str]) -> Protocol:

@@ -1,0 +1,35 @@
+"""What one simulator knows and remembers."""
+
+from collections import Counter
+
+from dragoman.simulator.accounts import Keys
+from dragoman.simulator.recording import Recorder
+from dragoman.simulator.registry import named_scenarios
+from dragoman.simulator.scenarios import Source
+from dragoman.simulator.store import ResponseStore
+
+
+class State:
+    """Everything a test looks at or steers is an attribute.
+
+    ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` holds
+    the behaviours by key; ``requests`` the recorded requests; ``store`` the kept responses.
+    """
+
+    def __init__(self, record: int, record_bytes: int) -> None:
+        self.scenarios: dict[str, Source] = named_scenarios()
+        self.keys = Keys()
+        self.requests = Recorder(record, record_bytes)
+        self.store = ResponseStore()
+        self.answers = 0
+        self.faults_met: Counter[str] = Counter()
+
+    def clear(self) -> None:
+        """Forget the requests, the counts and what faults were met; scenarios and keys stay."""
+        self.requests.clear()
+        self.keys.requests.clear()
+        self.faults_met.clear()
+
+    def model_names(self) -> list[str]:
+        """The names of all models, the friendly ones first."""
+        return [f"sim-{name}" for name in self.scenarios]
