@@ -261,7 +261,13 @@ def test_what_cannot_be_said_is_lost_content(block: Block, capabilities: Capabil
 
 def test_a_foreign_block_says_itself_what_its_loss_is() -> None:
     block = Foreign(origin="x", type="y", raw={}, path="b", loss=LossKind.KNOB)
-    assert write(user(block))[1] == {("b", KNOB)}
+    assert write(user(block), user(text("hi")))[1] == {("b", KNOB)}
+
+
+def test_a_request_that_says_nothing_is_lost_content() -> None:
+    silent = Turn(role="assistant", blocks=(text(""),), path="messages[0]")
+    assert write(silent)[1] == {("messages", CONTENT)}
+    assert write(silent, user(text("hi")))[1] == set()
 
 
 def test_a_text_file_is_text_where_files_are_not_taken() -> None:

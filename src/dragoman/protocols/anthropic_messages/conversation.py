@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from dragoman.canonical.blocks import Text
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.pairing import pair_tools
+from dragoman.canonical.pairing import pair_tools, report_silence
 from dragoman.canonical.requests import Request, Role, Turn
 from dragoman.protocols.anthropic_messages.blocks_write import BlockWriter
 from dragoman.protocols.base import Outbound
@@ -147,7 +147,9 @@ class _Placement:
                 path = self._request.turns[leading - 1].path
             ledger.add(path, LossKind.CONVERTED, "system text alone became user text")
             self._append(_Message("user", [self._system.pop()], path))
-        elif self._messages and self._messages[0].role == "assistant":
+        elif not self._messages:
+            report_silence(self._request.turns, ledger)
+        elif self._messages[0].role == "assistant":
             path = self._messages[0].path
             ledger.add(path, LossKind.REPAIRED, "a user message was put before the first turn")
             opening = self._writer.turn((Text(text=_OPENING),), "user")

@@ -17,7 +17,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.names import safe_id
-from dragoman.canonical.pairing import pair_tools
+from dragoman.canonical.pairing import pair_tools, report_silence
 from dragoman.canonical.requests import Request, Turn
 from dragoman.canonical.tools import wrap_custom
 from dragoman.protocols.base import Outbound, to_json_text
@@ -41,6 +41,8 @@ def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
     for turn in pair_tools(request.turns, outbound.options, outbound.ledger):
         writer.turn(turn)
     writer.parts.finish()
+    if not writer.messages:
+        report_silence(request.turns, outbound.ledger)
     return writer.messages
 
 

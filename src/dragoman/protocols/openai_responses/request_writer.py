@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from dragoman.canonical.blocks import Text
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.pairing import pair_tools
+from dragoman.canonical.pairing import pair_tools, report_silence
 from dragoman.canonical.requests import JsonSchema, Request, Thinking
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
@@ -68,24 +68,26 @@ class _Writer:
         choice = request.tool_choice
         if tools:
             self._body["tools"] = tools
-            if choice is not None:
-                self._body["tool_choice"] = write_tool_choice(choice, self._outbound)
+            written = None if choice is None else write_tool_choice(choice, request, self._outbound)
+            if written is not None:
+                self._body["tool_choice"] = written
             if request.parallel_tool_calls is not None:
                 self._body["parallel_tool_calls"] = request.parallel_tool_calls
         elif choice is not None and choice.mode in ("required", "tool"):
-            self._ledger.add(choice.path, LossKind.KNOB, "no tool is left to choose from")
+            self._ledger.add(choice.path, LossKind.CONTENT, "no tool is left to choose from")
 
     def _write_input(self) -> None:
         request = self._request
         items = ItemWriter(self._outbound)
         texts = self._instructions()
         if any(text.cache is not None for text in texts):
-            parts = PartWriter(self._outbound)
-            items.message("developer", parts.write_all(texts))
+            items.message("developer", items.parts.write_all(texts))
         elif texts:
             self._body["instructions"] = "\n\n".join(text.text for text in texts)
         for turn in pair_tools(request.turns, self._outbound.options, self._ledger):
             items.write(turn)
+        if not items.items and not texts:
+            report_silence(request.turns, self._ledger)
         self._body["input"] = items.items
 
     def _instructions(self) -> list[Text]:
@@ -110,7 +112,7 @@ class _Writer:
             fitted = fitted if highest is None else min(fitted, highest)
             if fitted != limit:
                 detail = f"fitted to the upstream's limit of {fitted} tokens"
-                self._lose("max_output_tokens", LossKind.CONVERTED, detail)
+                self._lose("max_output_tokens", LossKind.REPAIRED, detail)
             body["max_output_tokens"] = fitted
         if request.stop:
             drop = self._outbound.options.stop_on_responses == "drop"
@@ -225,14 +227,23 @@ class _Writer:
         hidden = (
             self._outbound.options.show_reasoning == "never"
             or thinking.display == "omitted"
-            or effort == "none"
+            or thinking.mode in ("disabled", "between_tools")
+            or "none" in (thinking.effort, effort)
         )
         return None if hidden else "auto"
 
     def _write_include(self) -> None:
-        request = self._request
+        request, options = self._request, self._outbound.options
         include = []
-        if self._outbound.capabilities.encrypted_reasoning:
+        thinking = request.thinking
+        shown = thinking is not None and thinking.mode in ("adaptive", "enabled")
+        if options.show_reasoning != "auto":
+            shown = options.show_reasoning == "always"
+        # Models that do not reason refuse to be asked, so ask only for clients that can send
+        # the state back: those shown thinking blocks or `reasoning_details`.
+        if self._outbound.capabilities.encrypted_reasoning and (
+            shown or options.reasoning_details
+        ):
             include.append(wire.ENCRYPTED_REASONING)
         if request.logprobs:
             include.append(wire.LOGPROBS)
