@@ -1,0 +1,165 @@
+"""What services demand of a request beyond its types, one function per protocol.
+
+The rules are those the vendors' servers enforce with a 400; like the stream checkers they are
+written down here a second time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tests.checkers.framing import JsonObject
+
+_NAME = {limit: re.compile(rf"[A-Za-z0-9_-]{{1,{limit}}}") for limit in (64, 128)}
+_ID = re.compile(r"[A-Za-z0-9_-]+")
+_STATE = ("none", "auto")
+
+
+def check_chat_request(body: JsonObject) -> None:
+    """Calls are answered at once and in order, nothing else is; parts where they may stand."""
+    open_calls: list[str] = []
+    for message in body["messages"]:
+        role = message["role"]
+        if role == "tool":
+            assert message["tool_call_id"] in open_calls, "a result follows its call"
+            open_calls.remove(message["tool_call_id"])
+            _check_texts(message["content"])
+            continue
+        assert not open_calls, "calls are answered before anything else is said"
+        if role == "assistant":
+            open_calls = [call["id"] for call in message.get("tool_calls", ())]
+            assert len(set(open_calls)) == len(open_calls), "two calls share an id"
+            spoken = message.get("content") or message.get("refusal") or open_calls
+            assert spoken or message.get("content") == "", "an assistant message says something"
+        if role != "user":
+            _check_texts(message.get("content"))
+        assert message.get("content") != [], "a list of parts is not empty"
+    assert not open_calls, "every call is answered"
+    names = [tool[tool["type"]]["name"] for tool in body.get("tools", ())]
+    _check_tools(names, body, 64)
+    assert len(body.get("stop") or ()) <= 4
+    assert "stream_options" not in body or body["stream"] is True
+
+
+def _check_texts(content: Any) -> None:
+    if isinstance(content, list):
+        assert {part["type"] for part in content} <= {"text", "refusal"}, "text only"
+
+
+def _check_tools(names: list[str], body: JsonObject, limit: int) -> None:
+    assert len(set(names)) == len(names), "two tools share a name"
+    assert all(_NAME[limit].fullmatch(name) for name in names)
+    choice = body.get("tool_choice")
+    if choice is not None and choice not in _STATE and choice != {"type": "none"}:
+        assert names, "a choice of tools needs tools"
+
+
+def check_messages_request(body: JsonObject) -> None:
+    """Results come first in the turn after their calls; no empty text; placement of system;
+    ids are unique.
+    """
+    messages = body["messages"]
+    assert messages, "there is at least one message"
+    for number, message in enumerate(messages):
+        blocks = _blocks(message)
+        before = _blocks(messages[number - 1]) if number else []
+        calls = [block["id"] for block in before if block["type"] == "tool_use"]
+        results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        assert results == calls, "the turn after calls holds their results, in order"
+        kinds = [block["type"] for block in blocks[: len(results)]]
+        assert kinds == ["tool_result"] * len(results), "results come first"
+        for block in blocks:
+            _check_block(block, message["role"])
+        if message["role"] == "system":
+            assert number, "system text at the beginning stands apart"
+            assert messages[number - 1]["role"] == "user"
+            later = messages[number + 1 : number + 2]
+            assert all(after["role"] == "assistant" for after in later)
+    uses = [b["id"] for m in messages for b in _blocks(m) if b["type"] == "tool_use"]
+    assert len(set(uses)) == len(uses), "two calls share an id"
+    last = _blocks(messages[-1])
+    assert all(block["type"] != "tool_use" for block in last), "every call is answered"
+    system = body.get("system")
+    assert not isinstance(system, list) or all(text["text"] for text in system), "no empty text"
+    names = [tool["name"] for tool in body.get("tools", ()) if "name" in tool]
+    _check_tools(names, body, 128)
+    _check_thinking(body)
+    assert str(body).count("'cache_control': {") <= 4
+    assert not {"temperature", "top_p", "top_k"} & set(body)
+
+
+def _blocks(message: JsonObject) -> list[JsonObject]:
+    content = message["content"]
+    assert content, "a message says something"
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _check_block(block: JsonObject, role: str) -> None:
+    kind = block["type"]
+    if kind == "text":
+        assert block["text"].strip(), "no blank text"
+    if kind == "tool_use":
+        assert role == "assistant"
+        assert _ID.fullmatch(block["id"])
+        assert _NAME[128].fullmatch(block["name"])
+    if kind == "tool_result":
+        assert role == "user"
+        content = block.get("content")
+        for inner in content if isinstance(content, list) else ():
+            assert inner["type"] != "text" or inner["text"], "no empty text"
+    if kind in ("image", "document"):
+        assert role == "user", "models are not quoted with images"
+    if kind == "thinking":
+        assert role == "assistant"
+        assert block["signature"], "a signature is never empty"
+
+
+def _check_thinking(body: JsonObject) -> None:
+    thinking = body.get("thinking")
+    if thinking is None or thinking["type"] not in ("enabled", "adaptive"):
+        return
+    choice = body.get("tool_choice")
+    assert choice is None or choice["type"] in _STATE, "no forced tool while thinking"
+    if thinking["type"] == "enabled":
+        assert 1024 <= thinking["budget_tokens"] < body["max_tokens"]
+
+
+def check_responses_request(body: JsonObject) -> None:
+    """Every call has its output and every output its call; nothing refers to a store."""
+    items = body["input"] if isinstance(body["input"], list) else []
+    open_calls: list[str] = []
+    for item in items:
+        kind = item.get("type", "message")
+        if kind in ("function_call", "custom_tool_call"):
+            assert item["call_id"] not in open_calls, "two open calls share an id"
+            assert len(item["call_id"]) <= 64
+            assert _NAME[64].fullmatch(item["name"])
+            assert "id" not in item, "nothing is stored"
+            open_calls.append(item["call_id"])
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            assert item["call_id"] in open_calls, "an output follows its call"
+            open_calls.remove(item["call_id"])
+            assert item["output"] != []
+        elif kind == "message":
+            assert item["content"] != []
+            if item["role"] != "assistant":
+                assert not open_calls, "calls are answered before anything else is said"
+        elif kind == "reasoning":
+            assert item["encrypted_content"], "without a store its state comes along"
+    assert not open_calls, "every call is answered"
+    assert body["store"] is False or "store" in body
+    assert body.get("max_output_tokens", 16) >= 16
+    names = [tool["name"] for tool in body.get("tools", ()) if tool["type"] != "namespace"]
+    _check_tools(names, body, 64)
+    for tool in body.get("tools", ()):
+        assert tool["type"] != "function" or "strict" in tool, "the default differs"
+
+
+REQUEST_CHECKERS: dict[str, Callable[[JsonObject], None]] = {
+    "openai_chat": check_chat_request,
+    "anthropic_messages": check_messages_request,
+    "openai_responses": check_responses_request,
+}
+"""The checker of every protocol, by the protocol's name."""

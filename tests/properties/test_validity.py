@@ -1,0 +1,64 @@
+"""Whatever clients send, what reaches an upstream is a request its service takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import LossKind
+from dragoman.translation import translate_request
+from tests.checkers.requests import REQUEST_CHECKERS
+from tests.losses.requests import ROOTS, cases
+from tests.losses.shapes import Record
+from tests.losses.valid import problems
+from tests.properties.cells import CROSSINGS, LENIENT
+from tests.properties.wild import wild_requests
+
+TYPES = {root.client: Record(root.type) for root in ROOTS if root.source != "beta"}
+
+
+def check(upstream: str, body: dict[str, Any]) -> None:
+    """The body is of the SDK's type, and obeys the service's own rules."""
+    REQUEST_CHECKERS[upstream](body)
+    # The SDKs declare `stream` apart, for it decides what a call returns.
+    typed = {name: value for name, value in body.items() if name != "stream"}
+    assert list(problems(TYPES[upstream], typed)) == []
+
+
+@pytest.mark.parametrize(("client", "upstream"), CROSSINGS)
+@given(data=st.data())
+def test_any_conversation_becomes_a_valid_request(
+    client: str, upstream: str, data: st.DataObject
+) -> None:
+    """Calls and results that miss each other, blank texts, roles in any order. req: 23, 151"""
+    body = data.draw(wild_requests(client))
+    try:
+        call = translate_request(client, upstream, msgspec.json.encode(body), options=LENIENT)
+    except InvalidRequest:
+        return
+
+    written = msgspec.json.decode(call.body)
+    if written.get("messages") == []:
+        # Nothing was said that could be sent: no policy but the lenient one lets that pass.
+        assert any(loss.kind is LossKind.CONTENT for loss in call.losses)
+        return
+    check(upstream, written)
+
+
+@pytest.mark.parametrize(("client", "upstream"), CROSSINGS)
+def test_every_known_field_becomes_a_valid_request(client: str, upstream: str) -> None:
+    """Each field and union member of the SDKs' request types."""
+    for case in cases():
+        if case.client != client:
+            continue
+        body = msgspec.json.encode(case.body())
+        try:
+            call = translate_request(client, upstream, body, options=LENIENT)
+        except InvalidRequest:
+            continue
+        check(upstream, msgspec.json.decode(call.body))
