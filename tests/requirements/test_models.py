@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from dragoman.config import (
     Secret,
     Upstream,
 )
-from dragoman.gateway.testing import RunningGateway
+from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import PROTOCOLS, Start, config_for
@@ -55,6 +56,13 @@ def ask(gateway: RunningGateway, client: str, model: str, **more: Any) -> Answer
     return call(gateway.base_url, "POST", PATHS[client], body(client, model, **more))
 
 
+@pytest.fixture(scope="module")
+def providers(_simulator: RunningSimulator) -> Iterator[RunningGateway]:
+    """A gateway with nothing but the providers configured."""
+    with running_gateway(config_of(_simulator.base_url, PROVIDERS)) as gateway:
+        yield gateway
+
+
 @pytest.mark.parametrize(
     ("asked", "provider", "model"),
     [
@@ -73,12 +81,10 @@ def ask(gateway: RunningGateway, client: str, model: str, **more: Any) -> Answer
     ],
 )
 def test_where_a_name_leads(
-    start: Start, simulator: RunningSimulator, asked: str, provider: str, model: str
+    providers: RunningGateway, simulator: RunningSimulator, asked: str, provider: str, model: str
 ) -> None:
-    """Aliases, retired names, patterns, and names with a provider; nothing but the providers is
-    configured. req: 145, 146, 147, 148"""
-    gateway = start(config_of(simulator.base_url, PROVIDERS))
-    assert ask(gateway, "chat", asked).status == 200
+    """Aliases, retired names, patterns, and names with a provider. req: 145, 146, 147, 148"""
+    assert ask(providers, "chat", asked).status == 200
     request = simulator.last
     assert request.key == f"sk-sim-{provider}"
     assert request.path == ARRIVES_AT[PROVIDERS[provider]]
@@ -133,13 +139,14 @@ def test_the_list_is_kept_as_long_as_configured(start: Start, simulator: Running
     assert len(simulator.requests) == 2
 
 
-@pytest.fixture
-def renaming(start: Start, simulator: RunningSimulator) -> RunningGateway:
+@pytest.fixture(scope="module")
+def renaming(_simulator: RunningSimulator) -> Iterator[RunningGateway]:
     """A gateway whose upstreams know the models by other names."""
     routes = tuple(
         Route(match=f"house-{name}", upstream=name, model="sim-text") for name in PROTOCOLS
     )
-    return start(config_for(simulator.base_url, routes=routes))
+    with running_gateway(config_for(_simulator.base_url, routes=routes)) as gateway:
+        yield gateway
 
 
 @pytest.mark.parametrize("stream", [False, True])

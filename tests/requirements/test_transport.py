@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from dragoman.config import Server
-from dragoman.gateway.testing import RunningGateway
+from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault
 from dragoman.simulator.testing import RunningSimulator
@@ -24,7 +25,7 @@ from tests.gateway.clients import (
     streamed_text,
     text_of,
 )
-from tests.gateway.conftest import Start
+from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import AUTH, JSON, KEY, Answer, Connection, call
 from tests.requirements.cells import frame_parser, hand_parser
 
@@ -292,13 +293,20 @@ def test_odd_framing_is_read(
 SIGNS = {"chat": b": keepalive", "messages": b"event: ping", "responses": b": keepalive"}
 
 
+@pytest.fixture(scope="module")
+def lively(_simulator: RunningSimulator) -> Iterator[RunningGateway]:
+    """A gateway that gives signs of life after a twentieth of a second."""
+    config = config_for(_simulator.base_url, server=Server(keepalive_s=0.05))
+    with running_gateway(config) as gateway:
+        yield gateway
+
+
 @pytest.mark.parametrize(("client", "upstream"), CELLS)
-def test_signs_of_life_in_silence(start: Start, client: str, upstream: str) -> None:
+def test_signs_of_life_in_silence(lively: RunningGateway, client: str, upstream: str) -> None:
     """A comment, or the ping that Messages clients know; none while events come, none at the end.
     req: 129"""
-    gateway = start(server=Server(keepalive_s=0.05))
-    silent = f"{upstream}/sim-silence?after=6&ms=500&words=9"
-    made = ask(gateway, client, silent, stream=True).body
+    silent = f"{upstream}/sim-silence?after=6&ms=300&words=9"
+    made = ask(lively, client, silent, stream=True).body
     first = 1 if client == "messages" else 0  # the ping after message_start
     assert made.count(SIGNS[client]) >= first + 2
     assert completed(client, made)
