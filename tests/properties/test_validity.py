@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
+from dragoman.canonical.options import Capabilities
 from dragoman.translation import translate_request
 from tests.checkers.requests import REQUEST_CHECKERS
 from tests.losses.requests import ROOTS, cases
 from tests.losses.shapes import Record
 from tests.losses.valid import problems
 from tests.properties.cells import CROSSINGS, LENIENT
-from tests.properties.wild import wild_requests
+from tests.properties.wild import any_capabilities, any_options, wild_requests
 
 TYPES = {root.client: Record(root.type) for root in ROOTS if root.source != "beta"}
 
@@ -36,9 +37,11 @@ def test_any_conversation_becomes_a_valid_request(
     client: str, upstream: str, data: st.DataObject
 ) -> None:
     """Calls and results that miss each other, blank texts, roles in any order. req: 23, 151"""
-    body = data.draw(wild_requests(client))
+    body = msgspec.json.encode(data.draw(wild_requests(client)))
+    options = data.draw(st.one_of(st.just(LENIENT), any_options))
+    abilities = data.draw(st.one_of(st.just(Capabilities()), any_capabilities))
     try:
-        call = translate_request(client, upstream, msgspec.json.encode(body), options=LENIENT)
+        call = translate_request(client, upstream, body, options=options, capabilities=abilities)
     except InvalidRequest:
         return
 

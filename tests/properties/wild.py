@@ -6,6 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from dragoman.canonical.losses import Policy
+from dragoman.canonical.options import Capabilities, Options
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.properties.strategies import PDF, PNG
 
@@ -219,6 +221,43 @@ def _tool(client: str, name: str) -> dict[str, Any]:
     if client == MESSAGES:
         return {"name": name, "input_schema": schema}
     return {"type": "function", "name": name, "parameters": schema, "strict": False}
+
+
+any_options = st.builds(
+    Options,
+    policy=st.just(Policy.LENIENT),
+    custom_tools=st.sampled_from(("wrap", "reject")),
+    hosted_tools=st.sampled_from(("drop", "reject")),
+    invalid_tool_arguments=st.sampled_from(("wrap", "empty", "error")),
+    late_system=st.sampled_from(("message", "hoist", "user")),
+    orphan_calls=st.sampled_from(("repair", "reject")),
+    orphan_results=st.sampled_from(("reject", "drop", "text")),
+    tool_error_prefix=st.sampled_from(("", "Error: ")),
+    stop_on_responses=st.sampled_from(("reject", "drop")),
+    default_max_tokens=st.sampled_from((100, 2000, 16384)),
+    map_fast=st.booleans(),
+)
+any_capabilities = st.builds(
+    Capabilities,
+    system_role=st.sampled_from(("system", "developer")),
+    system_as_string=st.booleans(),
+    max_tokens_field=st.sampled_from(("max_completion_tokens", "max_tokens")),
+    max_output_tokens=st.sampled_from((None, 1000, 100_000)),
+    stream_usage=st.booleans(),
+    chat_files=st.booleans(),
+    images=st.booleans(),
+    custom_tools_native=st.booleans(),
+    structured_output=st.booleans(),
+    sampling=st.booleans(),
+    efforts=st.sampled_from((("low", "high"), ("none", "minimal", "low", "medium", "high", "max"))),
+    adaptive_thinking=st.booleans(),
+    disable_thinking=st.booleans(),
+    system_in_messages=st.booleans(),
+    prompt_cache_breakpoints=st.booleans(),
+    auto_cache=st.booleans(),
+    encrypted_reasoning=st.booleans(),
+)
+"""Upstreams as they are, apart from those that take what the vendors' own services do not."""
 
 
 @st.composite
