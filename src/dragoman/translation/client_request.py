@@ -82,7 +82,10 @@ _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def _decode_members(body: bytes) -> dict[str, msgspec.Raw]:
     try:
-        return _members_decoder.decode(body)
+        members = _members_decoder.decode(body)
+        if not body.isascii():
+            body.decode()  # the members' values were not looked into
+        return members
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         decode_object(body)
         raise InvalidRequest.at("", "The request body is not valid JSON.") from None
