@@ -47,7 +47,9 @@ def chat(order: list[tuple[int, str]]) -> bytes:
             fragment |= {"id": f"call_{number}", "type": "function"}
             fragment["function"]["name"] = f"f{number}"
         deltas.append({"tool_calls": [fragment]})
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices: list[dict[str, Any]] = [
+        {"index": 0, "delta": delta, "finish_reason": None} for delta in deltas
+    ]
     choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
     head: dict[str, Any] = {
         "id": "x",
