@@ -145,12 +145,12 @@ PARTS: list[tuple[Block, list[JsonObject], dict[str, LossKind]]] = [
             {"type": "input_text", "text": "about"},
             {"type": "input_file", "file_url": "https://a/b.pdf"},
         ],
-        {P: CONVERTED},
+        {f"{P}.context": CONVERTED},
     ),
     (
         Document(source=Url("https://a/b.pdf"), citations=True, path=P),
         [{"type": "input_file", "file_url": "https://a/b.pdf"}],
-        {P: KNOB},
+        {f"{P}.citations": KNOB},
     ),
     (
         SearchResult(
@@ -457,6 +457,14 @@ class TestCacheMarks:
         first, last = written.input[1]["output"]
         assert "prompt_cache_breakpoint" not in first
         assert last["prompt_cache_breakpoint"] == {"mode": "explicit"}
+
+    def test_only_four_marks_are_taken(self) -> None:
+        """The last are kept, for they cover the most."""
+        marked = [Text(text=str(n), cache=CacheMark(), path=f"p[{n}]") for n in range(6)]
+        written = write(user(*marked), capabilities=MARKED)
+        parts = written.body["input"][0]["content"]
+        assert ["prompt_cache_breakpoint" in part for part in parts] == [False] * 2 + [True] * 4
+        assert written.losses == {"p[0]": KNOB, "p[1]": KNOB}
 
     @pytest.mark.parametrize(
         "block",

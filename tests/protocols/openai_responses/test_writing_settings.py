@@ -53,7 +53,6 @@ def test_the_least_request() -> None:
     assert written.body == {
         "model": "upstream-model",
         "input": [{"type": "message", "role": "user", "content": "hi"}],
-        "include": ["reasoning.encrypted_content"],
         "store": False,
     }
     assert written.losses == {}
@@ -86,9 +85,8 @@ def test_the_least_request() -> None:
         (
             {"logprobs": True},
             "include",
-            ["reasoning.encrypted_content", "message.output_text.logprobs"],
+            ["message.output_text.logprobs"],
         ),
-        ({"top_logprobs": 0}, "include", ["reasoning.encrypted_content"]),
         ({"speed": "standard"}, "store", False),
     ],
 )
@@ -107,7 +105,7 @@ def test_settings_are_carried(fields: dict[str, Any], name: str, value: Any) -> 
         ({"speed": "fast"}, "speed", KNOB),
         ({"auto_cache": CacheMark()}, "auto_cache", KNOB),
         ({"top_logprobs": 3}, "top_logprobs", KNOB),
-        ({"max_output_tokens": 5}, "max_output_tokens", CONVERTED),
+        ({"max_output_tokens": 5}, "max_output_tokens", REPAIRED),
         ({"user": "u" * 129}, "user", CONVERTED),
         ({"safety_identifier": "u" * 129}, "safety_identifier", CONVERTED),
     ],
@@ -124,7 +122,7 @@ def test_small_limits_are_raised_and_large_ones_fitted() -> None:
     assert settings(max_output_tokens=5).body["max_output_tokens"] == 16
     fitted = settings(max_output_tokens=9000, capabilities=Capabilities(max_output_tokens=4096))
     assert fitted.body["max_output_tokens"] == 4096
-    assert fitted.losses == {"max_output_tokens": CONVERTED}
+    assert fitted.losses == {"max_output_tokens": REPAIRED}
 
 
 def test_long_user_ids_are_hashed_alike_every_time() -> None:
@@ -150,9 +148,27 @@ def test_speed_can_become_a_tier() -> None:
     assert written.losses == {}
 
 
-def test_encrypted_reasoning_is_asked_for_only_where_it_is_known() -> None:
-    written = settings(capabilities=Capabilities(encrypted_reasoning=False))
-    assert "include" not in written.body
+@pytest.mark.parametrize(
+    ("thinking", "options", "asked"),
+    [
+        (None, DEFAULTS, False),
+        (Thinking(effort="high"), DEFAULTS, False),
+        (Thinking(mode="disabled"), DEFAULTS, False),
+        (Thinking(mode="adaptive"), DEFAULTS, True),
+        (Thinking(mode="enabled", budget=2048), DEFAULTS, True),
+        (Thinking(mode="adaptive"), HIDDEN, False),
+        (None, Options(show_reasoning="always"), True),
+        (Thinking(effort="high"), Options(reasoning_details=True), True),
+    ],
+)
+def test_encrypted_reasoning_is_asked_for_clients_that_can_send_it_back(
+    thinking: Thinking | None, options: Options, asked: bool
+) -> None:
+    """A model that does not reason refuses to be asked."""
+    body = settings(thinking=thinking, options=options).body
+    assert body.get("include") == (["reasoning.encrypted_content"] if asked else None)
+    unable = Capabilities(encrypted_reasoning=False)
+    assert "include" not in settings(thinking=thinking, options=options, capabilities=unable).body
 
 
 def test_extras_are_reported_as_they_are() -> None:
@@ -225,7 +241,17 @@ class TestTools:
         tool = FunctionTool(name="f", schema=SCHEMA, strict=True, path="tools[0]")
         written = settings(tools=(tool,), capabilities=Capabilities(strict_tools=False))
         assert "strict" not in written.body["tools"][0]
-        assert written.losses == {"tools[0]": KNOB}
+        assert written.losses == {"tools[0].strict": KNOB}
+
+    @pytest.mark.parametrize(
+        ("schema", "strict"),
+        [(CLOSED, True), (None, True), (SCHEMA, False), ({**CLOSED, "allOf": []}, False)],
+    )
+    def test_strict_only_where_the_service_takes_it(self, schema: Any, strict: bool) -> None:
+        """Other services enforce schemas that this one answers with a 400."""
+        written = settings(tools=(FunctionTool(name="f", schema=schema, strict=True, path="t"),))
+        assert written.body["tools"][0]["strict"] is strict
+        assert written.losses == ({} if strict else {"t.strict": KNOB})
 
     @pytest.mark.parametrize(
         ("schema", "written", "losses"),
@@ -274,7 +300,7 @@ class TestTools:
         deferred = FunctionTool(name="f", schema=SCHEMA, deferred=True, path="tools[0]")
         alone = settings(tools=(deferred,))
         assert "defer_loading" not in alone.body["tools"][0]
-        assert alone.losses == {"tools[0]": KNOB}
+        assert alone.losses == {"tools[0].defer_loading": KNOB}
         search = HostedTool(origin=wire.NAME, type="tool_search", raw={"type": "tool_search"})
         found = settings(tools=(deferred, search))
         assert found.body["tools"][0]["defer_loading"] is True
@@ -289,7 +315,7 @@ class TestTools:
 
     def test_cache_marks_on_tools_are_reported(self) -> None:
         tool = FunctionTool(name="f", schema=SCHEMA, cache=CacheMark(), path="tools[0]")
-        assert settings(tools=(tool,)).losses == {"tools[0]": KNOB}
+        assert settings(tools=(tool,)).losses == {"tools[0].cache_control": KNOB}
 
     @pytest.mark.parametrize(
         ("choice", "written"),
@@ -323,7 +349,28 @@ class TestTools:
         choice = ToolChoice(mode=mode, path="tool_choice")
         written = settings(tool_choice=choice, parallel_tool_calls=True)
         assert written.body.keys().isdisjoint({"tools", "tool_choice", "parallel_tool_calls"})
-        assert written.losses == ({"tool_choice": KNOB} if lost else {})
+        assert written.losses == ({"tool_choice": CONTENT} if lost else {})
+
+    @pytest.mark.parametrize(
+        ("choice", "written"),
+        [
+            (ToolChoice(mode="tool", tool=ToolRef("web_search"), path="tool_choice"), None),
+            (ToolChoice(mode="auto", allowed=(ToolRef("x"),), path="tool_choice"), None),
+            (
+                ToolChoice(mode="auto", allowed=(ToolRef("x"), ToolRef("f")), path="tool_choice"),
+                {
+                    "type": "allowed_tools",
+                    "mode": "auto",
+                    "tools": [{"type": "function", "name": "f"}],
+                },
+            ),
+        ],
+    )
+    def test_a_choice_of_what_is_not_offered(self, choice: ToolChoice, written: Any) -> None:
+        hosted = HostedTool(origin="anthropic_messages", type="web_search", raw={}, path="tools[1]")
+        found = settings(tools=(F, hosted), tool_choice=choice)
+        assert found.body.get("tool_choice") == written
+        assert found.losses == {"tools[1]": KNOB, "tool_choice": CONTENT}
 
     def test_parallel_calls(self) -> None:
         assert settings(tools=(F,), parallel_tool_calls=False).body["parallel_tool_calls"] is False

@@ -32,12 +32,13 @@ from dragoman.protocols.openai_responses.part_writer import PartWriter
 class ItemWriter:
     """Writes turns one after another into `items`."""
 
-    __slots__ = ("_ledger", "_outbound", "_parts", "items")
+    __slots__ = ("_ledger", "_outbound", "items", "parts")
 
     def __init__(self, outbound: Outbound) -> None:
         self._outbound = outbound
         self._ledger = outbound.ledger
-        self._parts = PartWriter(outbound)
+        self.parts = PartWriter(outbound)
+        """Writes all parts of the request: it counts their cache marks."""
         self.items: list[JsonObject] = []
 
     def write(self, turn: Turn) -> None:
@@ -72,7 +73,7 @@ class ItemWriter:
                 parts = []
                 self.items.append(block.raw)
             else:
-                parts += self._parts.write(block)
+                parts += self.parts.write(block)
         self.message(role, parts)
 
     def _write_assistant(self, blocks: Iterable[Block]) -> None:
@@ -190,11 +191,11 @@ class ItemWriter:
         self.items.append(item)
 
     def _write_result(self, result: ToolResult) -> None:
-        parts = self._parts.write_all(result.content)
+        parts = self.parts.write_all(result.content)
         if result.is_error:
             self._mark_failed(result, parts)
         if result.cache is not None:
-            self._parts.mark(result, parts)
+            self.parts.mark(result, parts)
         output: Any = parts
         if not parts:
             output = ""

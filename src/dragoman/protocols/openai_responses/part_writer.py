@@ -31,10 +31,11 @@ _FOREIGN_FILE = "file_"
 class PartWriter:
     """Writes blocks as input parts; what cannot be carried goes into the ledger."""
 
-    __slots__ = ("_capabilities", "_ledger", "_outbound")
+    __slots__ = ("_capabilities", "_ledger", "_marked", "_outbound")
 
     def __init__(self, outbound: Outbound) -> None:
         self._outbound = outbound
+        self._marked: list[tuple[JsonObject, Block]] = []
         self._ledger = outbound.ledger
         self._capabilities = outbound.capabilities
 
@@ -87,6 +88,13 @@ class PartWriter:
         elif mark.ttl is not None:
             self._lose(block, LossKind.KNOB, "the upstream has other cache lifetimes")
         parts[-1]["prompt_cache_breakpoint"] = breakpoint_
+        self._marked.append((parts[-1], block))
+
+    def finish(self) -> None:
+        """Drop the cache marks beyond those an upstream takes: the last cover the most."""
+        for part, block in self._marked[: -wire.MAX_CACHE_MARKS]:
+            del part["prompt_cache_breakpoint"]
+            self._lose(block, LossKind.KNOB, f"only {wire.MAX_CACHE_MARKS} cache marks are taken")
 
     def _lose(self, block: Block, kind: LossKind, detail: str) -> None:
         self._ledger.add(block.path, kind, detail)
@@ -117,10 +125,12 @@ class PartWriter:
     def _document(self, block: Document) -> list[JsonObject]:
         parts: list[JsonObject] = []
         if block.context:
-            self._lose(block, LossKind.CONVERTED, "a document's context is given as text")
+            detail = "a document's context is given as text"
+            self._ledger.add(f"{block.path}.context", LossKind.CONVERTED, detail)
             parts.append(_text(block.context))
         if block.citations:
-            self._lose(block, LossKind.KNOB, "citations cannot be asked for")
+            detail = "citations cannot be asked for"
+            self._ledger.add(f"{block.path}.citations", LossKind.KNOB, detail)
         match block.source:
             case Base64(media_type, data):
                 parts.append(

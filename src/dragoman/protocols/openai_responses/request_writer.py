@@ -14,7 +14,6 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.item_writer import ItemWriter
-from dragoman.protocols.openai_responses.part_writer import PartWriter
 from dragoman.protocols.openai_responses.schemas import is_strict
 from dragoman.protocols.openai_responses.tools import write_tool_choice, write_tools
 
@@ -86,6 +85,7 @@ class _Writer:
             self._body["instructions"] = "\n\n".join(text.text for text in texts)
         for turn in pair_tools(request.turns, self._outbound.options, self._ledger):
             items.write(turn)
+        items.parts.finish()
         if not items.items and not texts:
             report_silence(request.turns, self._ledger)
         self._body["input"] = items.items
@@ -241,9 +241,7 @@ class _Writer:
             shown = options.show_reasoning == "always"
         # Models that do not reason refuse to be asked, so ask only for clients that can send
         # the state back: those shown thinking blocks or `reasoning_details`.
-        if self._outbound.capabilities.encrypted_reasoning and (
-            shown or options.reasoning_details
-        ):
+        if self._outbound.capabilities.encrypted_reasoning and (shown or options.reasoning_details):
             include.append(wire.ENCRYPTED_REASONING)
         if request.logprobs:
             include.append(wire.LOGPROBS)

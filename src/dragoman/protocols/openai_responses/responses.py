@@ -162,6 +162,8 @@ class _Output:
         options = self._reply.options
         item_id = self._reply.mint("rs_")
         encrypted = encrypted_content(block, self._reply.sealer)
+        if options.show_reasoning == "never":
+            self._lose("reasoning", "reasoning is not shown")
         if options.show_reasoning != "never":
             as_summary = block.style == "summary" or options.reasoning_as == "summary"
             self._add(reasoning_item(item_id, block, encrypted, "completed", as_summary=as_summary))

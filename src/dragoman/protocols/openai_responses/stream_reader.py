@@ -126,8 +126,10 @@ class ResponsesReader:
                 detail = "progress of a hosted item" if hosted else "unknown event"
                 self._lose(kind or "event", detail)
             return []
-        for name in value.keys() - wire.EVENT_FIELDS:
-            self._lose(f"{kind}.{name}", "unknown field of an event")
+        if not value.keys() <= wire.EVENT_FIELDS:
+            for name in value:
+                if name not in wire.EVENT_FIELDS:
+                    self._lose(f"{kind}.{name}", "unknown field of an event")
         events = known(self, value)
         if not self._started:
             self._started = True
@@ -315,15 +317,15 @@ _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
 def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
     """Report the fields of a response object that nobody reads and that say something."""
     detail = "has no counterpart for the client"
-    for name in response.keys() - wire.RESPONSE_FIELDS:
-        if response[name] not in (None, [], {}):
+    for name, told in response.items():
+        if name not in wire.RESPONSE_FIELDS and told not in (None, [], {}):
             inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
     usage = response.get("usage")
     for name, fields in wire.USAGE_FIELDS.items():
         counts = usage.get(name) if isinstance(usage, dict) else None
         if isinstance(counts, dict):
-            for unread in counts.keys() - fields:
-                if counts[unread]:
+            for unread, count in counts.items():
+                if unread not in fields and count:
                     inbound.ledger.add(f"{prefix}usage.{name}.{unread}", LossKind.KNOB, detail)
 
 

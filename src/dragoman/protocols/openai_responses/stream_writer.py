@@ -174,6 +174,7 @@ class ResponsesWriter:
         opaque = block.opaque
         item_id = self._mint("rs_")
         if self._options.show_reasoning == "never":
+            self._ledger.add("reasoning", LossKind.KNOB, "reasoning is not shown")
             self._item = HiddenReasoning(self._frames, item_id, block, self._sealer)
             return b""
         as_summary = block.style == "summary" or self._options.reasoning_as == "summary"

@@ -24,6 +24,7 @@ from dragoman.canonical.requests import (
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject, check_depth
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.schemas import is_strict
 
 _VERSION = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 _CALLABLE = ("function", "custom")
@@ -224,7 +225,7 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
                 body["defer_loading"] = True
             else:
                 detail = "offered at once: the upstream has no tool search to find it with"
-                outbound.ledger.add(tool.path, LossKind.KNOB, detail)
+                outbound.ledger.add(f"{tool.path}.defer_loading", LossKind.KNOB, detail)
         if tool.namespace is None:
             written.append(body)
             continue
@@ -264,22 +265,26 @@ def _write_callable(tool: FunctionTool | CustomTool, outbound: Outbound) -> Json
     body = {"type": "function", "name": name}
     if tool.description is not None:
         body["description"] = tool.description
-    body["parameters"] = _write_schema(tool, outbound)
-    if outbound.capabilities.strict_tools:
+    schema = body["parameters"] = _write_schema(tool, outbound)
+    takes = outbound.capabilities.strict_tools
+    strict = bool(tool.strict) and takes and is_strict(schema)
+    if takes:
         # Left out, it would mean "strict if possible" here and "not strict" elsewhere.
-        body["strict"] = bool(tool.strict)
-    elif tool.strict:
-        detail = "the upstream does not enforce tool schemas"
-        outbound.ledger.add(tool.path, LossKind.KNOB, detail)
+        body["strict"] = strict
+    if tool.strict and not strict:
+        # Other services enforce schemas that this one refuses to.
+        detail = "the upstream does not enforce this schema"
+        outbound.ledger.add(f"{tool.path}.strict", LossKind.KNOB, detail)
     if tool.cache is not None:
         detail = "tools take no cache breakpoint"
-        outbound.ledger.add(tool.path, LossKind.KNOB, detail)
+        outbound.ledger.add(f"{tool.path}.cache_control", LossKind.KNOB, detail)
     return body
 
 
 def _write_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
     if tool.schema is None:
-        return {"type": "object", "properties": {}}
+        empty: JsonObject = {"type": "object", "properties": {}}
+        return {**empty, "additionalProperties": False} if tool.strict else empty
     if "type" in tool.schema:
         return tool.schema
     detail = "a tool schema needs the type object"
@@ -287,17 +292,28 @@ def _write_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
     return {"type": "object", **tool.schema}
 
 
-def write_tool_choice(choice: ToolChoice, outbound: Outbound) -> str | JsonObject:
-    """A tool choice on the wire."""
-    if choice.allowed is not None:
-        return {
-            "type": "allowed_tools",
-            "mode": "required" if choice.mode == "required" else "auto",
-            "tools": [_write_ref(ref, outbound) for ref in choice.allowed],
-        }
+def write_tool_choice(
+    choice: ToolChoice, request: Request, outbound: Outbound
+) -> str | JsonObject | None:
+    """A tool choice on the wire; None if none of the tools it names is offered."""
+    if choice.allowed is None and choice.tool is None:
+        return choice.mode
+    named = choice.allowed if choice.tool is None else (choice.tool,)
+    offered = {
+        (tool.namespace, tool.name) for tool in request.tools if not isinstance(tool, HostedTool)
+    }
+    refs = [
+        _write_ref(ref, outbound) for ref in named or () if (ref.namespace, ref.name) in offered
+    ]
+    if len(refs) < len(named or ()):
+        detail = "names a tool that is not offered upstream"
+        outbound.ledger.add(choice.path, LossKind.CONTENT, detail)
+    if not refs:
+        return None
     if choice.tool is not None:
-        return _write_ref(choice.tool, outbound)
-    return choice.mode
+        return refs[0]
+    mode = "required" if choice.mode == "required" else "auto"
+    return {"type": "allowed_tools", "mode": mode, "tools": refs}
 
 
 def _write_ref(ref: ToolRef, outbound: Outbound) -> JsonObject:

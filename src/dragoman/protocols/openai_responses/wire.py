@@ -33,6 +33,8 @@ SUMMARIES: Final = ("auto", "concise", "detailed")
 VERBOSITIES: Final = ("low", "medium", "high")
 ROLES: Final = ("user", "assistant", "system", "developer")
 DETAILS: Final = ("auto", "low", "high", "original")
+MAX_CACHE_MARKS: Final = 4
+"""Prompt cache breakpoints the service takes in one request."""
 CACHE_TTLS: Final = ("30m", "12h")
 """Lifetimes a prompt cache breakpoint can name."""
 
