@@ -159,6 +159,11 @@ PARTS: list[tuple[Block, list[JsonObject], dict[str, LossKind]]] = [
         [{"type": "input_text", "text": "T\nhttps://a\n\nx\n\ny"}],
         {P: CONVERTED},
     ),
+    (
+        SearchResult(source="https://a", title="T", content=(), citations=True, path=P),
+        [{"type": "input_text", "text": "T\nhttps://a"}],
+        {P: CONVERTED, f"{P}.citations": KNOB},
+    ),
     (Audio(data="aGk=", format="wav", path=P), [], {P: CONTENT}),
     (Foreign(origin="anthropic_messages", type="x", raw={}, path=P), [], {P: CONTENT}),
     (

@@ -59,6 +59,7 @@ class PartWriter:
                 parts = [_text(block.text)]
             case SearchResult():
                 self._lose(block, LossKind.CONVERTED, "a search result is given as text")
+                self._report_citations(block)
                 parts = [_text(_search_text(block))]
             case ToolReference():
                 self._lose(block, LossKind.CONVERTED, "a found tool is named in text")
@@ -122,15 +123,18 @@ class PartWriter:
         self._lose(block, LossKind.CONTENT, "the file is in another vendor's store")
         return False
 
+    def _report_citations(self, block: Document | SearchResult) -> None:
+        if block.citations:
+            detail = "citations cannot be asked for"
+            self._ledger.add(f"{block.path}.citations", LossKind.KNOB, detail)
+
     def _document(self, block: Document) -> list[JsonObject]:
         parts: list[JsonObject] = []
         if block.context:
             detail = "a document's context is given as text"
             self._ledger.add(f"{block.path}.context", LossKind.CONVERTED, detail)
             parts.append(_text(block.context))
-        if block.citations:
-            detail = "citations cannot be asked for"
-            self._ledger.add(f"{block.path}.citations", LossKind.KNOB, detail)
+        self._report_citations(block)
         match block.source:
             case Base64(media_type, data):
                 parts.append(

@@ -127,7 +127,7 @@ class _Writer:
                 continue
             if self._outbound.capabilities.sampling:
                 self._body[name] = value
-            else:
+            elif value != 1:  # 1 is what the model does anyway
                 self._lose(name, LossKind.KNOB, "the upstream's models take no sampling options")
         if request.top_k is not None:
             self._lose("top_k", LossKind.KNOB, "the upstream has no such option")
