@@ -7,6 +7,8 @@ anything else the user says. What clients' truncated histories lack is completed
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -31,11 +33,15 @@ class _Slot(NamedTuple):
 def coalesce(turns: Iterable[Turn], roles: frozenset[Role]) -> list[Turn]:
     """Merge neighbouring turns of the same role, for the given roles, keeping block order."""
     merged: list[Turn] = []
-    for turn in turns:
-        if merged and turn.role in roles and merged[-1].role == turn.role:
-            merged[-1] = replace(merged[-1], blocks=merged[-1].blocks + turn.blocks)
-        else:
-            merged.append(turn)
+    for role, neighbours in groupby(turns, key=attrgetter("role")):
+        if role not in roles:
+            merged += neighbours
+            continue
+        first, *others = neighbours
+        if others:
+            blocks = [block for turn in (first, *others) for block in turn.blocks]
+            first = replace(first, blocks=tuple(blocks))
+        merged.append(first)
     return merged
 
 
