@@ -15,7 +15,7 @@ from dragoman.translation import ClientRequest, Settings
 from dragoman.translation.call import Call
 from tests.fuzz.counts import REQUESTS
 from tests.fuzz.mutations import damage, encode
-from tests.losses.requests import PROTOCOLS, Case, cases
+from tests.losses.requests import PROTOCOLS, RESPONSES, Case, cases
 
 BATCHES = 10
 LENIENT = Settings(options=Options(policy=Policy.LENIENT))
@@ -75,3 +75,32 @@ def check_refusal(client: str, error: InvalidRequest) -> None:
     assert 400 <= rendered.status < 500
     assert rendered.body["error"]["message"]
     msgspec.json.encode(rendered.body)
+
+
+BROKEN = {
+    "text that is not UTF-8": b'"a\x80"',
+    "a lone surrogate": b'"\\ud800"',
+    "half a value": b'"a',
+    "no value": b"undefined",
+}
+
+
+@pytest.mark.parametrize("upstream", PROTOCOLS)
+@pytest.mark.parametrize("client", PROTOCOLS)
+@pytest.mark.parametrize("value", BROKEN.values(), ids=BROKEN)
+def test_broken_text_is_refused_in_every_cell(client: str, upstream: str, value: bytes) -> None:
+    """Also where the body would only be passed through."""
+    turns = b'"input":%b' if client == RESPONSES else b'"messages":[{"role":"user","content":%b}]'
+    body = b'{"model":"m","max_tokens":5,' + turns % value + b"}"
+
+    with pytest.raises(InvalidRequest) as refused:
+        Call(ClientRequest(client, body), upstream, LENIENT)
+
+    check_refusal(client, refused.value)
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_a_model_that_is_not_text_is_refused(client: str) -> None:
+    for model in (b'"m\x80"', b"5", b"null", b'"\\ud800"', b'""'):
+        with pytest.raises(InvalidRequest):
+            ClientRequest(client, b'{"model":%b,"messages":[],"input":"x"}' % model)
