@@ -139,9 +139,9 @@ def test_stop_sequences_can_be_dropped_by_choice() -> None:
 def test_sampling_is_dropped_for_models_that_take_none() -> None:
     """1 is what a model does unasked."""
     for value, losses in ((0.5, {"temperature": KNOB, "top_p": KNOB}), (1.0, {})):
-        sampling = {"temperature": value, "top_p": value}
-        written = settings(**sampling, capabilities=Capabilities(sampling=False))
-        assert written.body.keys().isdisjoint(sampling)
+        capabilities = Capabilities(sampling=False)
+        written = settings(temperature=value, top_p=value, capabilities=capabilities)
+        assert written.body.keys().isdisjoint({"temperature", "top_p"})
         assert written.losses == losses
 
 
