@@ -120,7 +120,8 @@ class Gateway:
         route = self._routes.get(path) or self._dynamic(path)
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         protocol = route.protocol if route is not None else ""
-        visit = Visit(scope, receive, send, CODECS[protocol or implied_protocol(headers)])
+        codec = CODECS[protocol or implied_protocol(headers)]
+        visit = Visit(scope, receive, send, codec, self._client.clock)
         visit.path = path
         if self.config.server.cors:
             visit.shared += _CORS

@@ -55,7 +55,7 @@ class Delivery:
         self._headers = STREAM_HEADERS + headers
         self._keepalive = keepalive
         self._silence = keepalive_s
-        self._loop = asyncio.get_running_loop()
+        self._loop = visit.clock.loop
         self._last = self._loop.time()
         self._sign: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import random
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, TypeAlias
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.gateway.errors import ClientGone, Headers, refusal, rendered
 from dragoman.protocols.base import Codec
+from dragoman.upstream.clock import Clock
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -36,6 +37,7 @@ class Visit:
     __slots__ = (
         "_receive",
         "_send",
+        "clock",
         "codec",
         "ended",
         "gone",
@@ -48,15 +50,19 @@ class Visit:
         "status",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, codec: Codec) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, codec: Codec, clock: Clock
+    ) -> None:
         self._receive = receive
         self._send = send
+        self.clock = clock
         self.codec = codec
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.request_id = "req_" + secrets.token_hex(12)
+        # Unlike any other, not secret. Forked workers have seeds of their own.
+        self.request_id = f"req_{random.getrandbits(96):024x}"
         minted = self.request_id.encode()
         # Each vendor's SDKs read one of them (protocols 1.0).
         self.shared: Headers = [(b"x-request-id", minted), (b"request-id", minted)]
@@ -85,9 +91,8 @@ class Visit:
         return _gunzip(body, limit) if encoding.endswith(b"gzip") else body
 
     async def _read_in_time(self, limit: int) -> bytes:
-        # A bare timer: most bodies are already there, and asyncio.timeout costs several times as
-        # much.
-        task = asyncio.current_task()
+        # Most bodies are already there, and asyncio.timeout costs many times as much.
+        task = asyncio.current_task(self.clock.loop)
         assert task is not None
         late = False
 
@@ -96,7 +101,7 @@ class Visit:
             late = True
             task.cancel()
 
-        timer = asyncio.get_running_loop().call_later(_BODY_TIMEOUT_S, expire)
+        timer = self.clock.after(_BODY_TIMEOUT_S, expire)
         try:
             return await self._read(limit)
         except asyncio.CancelledError:
@@ -169,9 +174,9 @@ async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None
     Raises:
         ClientGone: the client left.
     """
-    task = asyncio.current_task()
+    loop = visit.clock.loop
+    task = asyncio.current_task(loop)
     assert task is not None
-    loop = asyncio.get_running_loop()
     watcher: asyncio.Task[None] | None = None
 
     async def watch() -> None:
@@ -184,7 +189,7 @@ async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None
         nonlocal watcher
         watcher = loop.create_task(watch())
 
-    timer = loop.call_later(_WATCH_AFTER_S, begin)
+    timer = visit.clock.after(_WATCH_AFTER_S, begin)
     try:
         await work
     except asyncio.CancelledError:

@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Hashable
 from typing import Self
 
+from dragoman.upstream.clock import Clock
 from dragoman.upstream.connection import READ_BUFFER, Connection
 from dragoman.upstream.decoding import inflater_for
 from dragoman.upstream.dial import dial
@@ -59,6 +60,7 @@ class UpstreamClient:
     async def start(self) -> None:
         """Make ready for `send`; must be awaited in the loop that the client is for."""
         self._loop = asyncio.get_running_loop()
+        self.clock = Clock(self._loop)
         self._pool = Pool(self._loop, max_idle=self._max_idle, expiry=self._idle_expiry)
         self._tls_lock = asyncio.Lock()
         self._buffer = memoryview(bytearray(READ_BUFFER))
@@ -111,7 +113,7 @@ class UpstreamClient:
 
         connection = self._pool.take(key)
         if connection is not None:
-            exchange = Exchange(self._loop, request.timeouts, total_at)
+            exchange = Exchange(self.clock, request.timeouts, total_at)
             connection.begin(exchange, head, request.body)
             try:
                 await exchange.head()
@@ -121,7 +123,7 @@ class UpstreamClient:
             else:
                 return _response(exchange, forwarded=forward is not None)
         connection = await self._dial(target, proxy, key, request, total_at)
-        exchange = Exchange(self._loop, request.timeouts, total_at)
+        exchange = Exchange(self.clock, request.timeouts, total_at)
         connection.begin(exchange, head, request.body)
         await exchange.head()
         return _response(exchange, forwarded=forward is not None)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from dragoman.upstream.clock import Clock, Timeout
 from dragoman.upstream.errors import (
     ConnectionReset,
     FirstByteTimeout,
@@ -29,6 +30,7 @@ class Exchange:
         "_body_clock",
         "_buffered",
         "_chunks",
+        "_clock",
         "_loop",
         "_pause",
         "_sent_at",
@@ -48,20 +50,21 @@ class Exchange:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
         timeouts: Timeouts,
         total_at: float,
     ) -> None:
         """
         Args:
-            loop: the running loop.
+            clock: of the running loop.
             timeouts: limits of the call.
             total_at: loop time at which the whole call must be over; 0 for no limit.
         """
-        self._loop = loop
+        self._clock = clock
+        self._loop = clock.loop
         self._timeouts = timeouts
         self._total_at = total_at
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | Timeout | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._waiting_since = 0.0
         self._sent_at = 0.0
@@ -90,7 +93,7 @@ class Exchange:
         self._abort = abort
         self._pause = pause
         self._sent_at = self._loop.time()
-        self._arm()
+        self._limit(self._timeouts.first_byte)
 
     async def head(self) -> None:
         """Wait until status and headers are there.
@@ -118,7 +121,7 @@ class Exchange:
             if not self._body_clock:
                 # Not as soon as the head is there: most whole answers come with it in one read.
                 self._body_clock = True
-                self._arm()
+                self._limit(self._timeouts.idle)
             await self._wait()
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
@@ -201,6 +204,14 @@ class Exchange:
             self._waiter.set_result(None)
 
     # The clock: one timer that is set anew when it rings, so that a chunk costs no timer
+
+    def _limit(self, seconds: float) -> None:
+        """From now on, for a limit that is not set anew before it rings."""
+        self._stop_timer()
+        if self._total_at:
+            self._arm()
+        elif seconds:
+            self._timer = self._clock.after(seconds, self._ring)
 
     def _arm(self) -> None:
         self._stop_timer()
