@@ -19,7 +19,6 @@ from tests.losses.requests import PROTOCOLS, RESPONSES, Case, cases
 
 BATCHES = 10
 LENIENT = Settings(options=Options(policy=Policy.LENIENT))
-STRICT = Settings(options=Options(policy=Policy.STRICT))
 
 
 def merged(rng: random.Random, corpus: list[Case]) -> dict[str, object]:
