@@ -184,7 +184,8 @@ def _response(exchange: Exchange, *, forwarded: bool) -> UpstreamResponse:
     try:
         if forwarded and exchange.status == 407:
             raise ProxyFailed("the proxy wants an authentication that was not given, or refused it")
-        inflater = inflater_for(",".join(headers.get_all("content-encoding")))
+        codings = headers.get_all("content-encoding")
+        inflater = inflater_for(",".join(codings)) if codings else None
     except UpstreamError:
         exchange.close()
         raise

@@ -126,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         exchange = self._exchange
         # Trailers come after the head; nothing reads them.
         if exchange is not None and not exchange.has_head:
-            exchange.raw_headers.append((name, value))
+            exchange.raw_headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         exchange = self._exchange

@@ -73,6 +73,7 @@ class Exchange:
         self._body_clock = False
         self.status = 0
         self.raw_headers: list[tuple[bytes, bytes]] = []
+        """Names, in lower case, and values."""
         self.received = 0
         """Bytes of the answer that arrived, counted while its head is incomplete."""
         self.has_head = False
@@ -206,10 +207,10 @@ class Exchange:
     # The clock: one timer that is set anew when it rings, so that a chunk costs no timer
 
     def _limit(self, seconds: float) -> None:
-        """From now on, for a limit that is not set anew before it rings."""
+        """Ring after `seconds` (0: never), or when the call must be over if that is sooner."""
         self._stop_timer()
-        if self._total_at:
-            self._arm()
+        if self._total_at and (not seconds or self._total_at < self._loop.time() + seconds):
+            self._timer = self._loop.call_at(self._total_at, self._ring)
         elif seconds:
             self._timer = self._clock.after(seconds, self._ring)
 
@@ -247,9 +248,8 @@ class Exchange:
 def _is_framed(headers: list[tuple[bytes, bytes]]) -> bool:
     """Whether the headers say where the body ends; otherwise the connection's end is its end."""
     for name, value in headers:
-        lowered = name.lower()
-        if lowered == b"content-length":
+        if name == b"content-length":
             return True
-        if lowered == b"transfer-encoding" and b"chunked" in value.lower():
+        if name == b"transfer-encoding" and b"chunked" in value.lower():
             return True
     return False

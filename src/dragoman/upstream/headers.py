@@ -13,6 +13,10 @@ class Headers(Mapping[str, str]):
     __slots__ = ("_raw",)
 
     def __init__(self, raw: Sequence[tuple[bytes, bytes]]) -> None:
+        """
+        Args:
+            raw: names, in lower case, and values.
+        """
         self._raw = raw
 
     @property
@@ -24,9 +28,7 @@ class Headers(Mapping[str, str]):
         """Every value of a name, in order; empty where there is none."""
         # Most names asked for are there once or not at all, so nothing else is decoded.
         wanted = name.lower().encode("latin-1", "replace")
-        return [
-            value.decode("latin-1").strip() for key, value in self._raw if key.lower() == wanted
-        ]
+        return [value.decode("latin-1").strip() for key, value in self._raw if key == wanted]
 
     def __getitem__(self, name: str) -> str:
         values = self.get_all(name)
@@ -48,4 +50,4 @@ class Headers(Mapping[str, str]):
 
 
 def _name(raw: bytes) -> str:
-    return raw.lower().decode("latin-1")
+    return raw.decode("latin-1")

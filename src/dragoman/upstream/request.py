@@ -1,5 +1,6 @@
 """One request to an upstream."""
 
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
@@ -85,10 +86,21 @@ def render_head(request: UpstreamRequest, target: Target, forward: str | None = 
     Raises:
         ValueError: a header holds a line break, or is not Latin-1.
     """
+    head = _fixed_lines(request.method, target, request.headers, forward)
+    if request.body or request.method not in ("GET", "DELETE"):
+        return b"%bcontent-length: %d\r\n\r\n" % (head, len(request.body))
+    return head + b"\r\n"
+
+
+@lru_cache(maxsize=1024)
+def _fixed_lines(
+    method: str, target: Target, headers: tuple[tuple[str, str], ...], forward: str | None
+) -> bytes:
+    """All but the length of the body: the same for most requests of an account."""
     where = target.path if forward is None else f"http://{target.authority}{target.path}"
-    lines = [f"{request.method} {where} HTTP/1.1", f"host: {target.authority}"]
+    lines = [f"{method} {where} HTTP/1.1", f"host: {target.authority}"]
     asks_encoding = False
-    for name, value in request.headers:
+    for name, value in headers:
         lowered = name.lower()
         if lowered in MANAGED:
             continue
@@ -97,13 +109,11 @@ def render_head(request: UpstreamRequest, target: Target, forward: str | None = 
     if not asks_encoding:
         # A stream must not wait in a compressor's buffer; some upstreams compress by default.
         lines.append("accept-encoding: identity")
-    if request.body or request.method not in ("GET", "DELETE"):
-        lines.append(f"content-length: {len(request.body)}")
     head = "\r\n".join(lines)
     breaks = len(lines) - 1
     if head.count("\n") != breaks or head.count("\r") != breaks or "\0" in head:
         raise ValueError("a header of the request holds a line break or a null character")
     try:
-        return f"{head}\r\n{forward or ''}\r\n".encode("latin-1")
+        return f"{head}\r\n{forward or ''}".encode("latin-1")
     except UnicodeEncodeError:
         raise ValueError("a header of the request has characters outside Latin-1") from None
