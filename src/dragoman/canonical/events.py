@@ -91,7 +91,11 @@ class Metered(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """The upstream's own terminator was seen: the answer is whole."""
+    """The upstream's own terminator was seen: the answer is whole. `moderation` is as in
+    `Response`.
+    """
+
+    moderation: dict[str, Any] | None = None
 
 
 class Failed(Struct, frozen=True):

@@ -94,7 +94,7 @@ def fold(events: Iterable[Event]) -> Response:
     finish: Finish | None = None
     usage: Usage | None = None
     service_tier: str | None = None
-    ended = False
+    end: Ended | None = None
     for event in events:
         match event:
             case Started():
@@ -110,12 +110,12 @@ def fold(events: Iterable[Event]) -> Response:
                 usage = event.usage
                 service_tier = event.service_tier or service_tier
             case Ended():
-                ended = True
+                end = event
             case Failed():
                 raise UpstreamError(event.fault)
             case Closed():
                 pass
-    if finish is None or not ended:
+    if finish is None or end is None:
         raise UpstreamError.unreadable("it ends before the model finished")
     return Response(
         id=started.id,
@@ -125,4 +125,5 @@ def fold(events: Iterable[Event]) -> Response:
         finish=finish,
         usage=usage,
         service_tier=service_tier,
+        moderation=end.moderation,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -42,7 +43,8 @@ class Response(Struct, frozen=True, kw_only=True):
 
     `id` and `model` are the upstream's own; `created` is in Unix seconds, 0 if unknown.
     `service_tier` is in the words of the OpenAI protocols. `usage` is None when the upstream
-    did not report any.
+    did not report any. `moderation` is what a moderation that the client asked for found:
+    `input` and `output`, each one result or error in the words of the OpenAI protocols.
     """
 
     id: str
@@ -52,3 +54,4 @@ class Response(Struct, frozen=True, kw_only=True):
     finish: Finish
     usage: Usage | None = None
     service_tier: str | None = None
+    moderation: dict[str, Any] | None = None

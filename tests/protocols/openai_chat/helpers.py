@@ -41,6 +41,8 @@ PDF = "JVBERi0xLjQK"
 PNG_URL = f"data:image/png;base64,{PNG}"
 PDF_URL = f"data:application/pdf;base64,{PDF}"
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+STRICT = {**SCHEMA, "required": ["a"], "additionalProperties": False}
+"""The same as the service's strict mode takes it."""
 
 Losses = set[tuple[str, LossKind]]
 
@@ -196,7 +198,9 @@ def fold_chunks(*chunks: dict[str, Any], given: Inbound | None = None) -> Respon
     return fold(read_chunks(*chunks, given=given))
 
 
-def completion(message: dict[str, Any], finish: str = "stop", **fields: Any) -> dict[str, Any]:
+def completion(
+    message: dict[str, Any], finish: str | None = "stop", **fields: Any
+) -> dict[str, Any]:
     """A whole answer, as the service writes it."""
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
     head = {"id": "up_1", "object": "chat.completion", "created": 5, "model": "up"}

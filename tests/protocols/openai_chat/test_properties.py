@@ -48,6 +48,7 @@ from tests.protocols.openai_chat.helpers import (
     PNG,
     SCHEMA,
     SEALER,
+    STRICT,
     chunk,
     inbound,
     outbound,
@@ -124,7 +125,7 @@ tools = st.one_of(
         FunctionTool,
         name=names,
         description=st.one_of(st.none(), words),
-        schema=st.just(SCHEMA),
+        schema=st.just(STRICT),
         strict=st.sampled_from((None, True, False)),
     ),
     st.builds(

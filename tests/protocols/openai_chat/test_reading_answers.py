@@ -520,6 +520,11 @@ class TestWhole:
         assert len(set(ids)) == 2
         assert answer.finish.reason is FinishReason.TOOL_CALLS
 
+    def test_a_blank_reason_is_an_end(self) -> None:
+        """Some servers leave it blank, in streams too; the whole answer is there."""
+        answer = self.read(completion({"content": "a"}, finish=""))
+        assert answer.finish == Finish(FinishReason.STOP)
+
     def test_nothing_said_is_an_answer_if_it_finished(self) -> None:
         """Models do answer nothing. req: 62, 67"""
         assert self.read(completion({"content": ""})).blocks == ()
@@ -532,7 +537,7 @@ class TestWhole:
             (completion({}) | {"choices": [{}, {}]}, "2 choices"),
             (completion({}) | {"choices": [{"index": 0}]}, "no message"),
             (completion({}) | {"choices": ["x"]}, "no message"),
-            (completion({"content": "a"}, finish=""), "before the model finished"),
+            (completion({"content": "a"}, finish=None), "before the model finished"),
             (completion({"content": "a"}, finish="error"), "error"),
             ({"error": {"message": "boom"}}, "boom"),
             (completion({"content": "a"}) | {"error": {"message": "boom"}}, "boom"),

@@ -215,7 +215,7 @@ def test_media_parts(block: Block, part: dict[str, Any]) -> None:
             "T\nhttps://x.org\n\na\n\nb",
             {("s", CONVERTED)},
         ),
-        (ToolReference(name="f", path="r"), "The tool f is now available.", set()),
+        (ToolReference(name="f", path="r"), "The tool f is now available.", {("r", CONVERTED)}),
         (Refusal(text="no", path="r"), "no", set()),
         (
             Text(
@@ -383,7 +383,8 @@ def test_results_come_right_after_the_calls_and_before_user_text() -> None:
 )
 def test_texts_of_a_result_are_one_string(content: Any, written: str | None) -> None:
     """Texts are joined with nothing between them. req: 22"""
-    message = messages(assistant(CALL), user(ToolResult(call_id="c1", content=content)))[1]
+    body, _ = write(assistant(CALL), user(ToolResult(call_id="c1", content=content)))
+    message = body["messages"][1]
     expected = "The tool f is now available.\n\nThe tool g is now available."
     assert message["content"] == (expected if written is None else written)
 
@@ -456,7 +457,7 @@ def test_a_failed_tool_is_reported_and_its_text_unchanged() -> None:
         assistant(CALL), user(result), options=Options(tool_error_prefix="Error: ")
     )
     assert body["messages"][1]["content"] == "Error: boom"
-    assert losses == set()
+    assert losses == {("r.is_error", CONVERTED)}
 
 
 def test_a_call_without_a_result_is_answered_for_it() -> None:

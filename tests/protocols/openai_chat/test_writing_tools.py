@@ -29,6 +29,7 @@ from tests.protocols.openai_chat.helpers import (
     KNOB,
     REPAIRED,
     SCHEMA,
+    STRICT,
     Losses,
     assistant,
     check_request,
@@ -119,17 +120,28 @@ def test_custom_tools_can_be_rejected() -> None:
 
 def test_function_tools() -> None:
     """Nested under `function`. req: 25, 51"""
-    tool = FunctionTool(name="f", description="d", schema=SCHEMA, strict=True)
+    tool = FunctionTool(name="f", description="d", schema=STRICT, strict=True)
     body, losses = write(tools=(tool,), parallel_tool_calls=False)
     check_request(body)
     assert body["tools"] == [
         {
             "type": "function",
-            "function": {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True},
+            "function": {"name": "f", "description": "d", "parameters": STRICT, "strict": True},
         }
     ]
     assert body["parallel_tool_calls"] is False
     assert losses == set()
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"), [(STRICT, True), (None, True), (SCHEMA, False), ({}, False)]
+)
+def test_strict_only_where_the_service_takes_it(schema: Any, strict: bool) -> None:
+    """Other services enforce schemas that this one answers with a 400."""
+    tool = FunctionTool(name="f", schema=schema, strict=True, path="t")
+    body, losses = write(tools=(tool,))
+    assert body["tools"][0]["function"]["strict"] is strict
+    assert (("t.strict", KNOB) in losses) is not strict
 
 
 @pytest.mark.parametrize(
@@ -165,7 +177,7 @@ def test_what_a_tool_declaration_cannot_carry_is_reported() -> None:
     assert losses == {
         ("tools[0].strict", KNOB),
         ("tools[0].defer_loading", KNOB),
-        ("tools[0]", KNOB),
+        ("tools[0].cache_control", KNOB),
     }
 
 
@@ -234,7 +246,7 @@ def test_a_choice_without_tools_is_not_sent() -> None:
     body, losses = write(tool_choice=required, parallel_tool_calls=True)
     assert "tool_choice" not in body
     assert "parallel_tool_calls" not in body
-    assert losses == {("tool_choice", REPAIRED)}
+    assert losses == {("tool_choice", CONTENT)}
     assert write(tool_choice=ToolChoice(mode="auto"))[1] == set()
 
 

@@ -72,7 +72,9 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
         writer.add(block)
     stop = write_finish(response.finish, writer.calls, writer.refusal)
     usage = write_usage(response.usage, response.service_tier)
-    Reporter(reply.ledger).tier(response.service_tier, "service_tier" in usage)
+    report = Reporter(reply.ledger)
+    report.tier(response.service_tier, "service_tier" in usage)
+    report.moderation(response.moderation)
     return {
         "id": reply.id,
         "type": "message",

@@ -372,6 +372,7 @@ class MessagesWriter:
         return b""
 
     def _write_ended(self, event: Ended) -> bytes:
+        self._report.moderation(event.moderation)
         refusal = None if self._refusal is None else "".join(self._refusal)
         stop = write_finish(self._finish, self._calls, refusal)
         ending = {"delta": stop.fields(), "usage": write_usage(self._usage)}

@@ -105,6 +105,11 @@ class Reporter(Struct, frozen=True):
             detail = "the text of a free-text call became its one argument"
             self.ledger.add("content", LossKind.CONVERTED, detail)
 
+    def moderation(self, found: object) -> None:
+        """What a moderation found."""
+        if found is not None:
+            self._lose("moderation", "moderation has no counterpart for the client")
+
     def tier(self, tier: str | None, shown: bool) -> None:
         """A service tier that is not among the usage shown."""
         if tier is not None and not shown:

@@ -138,10 +138,12 @@ class _MessagesWriter:
         kept: list[JsonObject] = []
         moved: list[JsonObject] = []
         separator = ""
-        if block.is_error and self._options.tool_error_prefix:
-            kept.append(text_part(self._options.tool_error_prefix))
-        elif block.is_error and block.path:
-            self._lose(f"{block.path}.is_error", LossKind.KNOB, "there is no field for it upstream")
+        prefix = self._options.tool_error_prefix if block.is_error else ""
+        if prefix:
+            kept.append(text_part(prefix))
+        if block.is_error and block.path:
+            kind = LossKind.CONVERTED if prefix else LossKind.KNOB
+            self._lose(f"{block.path}.is_error", kind, "there is no field for it upstream")
         for inner in block.content:
             for part in self.parts.parts(inner):
                 if part["type"] == "text":

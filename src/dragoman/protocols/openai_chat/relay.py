@@ -181,7 +181,7 @@ def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
 
 def _check_finished(choice: Any) -> None:
     reason = choice.get("finish_reason") if type(choice) is dict else None
-    if not reason:
+    if reason is None:
         raise UpstreamError.unreadable("it ends before the model finished")
     if is_failure(reason):
         raise UpstreamError(failure(reason))

@@ -336,8 +336,12 @@ class _SettingsWriter:
             self._body["metadata"] = request.metadata
         for name in ("user", "safety_identifier"):
             value = getattr(request, name)
-            if value is not None:
-                self._body[name] = value if len(value) <= wire.MAX_USER_ID else _hashed(value)
+            if value is None:
+                continue
+            if len(value) > wire.MAX_USER_ID:
+                value = _hashed(value)
+                self._lose(name, LossKind.CONVERTED, "too long for the upstream: its hash is sent")
+            self._body[name] = value
         self._copy("prompt_cache_key", "prompt_cache_retention", "moderation")
         self._cache_options()
         if request.auto_cache is not None:

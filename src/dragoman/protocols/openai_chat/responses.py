@@ -53,6 +53,9 @@ def _as_chunk(body: JsonObject) -> JsonObject:
     message = choice.get("message") if type(choice) is dict else None
     if type(message) is not dict:
         raise UpstreamError.unreadable("its choice has no message")
+    if choice.get("finish_reason") == "":
+        # Some servers leave it blank; that the answer is whole is told by its being here.
+        choice = {**choice, "finish_reason": "stop"}
     delta = message
     calls = message.get("tool_calls")
     if type(calls) is list:
@@ -116,6 +119,8 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
         body["service_tier"] = tier
     if reply.request.metadata:
         body["metadata"] = reply.request.metadata
+    if response.moderation is not None:
+        body["moderation"] = write_moderation(response.moderation)
     return body
 
 
@@ -127,6 +132,8 @@ def _message(response: Response, reply: Reply) -> JsonObject:
     annotations: list[JsonObject] = []
     length = 0
     for block in response.blocks:
+        if calls and isinstance(block, Text | Refusal):
+            lose_order(reply.ledger)
         match block:
             case Text():
                 annotations += write_annotations(
@@ -185,6 +192,11 @@ def lose_state(ledger: Ledger) -> None:
     ledger.add("reasoning", LossKind.KNOB, "signatures and encrypted reasoning are not shown")
 
 
+def lose_order(ledger: Ledger) -> None:
+    """Report that text after a tool call seems to come before it: a message has no order."""
+    ledger.add("content", LossKind.CONVERTED, "text is put before tool calls")
+
+
 def lose_block(block: Block, ledger: Ledger) -> None:
     """Report a block that a Chat message has no place for."""
     kind, name = LossKind.KNOB, "content"
@@ -227,6 +239,17 @@ def write_annotations(
         }
         written.append({"type": "url_citation", "url_citation": citation})
     return written
+
+
+def write_moderation(found: JsonObject) -> JsonObject:
+    """What a moderation found: Chat has a list of results where others have one."""
+    return {side: _moderated(result) for side, result in found.items()}
+
+
+def _moderated(result: JsonObject) -> JsonObject:
+    if result.get("type") != "moderation_result":
+        return result
+    return {"type": "moderation_results", "model": result.get("model"), "results": [result]}
 
 
 def _logprobs(response: Response) -> JsonObject | None:

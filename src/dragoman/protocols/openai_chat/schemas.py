@@ -6,6 +6,8 @@ from typing import Any
 
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 """The schema of a tool without arguments."""
+CLOSED: dict[str, Any] = {**EMPTY, "additionalProperties": False}
+"""The same, as strict mode wants it."""
 
 _UNSUPPORTED = (
     "allOf",

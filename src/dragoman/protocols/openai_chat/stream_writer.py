@@ -43,11 +43,13 @@ from dragoman.protocols.openai_chat.reasoning import BREAK, details_entry, is_fo
 from dragoman.protocols.openai_chat.responses import (
     finish_word,
     lose_block,
+    lose_order,
     lose_state,
     reasoning_fields,
     shown_name,
     shown_tier,
     write_annotations,
+    write_moderation,
 )
 from dragoman.protocols.openai_chat.usage import write_usage
 from dragoman.sse import DONE, encode, escape
@@ -62,6 +64,7 @@ class ChatStreamWriter:
     __slots__ = (
         "_after",
         "_annotations",
+        "_asks_usage",
         "_before",
         "_block",
         "_calls",
@@ -71,6 +74,7 @@ class ChatStreamWriter:
         "_keeps_details",
         "_length",
         "_opaque",
+        "_opening",
         "_parts",
         "_pieces",
         "_places",
@@ -83,7 +87,6 @@ class ChatStreamWriter:
         "_tier",
         "_told_tier",
         "_usage",
-        "_usage_head",
     )
 
     def __init__(self, reply: Reply) -> None:
@@ -91,7 +94,9 @@ class ChatStreamWriter:
         self._state = State.NEW
         self._head = b""
         self._tail = b""
-        self._usage_head = b""
+        self._opening = b""
+        """What every chunk begins with."""
+        self._asks_usage = reply.request.include_usage
         self._usage: Usage | None = None
         self._tier: str | None = None
         self._told_tier: str | None = None
@@ -139,13 +144,12 @@ class ChatStreamWriter:
             "created": event.created or reply.created,
             "model": reply.model,
         }
-        opening = b"data: " + escape(to_json(head))[:-1]
+        opening = self._opening = b"data: " + escape(to_json(head))[:-1]
         tier = self._told_tier = shown_tier(event.service_tier, reply.ledger)
         asked = reply.request.include_usage
         self._head = opening + _tier_member(tier) + b',"choices":[{"index":0,"delta":'
         closing = b',"usage":null}\n\n' if asked else b"}\n\n"
         self._tail = b',"logprobs":null,"finish_reason":null}]' + closing
-        self._usage_head = opening if asked else b""
         return self._chunk(_ROLE)
 
     def _finished(self, event: Finished) -> bytes:
@@ -165,10 +169,15 @@ class ChatStreamWriter:
     def _ended(self, event: Ended) -> bytes:
         ledger = self._reply.ledger
         tier = shown_tier(self._tier, ledger) or self._told_tier
-        if self._usage_head and self._usage is not None:
-            usage = to_json(write_usage(self._usage))
-            middle = _tier_member(tier) + b',"choices":[],"usage":'
-            return self._usage_head + middle + usage + b"}\n\n" + _DONE
+        usage = self._usage if self._asks_usage else None
+        if usage is not None or event.moderation is not None:
+            # One chunk for both: clients keep the usage of the last one, even if it is null.
+            counts = None if usage is None else write_usage(usage)
+            last: JsonObject = {"choices": [], "usage": counts}
+            if event.moderation is not None:
+                last["moderation"] = write_moderation(event.moderation)
+            members = b"," + escape(to_json(last))[1:] + b"\n\n"
+            return self._opening + _tier_member(tier) + members + _DONE
         if tier != self._told_tier:
             ledger.add("service_tier", LossKind.KNOB, "it was known only at the end")
         return _DONE
@@ -180,6 +189,8 @@ class ChatStreamWriter:
 
     def _opened(self, event: Opened) -> bytes:
         block = self._block = event.block
+        if self._calls and isinstance(block, Text | Refusal):
+            lose_order(self._reply.ledger)
         match block:
             case Text():
                 self._start = self._length

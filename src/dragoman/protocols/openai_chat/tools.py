@@ -22,7 +22,12 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.content import needed
-from dragoman.protocols.openai_chat.schemas import EMPTY, with_object_root
+from dragoman.protocols.openai_chat.schemas import (
+    CLOSED,
+    EMPTY,
+    meets_strict_rules,
+    with_object_root,
+)
 
 # --- reading ------------------------------------------------------------------------------------
 
@@ -228,15 +233,21 @@ class ToolWriter:
         function: JsonObject = {"name": self._name(tool)}
         if tool.description is not None:
             function["description"] = tool.description
-        function["parameters"] = EMPTY if tool.schema is None else with_object_root(tool.schema)
+        if tool.schema is None:
+            function["parameters"] = CLOSED if tool.strict else EMPTY
+        else:
+            function["parameters"] = with_object_root(tool.schema)
         if tool.schema is not None and tool.schema.get("type") != "object":
             self._lose(tool.path, LossKind.REPAIRED, "the schema was not one of an object")
+        # Other services enforce schemas that this one refuses to.
+        strict = tool.strict and meets_strict_rules(function["parameters"])
         if tool.strict is not None and self._strict:
-            function["strict"] = tool.strict
-        elif tool.strict:
-            self._lose(f"{tool.path}.strict", LossKind.KNOB, "the upstream has no strict tools")
+            function["strict"] = strict
+        if tool.strict and not (strict and self._strict):
+            detail = "the upstream does not enforce this schema"
+            self._lose(f"{tool.path}.strict", LossKind.KNOB, detail)
         if tool.cache is not None:
-            self._lose(tool.path, LossKind.KNOB, "the cache mark is not sent")
+            self._lose(f"{tool.path}.cache_control", LossKind.KNOB, "the cache mark is not sent")
         return {"type": "function", "function": function}
 
     def _custom(self, tool: CustomTool) -> JsonObject | None:
@@ -285,7 +296,7 @@ class ToolWriter:
         if not any_tools:
             # The services refuse a choice without tools; auto and none ask for nothing then.
             if choice.mode not in ("auto", "none"):
-                self._lose(choice.path, LossKind.REPAIRED, "there are no tools to choose from")
+                self._lose(choice.path, LossKind.CONTENT, "there are no tools to choose from")
             return
         if choice.allowed is not None:
             refs = [self._ref(ref) for ref in choice.allowed if self._is_offered(ref, choice)]

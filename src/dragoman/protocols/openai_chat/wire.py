@@ -155,8 +155,8 @@ DELTA_FIELDS = frozenset(
 
 ANSWER: dict[str, Field] = {
     "audio": Field(CONTENT, "audio cannot be translated"),
-    "system_fingerprint": Field(KNOB),
-    "moderation": Field(KNOB),
+    "system_fingerprint": Field(KNOB, "has no counterpart downstream"),
+    "moderation": Field(KNOB, "has no counterpart downstream"),
     "citations": Field(KNOB, "a list of sources without places"),
 }
 """Fields of answers without a canonical home."""

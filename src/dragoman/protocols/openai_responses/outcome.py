@@ -71,6 +71,15 @@ def _count(counts: Any, name: str) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
+def read_moderation(response: Mapping[str, Any]) -> JsonObject | None:
+    """What a moderation found in the input and in the output; None if there was none."""
+    found = response.get("moderation")
+    if not isinstance(found, dict):
+        return None
+    sides = {side: found[side] for side in ("input", "output") if isinstance(found.get(side), dict)}
+    return sides or None
+
+
 def write_usage(usage: Usage | None) -> JsonObject:
     """All counts, zero where unknown: clients read every one of them without asking."""
     usage = usage or Usage()

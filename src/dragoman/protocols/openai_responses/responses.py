@@ -21,7 +21,12 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.annotations import write_annotation
 from dragoman.protocols.openai_responses.assembler import Assembler
 from dragoman.protocols.openai_responses.errors import fault_of
-from dragoman.protocols.openai_responses.outcome import read_finish, write_finish, write_usage
+from dragoman.protocols.openai_responses.outcome import (
+    read_finish,
+    read_moderation,
+    write_finish,
+    write_usage,
+)
 from dragoman.protocols.openai_responses.output_items import (
     call_item,
     call_prefix,
@@ -57,7 +62,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     report_unread(body, "", inbound)
     complete = status != "incomplete"
     finish = read_finish(complete, body.get("incomplete_details"), answer.has_calls)
-    return [*events, Finished(finish), *metered(body), Ended()]
+    return [*events, Finished(finish), *metered(body), Ended(read_moderation(body))]
 
 
 def write_response(response: Response, reply: Reply) -> JsonObject:
@@ -79,6 +84,7 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
         "usage": write_usage(response.usage),
         "output": _Output(reply).write(response, status.last_item),
         **echo(source),
+        **({} if response.moderation is None else {"moderation": response.moderation}),
     }
 
 

@@ -35,8 +35,6 @@ _DEFAULTS: JsonObject = {
 """Fields every response has, and their value when the request has none. Numbers are never null:
 Open Responses clients refuse that."""
 
-_ONLY_IF_GIVEN = ("prompt_cache_retention", "moderation")
-
 _CACHE_OPTIONS: JsonObject = {"mode": "implicit", "ttl": "30m"}
 """What caching options are when the request gives only some of them."""
 
@@ -50,9 +48,8 @@ def echo(source: JsonObject) -> JsonObject:
     repeated["reasoning"] = {"effort": None, "summary": None, **_object(source, "reasoning")}
     repeated["text"] = {"format": {"type": "text"}, **_given(_object(source, "text"))}
     repeated["tools"] = [_tool(tool) for tool in source.get("tools") or ()]
-    for name in _ONLY_IF_GIVEN:
-        if source.get(name) is not None:
-            repeated[name] = source[name]
+    if source.get("prompt_cache_retention") is not None:
+        repeated["prompt_cache_retention"] = source["prompt_cache_retention"]
     if source.get("prompt_cache_options") is not None:
         given = _given(_object(source, "prompt_cache_options"))
         repeated["prompt_cache_options"] = {**_CACHE_OPTIONS, **given}
@@ -107,6 +104,7 @@ class Skeleton:
         usage: JsonObject | None = None,
         error: JsonObject | None = None,
         completed_at: int | None = None,
+        moderation: JsonObject | None = None,
     ) -> bytes:
         """A response object as JSON; `output` are the items, encoded."""
         changing = to_json(
@@ -117,6 +115,7 @@ class Skeleton:
                 "incomplete_details": status.details,
                 "service_tier": self.tier,
                 "usage": usage,
+                **({} if moderation is None else {"moderation": moderation}),
             }
         )
         items = b",".join(output)

@@ -20,7 +20,11 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.assembler import Assembler, OpenBlock
 from dragoman.protocols.openai_responses.errors import fault_of
-from dragoman.protocols.openai_responses.outcome import read_finish, read_usage
+from dragoman.protocols.openai_responses.outcome import (
+    read_finish,
+    read_moderation,
+    read_usage,
+)
 from dragoman.sse import DONE, Frame
 
 _TEXT_DELTA = b"response.output_text.delta"
@@ -266,7 +270,7 @@ class ResponsesReader:
         self._over = True
         details = response.get("incomplete_details")
         finish = read_finish(complete, details, self._answer.has_calls)
-        return [*events, Finished(finish), *metered(response), Ended()]
+        return [*events, Finished(finish), *metered(response), Ended(read_moderation(response))]
 
     def _place_of(self, position: int, item: JsonObject) -> int:
         """The number of an item of the whole output. Servers number anew, or name anew."""
@@ -320,6 +324,8 @@ def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
     for name, told in response.items():
         if name not in wire.RESPONSE_FIELDS and told not in (None, [], {}):
             inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
+    if response.get("moderation") and read_moderation(response) != response["moderation"]:
+        inbound.ledger.add(f"{prefix}moderation", LossKind.KNOB, detail)
     usage = response.get("usage")
     for name, fields in wire.USAGE_FIELDS.items():
         counts = usage.get(name) if isinstance(usage, dict) else None

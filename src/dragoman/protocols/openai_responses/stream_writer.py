@@ -132,7 +132,7 @@ class ResponsesWriter:
             case Finished():
                 return self._finished(event)
             case Ended():
-                return self._ended()
+                return self._ended(event)
             case Failed():
                 return self._failed(event, begun=before is not State.NEW)
 
@@ -287,7 +287,7 @@ class ResponsesWriter:
         part = item.open_part(refusing=False)
         return finished + item.opening + part + item.finish(self._status.last_item)
 
-    def _ended(self) -> bytes:
+    def _ended(self, event: Ended) -> bytes:
         status = self._status
         completed = status.response == "completed"
         response = self._skeleton.render(
@@ -295,6 +295,7 @@ class ResponsesWriter:
             self._frames.done,
             usage=self._usage,
             completed_at=max(self._skeleton.created, int(time.time())) if completed else None,
+            moderation=event.moderation,
         )
         return self._terminal(status, response)
 

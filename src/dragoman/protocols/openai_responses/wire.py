@@ -276,6 +276,7 @@ RESPONSE_FIELDS: Final = ECHO | {
     "incomplete_details",
     "usage",
     "service_tier",
+    "moderation",
 }
 """Fields of a response that are read or repeat the request; others are reported."""
 
