@@ -81,6 +81,7 @@ ANSWERS: dict[str, str] = {
     "Usage.output_tokens": "A first estimate that the end of the stream replaces.",
     # What no one but the vendor has a use for.
     "ChatCompletionChunk.obfuscation": "Random padding.",
+    "ChatCompletion*.system_fingerprint": "The upstream's build: in every answer, of use to none.",
     "*DirectCaller": "The model itself is the only caller there is elsewhere.",
     "CallerDirect": "The model itself is the only caller there is elsewhere.",
     "RefusalStopDetails": "Without category and explanation it says no more than the reason.",

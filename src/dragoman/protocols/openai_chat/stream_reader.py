@@ -8,6 +8,7 @@ reason is not whole, whatever ends it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -57,6 +58,7 @@ class ChatStreamReader:
     """
 
     __slots__ = (
+        "_allocate",
         "_details",
         "_finished",
         "_inbound",
@@ -65,7 +67,6 @@ class ChatStreamReader:
         "_last_choice",
         "_length",
         "_logprobs",
-        "_next",
         "_offset",
         "_over",
         "_pending",
@@ -84,7 +85,8 @@ class ChatStreamReader:
         self._kind = _NONE
         """Kind of the open block that is not a tool call."""
         self._index = -1
-        self._next = 0
+        # Not a method: the tools would hold the reader that holds them, for the collector to find.
+        self._allocate = count().__next__
         self._length = 0
         """Characters of the open text block; `_offset` counts those of the ones before it."""
         self._offset = 0
@@ -163,8 +165,6 @@ class ChatStreamReader:
         created = whole_number(created) or 0
         tier = _str(chunk.get("service_tier")) or None
         events.append(Started(answer_id, _str(chunk.get("model")), created, tier))
-        if chunk.get("system_fingerprint"):
-            self._lose("system_fingerprint", wire.ANSWER["system_fingerprint"].kind)
         strict = self._inbound.options.interleaved_tools == "error"
         seed = f"{answer_id}:{created}"
         self._tools = ToolFragments(self._allocate, seed, strict=strict)
@@ -273,11 +273,6 @@ class ChatStreamReader:
             self._length = 0
         events.append(Closed(self._index))
         self._kind = _NONE
-
-    def _allocate(self) -> int:
-        index = self._next
-        self._next += 1
-        return index
 
     def _annotate(self, annotations: Any, events: list[Event]) -> None:
         for raw in annotations if type(annotations) is list else ():

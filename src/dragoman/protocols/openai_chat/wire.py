@@ -114,7 +114,7 @@ CHUNK_FIELDS = frozenset(
         "choices",
         "usage",
         "service_tier",
-        "system_fingerprint",  # reported once, with the first chunk
+        "system_fingerprint",  # names the upstream's build, in every answer; only seed needs it
         "object",  # always the same word
         "obfuscation",  # random padding
         "metadata",  # the client's own, echoed
@@ -155,7 +155,6 @@ DELTA_FIELDS = frozenset(
 
 ANSWER: dict[str, Field] = {
     "audio": Field(CONTENT, "audio cannot be translated"),
-    "system_fingerprint": Field(KNOB, "has no counterpart downstream"),
     "moderation": Field(KNOB, "has no counterpart downstream"),
     "citations": Field(KNOB, "a list of sources without places"),
 }
