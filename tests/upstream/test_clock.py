@@ -1,6 +1,7 @@
 """Timeouts that share a timer."""
 
 import asyncio
+from functools import partial
 
 from dragoman.upstream.clock import Clock, Timeout
 
@@ -12,7 +13,7 @@ async def test_timeouts_ring_in_the_order_of_their_start() -> None:
     over = asyncio.Event()
     clock.after(0.03, over.set)
     for name in ("first", "second"):
-        clock.after(0.01, lambda name=name: rung.append(name))
+        clock.after(0.01, partial(rung.append, name))
     await over.wait()
     assert rung == ["first", "second"]
 
