@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import sys
@@ -21,6 +22,9 @@ from dragoman.gateway.workers import Workers
 _KEEP_ALIVE_S = 75
 """Seconds for which an idle connection of a client is kept; longer than SDKs keep theirs, so that
 it is they who close."""
+
+_COLLECT_AFTER = 20_000
+"""Objects made and not freed after which the youngest are searched for cycles."""
 
 
 def build_app(config: Config, log: Callable[[bytes], None] | None = log_line) -> Gateway:
@@ -69,6 +73,10 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
 
 def _run(config: Config, plug: socket.socket) -> None:
     """Serve in this process."""
+    # What is there by now stays. What a request leaves dies with its last reference; cycles are
+    # rare, and looking for them as often as Python does by itself costs one request in twenty.
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER)
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(sys.stderr.fileno())
     try:
