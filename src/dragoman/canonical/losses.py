@@ -85,6 +85,8 @@ class Ledger:
         Raises:
             Refused: with the losses that are not allowed; its message names their paths.
         """
+        if not self._losses:
+            return
         refused = tuple(loss for loss in self._losses.values() if not _allowed(loss, policy))
         if refused:
             first = refused[0]

@@ -44,6 +44,8 @@ class ToolNames:
         self._limit = limit
         self._outward: dict[tuple[str | None, str], str] = {}
         self._inward: dict[str, ToolRef] = {}
+        if not refs:
+            return
         candidates = {key: _flat(*key) for key in refs}
         uses = Counter(candidates.values())
         plain = {name for (space, name) in refs if space is None}

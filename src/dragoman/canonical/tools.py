@@ -9,7 +9,20 @@ from msgspec.structs import replace
 
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.canonical.events import Closed, Delta, Event, Failed, Finished, Opened
+from dragoman.canonical.events import (
+    Annotated,
+    Closed,
+    Delta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    Metered,
+    Opened,
+    PartBreak,
+    Sealed,
+    Started,
+)
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.responses import FinishReason
 
@@ -30,6 +43,9 @@ class _Call:
         self.pieces: list[str] = []
 
 
+_PASSING = frozenset({Started, PartBreak, Annotated, Sealed, Metered, Ended, Failed})
+
+
 class ToolRestorer:
     """A stage between reader and sequencer.
 
@@ -47,6 +63,8 @@ class ToolRestorer:
 
     def push(self, event: Event) -> tuple[Event, ...]:
         """Take one event; return what it becomes."""
+        if type(event) in _PASSING:
+            return (event,)
         match event:
             case Delta():
                 call = self._calls.get(event.index)

@@ -177,5 +177,6 @@ def restored(events: Iterable[Event], names: ToolNames, outcome: Outcome) -> Ite
     restorer = ToolRestorer(names)
     for event in events:
         for changed in restorer.push(event):
-            outcome.note(changed)
+            if type(changed) in _NOTED:
+                outcome.note(changed)
             yield changed

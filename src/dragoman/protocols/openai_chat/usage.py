@@ -30,10 +30,10 @@ def read_usage(usage: JsonObject, ledger: Ledger | None = None) -> Usage:
     )
     reasoning = (completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
     return Usage(
-        input=_first(usage.get("prompt_tokens")) or 0,
-        output=_first(usage.get("completion_tokens")) or 0,
+        input=whole_number(usage.get("prompt_tokens")) or 0,
+        output=whole_number(usage.get("completion_tokens")) or 0,
         cached=_first(*cached),
-        cache_write=_first(prompt.get("cache_write_tokens")),
+        cache_write=whole_number(prompt.get("cache_write_tokens")),
         reasoning=_first(*reasoning),
     )
 
@@ -59,8 +59,11 @@ def _object(value: Any) -> JsonObject:
 
 
 def _first(*values: Any) -> int | None:
-    found = (whole_number(value) for value in values)
-    return next((number for number in found if number is not None), None)
+    for value in values:
+        number = whole_number(value)
+        if number is not None:
+            return number
+    return None
 
 
 def whole_number(value: Any) -> int | None:
