@@ -123,9 +123,10 @@ def test_tools_are_reshaped() -> None:
     """Flat on one side, nested on the other; strict only where the client asked for it. req: 51"""
     body = sent(RESPONSES, CHAT, asking(RESPONSES, tools=[FLAT]))
     assert body["tools"] == [NESTED]
-    strict = {**NESTED["function"], "strict": True}  # type: ignore[dict-item]
-    body = sent(RESPONSES, CHAT, asking(RESPONSES, tools=[{**FLAT, "strict": True}]))
-    assert body["tools"] == [{"type": "function", "function": strict}]
+    strict = {"name": "look", "parameters": {**WEATHER, "additionalProperties": False}}
+    asked = asking(RESPONSES, tools=[{"type": "function", **strict, "strict": True}])
+    body = sent(RESPONSES, CHAT, asked)
+    assert body["tools"] == [{"type": "function", "function": {**strict, "strict": True}}]
     body = sent(CHAT, RESPONSES, asking(CHAT, tools=[NESTED]))
     assert body["tools"] == [{**FLAT, "strict": False}]
 
