@@ -269,9 +269,11 @@ class MessagesWriter:
         "_block",
         "_calls",
         "_finish",
+        "_id",
+        "_model",
         "_refusal",
-        "_reply",
         "_report",
+        "_sealer",
         "_state",
         "_tier",
         "_usage",
@@ -280,7 +282,8 @@ class MessagesWriter:
     )
 
     def __init__(self, reply: Reply) -> None:
-        self._reply = reply
+        # Not the reply: it holds the client's whole request, and a stream may be long.
+        self._id, self._model, self._sealer = reply.id, reply.model, reply.sealer
         self._report = Reporter(reply.ledger)
         self._visibility = Visibility.of(reply)
         self._state = State.NEW
@@ -306,10 +309,10 @@ class MessagesWriter:
         usage = write_usage(event.usage, event.service_tier)
         self._report.tier(event.service_tier, "service_tier" in usage)
         message: JsonObject = {
-            "id": self._reply.id,
+            "id": self._id,
             "type": "message",
             "role": "assistant",
-            "model": self._reply.model,
+            "model": self._model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -323,7 +326,7 @@ class MessagesWriter:
 
     def _shown(self, head: Block) -> _Hidden:
         """How the client is shown a block."""
-        wire, visibility, reply = self._wire, self._visibility, self._reply
+        wire, visibility = self._wire, self._visibility
         match head:
             case Text() if visibility.leaves_out(head):
                 self._report.remark()
@@ -333,7 +336,7 @@ class MessagesWriter:
                 self._refusal = self._refusal or []
                 return _RefusalBlock(wire, visibility.single_text, self._refusal)
             case Reasoning() if visibility.reasoning:
-                return _ThinkingBlock(wire, head, visibility.reasoning_text, reply.sealer)
+                return _ThinkingBlock(wire, head, visibility.reasoning_text, self._sealer)
             case Reasoning():
                 self._report.reasoning()
             case ToolCall():

@@ -68,18 +68,23 @@ class ChatStreamWriter:
         "_before",
         "_block",
         "_calls",
+        "_created",
         "_details",
         "_gap",
         "_head",
+        "_id",
         "_keeps_details",
+        "_ledger",
         "_length",
+        "_model",
         "_opaque",
         "_opening",
         "_parts",
         "_pieces",
         "_places",
         "_reasoned",
-        "_reply",
+        "_reasoning_fields",
+        "_sealer",
         "_shows_reasoning",
         "_start",
         "_state",
@@ -90,7 +95,10 @@ class ChatStreamWriter:
     )
 
     def __init__(self, reply: Reply) -> None:
-        self._reply = reply
+        # Not the reply: it holds the client's whole request, and a stream may be long.
+        self._id, self._created, self._model = reply.id, reply.created, reply.model
+        self._ledger, self._sealer = reply.ledger, reply.sealer
+        self._reasoning_fields = reasoning_fields(reply)
         self._state = State.NEW
         self._head = b""
         self._tail = b""
@@ -137,23 +145,21 @@ class ChatStreamWriter:
         return escape(self._head + delta + self._tail)
 
     def _started(self, event: Started) -> bytes:
-        reply = self._reply
         head: JsonObject = {
-            "id": reply.id,
+            "id": self._id,
             "object": "chat.completion.chunk",
-            "created": event.created or reply.created,
-            "model": reply.model,
+            "created": event.created or self._created,
+            "model": self._model,
         }
         opening = self._opening = b"data: " + escape(to_json(head))[:-1]
-        tier = self._told_tier = shown_tier(event.service_tier, reply.ledger)
-        asked = reply.request.include_usage
+        tier = self._told_tier = shown_tier(event.service_tier, self._ledger)
         self._head = opening + _tier_member(tier) + b',"choices":[{"index":0,"delta":'
-        closing = b',"usage":null}\n\n' if asked else b"}\n\n"
+        closing = b',"usage":null}\n\n' if self._asks_usage else b"}\n\n"
         self._tail = b',"logprobs":null,"finish_reason":null}]' + closing
         return self._chunk(_ROLE)
 
     def _finished(self, event: Finished) -> bytes:
-        word = finish_word(event.finish, calls=self._calls > 0, ledger=self._reply.ledger)
+        word = finish_word(event.finish, calls=self._calls > 0, ledger=self._ledger)
         cited = b""
         if self._annotations:
             # Once, in the last chunk with content: clients that accumulate cannot merge two.
@@ -167,7 +173,7 @@ class ChatStreamWriter:
         return b""
 
     def _ended(self, event: Ended) -> bytes:
-        ledger = self._reply.ledger
+        ledger = self._ledger
         tier = shown_tier(self._tier, ledger) or self._told_tier
         usage = self._usage if self._asks_usage else None
         if usage is not None or event.moderation is not None:
@@ -190,7 +196,7 @@ class ChatStreamWriter:
     def _opened(self, event: Opened) -> bytes:
         block = self._block = event.block
         if self._calls and isinstance(block, Text | Refusal):
-            lose_order(self._reply.ledger)
+            lose_order(self._ledger)
         match block:
             case Text():
                 self._start = self._length
@@ -203,7 +209,7 @@ class ChatStreamWriter:
                 return self._open_reasoning(block)
             case _:
                 self._before = ()
-                lose_block(block, self._reply.ledger)
+                lose_block(block, self._ledger)
         return b""
 
     def _wrap(self, before: bytes, after: bytes) -> None:
@@ -234,9 +240,7 @@ class ChatStreamWriter:
         block = self._block
         if isinstance(block, Text) and self._places:
             end = self._length
-            self._annotations += write_annotations(
-                self._places, self._start, end, self._reply.ledger
-            )
+            self._annotations += write_annotations(self._places, self._start, end, self._ledger)
             self._places.clear()
         elif isinstance(block, Reasoning):
             return self._close_reasoning(block)
@@ -265,9 +269,9 @@ class ChatStreamWriter:
         self._pieces.clear()
         self._gap = self._reasoned
         if not self._shows_reasoning:
-            self._reply.ledger.add("reasoning", LossKind.KNOB, "reasoning is not shown")
+            self._ledger.add("reasoning", LossKind.KNOB, "reasoning is not shown")
             return b""
-        first, *others = reasoning_fields(self._reply)
+        first, *others = self._reasoning_fields
         self._before = (
             self._head + b'{"%b":' % first.encode(),
             *(b',"%b":' % name.encode() for name in others),
@@ -301,12 +305,12 @@ class ChatStreamWriter:
         if not self._shows_reasoning or not is_foreign_state(self._opaque):
             return b""
         if not self._keeps_details:
-            lose_state(self._reply.ledger)
+            lose_state(self._ledger)
             return b""
         text = "".join(self._pieces)
         parts = (*self._parts, text) if text or self._parts else ()
         block = replace(head, parts=parts, opaque=self._opaque)
-        entry = details_entry(block, self._details, self._reply.sealer)
+        entry = details_entry(block, self._details, self._sealer)
         self._details += 1
         return self._chunk(to_json({"reasoning_details": [entry]}))
 

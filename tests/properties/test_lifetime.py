@@ -1,0 +1,58 @@
+"""What an open stream keeps in memory, and what an answer leaves behind."""
+
+from __future__ import annotations
+
+import gc
+import types
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from dragoman.canonical.blocks import Text
+from dragoman.canonical.events import Delta, Opened, Started
+from dragoman.canonical.requests import Request
+from dragoman.protocols import CODECS
+from dragoman.sse import Decoder
+from dragoman.translation import translate_request
+from tests.losses.clients import asking
+from tests.properties.cells import CELLS, inbound, write_stream
+
+
+def reachable(root: object) -> Iterator[object]:
+    """Every object that `root` keeps alive, but for code."""
+    code = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+    seen, ahead = {id(root)}, [root]
+    while ahead:
+        found = ahead.pop()
+        yield found
+        held = gc.get_referents(found)
+        if isinstance(found, msgspec.Struct):
+            # Those that hold no container are not known to the collector.
+            held += [getattr(found, name) for name in found.__struct_fields__]
+        for item in held:
+            if id(item) not in seen and not isinstance(item, code):
+                seen.add(id(item))
+                ahead.append(item)
+
+
+@pytest.mark.parametrize(("client", "upstream"), CELLS)
+def test_a_stream_does_not_hold_the_request(client: str, upstream: str) -> None:
+    """A stream may be long, and a request large."""
+    body = msgspec.json.encode(asking(client, stream=True))
+    stream = translate_request(client, upstream, body).stream()
+    assert not [held for held in reachable(stream) if isinstance(held, Request)]
+
+
+@pytest.mark.parametrize("upstream", CODECS)
+def test_a_reader_dies_with_its_last_reference(upstream: str) -> None:
+    """The collector, which would find cycles, rarely runs."""
+    reader = CODECS[upstream].stream_reader(inbound())
+    begun = write_stream(upstream, [Started("1", "m"), Opened(0, Text(text="")), Delta(0, "Hi")])
+    assert [event for frame in Decoder().feed(begun) for event in reader.read(frame)]
+    holders = [held for held in reachable(reader) if _holds(held, reader)]
+    assert not holders
+
+
+def _holds(holder: object, held: object) -> bool:
+    return any(item is held for item in gc.get_referents(holder))
