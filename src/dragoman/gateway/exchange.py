@@ -272,7 +272,7 @@ class Exchange:
             raise unusable(stream.outcome.fault or _EMPTY)
         trip.begin(stream)
         lease.succeeded()
-        await self._relay(trip, delivery, stream, answer, b"".join(held))
+        await self._relay(trip, delivery, stream, answer, held)
         fault = stream.outcome.fault
         if fault is not None:
             trip.record.error = fault.kind
@@ -285,10 +285,15 @@ class Exchange:
         delivery: Delivery,
         stream: AnswerStream,
         answer: UpstreamResponse,
-        data: bytes,
+        held: list[bytes],
     ) -> None:
-        """Give a stream that has begun to the client, to its end or to the error that ends it."""
+        """Give a stream that has begun to the client, to its end or to the error that ends it.
+
+        `held` is what was written so far. It is let go: it may repeat all of a large request.
+        """
         write, feed = delivery.write, stream.feed
+        data = b"".join(held)
+        held.clear()
         try:
             if data and not stream.over:
                 await write(data)
