@@ -243,6 +243,9 @@ class PythonJudge:
             return Seen(parsed=final)
         return SEE[ask.api](final)
 
+    def close(self) -> None:
+        """Nothing to end."""
+
     def _openai(self, ask: Ask) -> openai.OpenAI:
         return openai.OpenAI(
             api_key=ask.key, base_url=f"{ask.base_url}/v1", max_retries=0, timeout=20

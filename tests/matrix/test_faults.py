@@ -50,7 +50,7 @@ def faulty(stage: Stage) -> Iterator[str]:
 
 
 def ask(stage: Stage, gateway: str, judge: str, client: Api, mode: Mode, model: str) -> Seen:
-    return stage.judges[judge].ask(Ask(client, mode, gateway, body(client, model, Wish())))
+    return stage.judge(judge).ask(Ask(client, mode, gateway, body(client, model, Wish())))
 
 
 def expected(status: int, client: Api) -> set[int]:
@@ -154,5 +154,5 @@ def test_a_break_inside_tool_arguments_never_completes_the_call(
     call = ToolCall("get_weather", '{"city": "Paris and a very long way beyond it"}')
     stage.script(name, Scenario(steps=(call,), pace=Pace(size=3), fault=Fault(kind, after=8)))
     made = body(client, f"{upstream}-calm/sim-{name}", Wish(tools=("get_weather",)))
-    seen = stage.judges["python"].ask(Ask(client, "raw", faulty, made))
+    seen = stage.judge("python").ask(Ask(client, "raw", faulty, made))
     assert_no_success(seen)
