@@ -194,7 +194,8 @@ _WHY = {
     "streamed event, translated": "Half is the kernel's work for one read, one write and one poll "
     "per event; the translation is 3 to 4 µs.",
     "request against nginx": "`relay`, which translates nothing, is at two fifths of the limit and "
-    "passing through at three quarters; bodies read and written in Python do not fit in what is left.",
+    "passing through at three quarters; bodies read and written in Python do not fit in what is "
+    "left.",
     "event against nginx": "nginx makes the same system calls, so the ratio follows what the "
     "kernel charges for them at the moment, half of all that an event costs here.",
     "request against LiteLLM": "The limit was set when LiteLLM took 12 to 24 ms per request; the "
