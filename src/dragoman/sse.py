@@ -1,5 +1,5 @@
 """Server-sent events: an incremental decoder that reads everything, an encoder that writes the
-one form every client reads (protocols rule: LF only, one data line, never `id:` or `retry:`).
+one form every client reads (LF only, one data line, never `id:` or `retry:`).
 """
 
 from __future__ import annotations

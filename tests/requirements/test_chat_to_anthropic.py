@@ -170,7 +170,7 @@ def test_a_part_that_cannot_be_sent_fails_the_request(part: Json, policy: str) -
 
 @pytest.mark.parametrize("part", UNSAYABLE)
 def test_a_lenient_route_drops_such_a_part_and_says_so(part: Json) -> None:
-    """As seed 000 drops it, but never without a word. req: 34"""
+    """As contract 000 drops it, but never without a word. req: 34"""
     call = calling(CHAT, MESSAGES, body_of(said("user", [text("Hi"), part])), policy="lenient")
     assert json.loads(call.body)["messages"] == [said("user", [text("Hi")])]
     assert lost(call) == {"messages[0].content[1]": "content"}
@@ -317,7 +317,7 @@ CUSTOM: dict[str, Json] = {
 
 @pytest.mark.parametrize("path", CUSTOM)
 def test_custom_tools_can_be_refused(path: str) -> None:
-    """As seed 002 asks; so is any choice of one. req: 41"""
+    """As contract 002 asks; so is any choice of one. req: 41"""
     with pytest.raises(Refused) as caught:
         calling(CHAT, MESSAGES, CUSTOM[path], options=Options(custom_tools="reject"))
     assert caught.value.fault.param == path

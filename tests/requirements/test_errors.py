@@ -167,7 +167,7 @@ def test_kinds_and_statuses(
     openai: str,
     anthropic: str,
 ) -> None:
-    """The statuses of seed 001, under the names that the vendors' SDKs know; 500 is kept for
+    """The statuses of contract 001, under the names that the vendors' SDKs know; 500 is kept for
     failures of the gateway itself, one of the upstream is a 502. req: 153"""
     answer = ask(gateway, client, body(client, f"{upstream}/sim-{status}", stream=True))
     assert answer.status == (502 if status == 500 else status)

@@ -92,7 +92,7 @@ def test_an_item_that_says_nothing_gives_no_message() -> None:
 
 def test_the_output_limit() -> None:
     """Only a Messages upstream must be given one, so only there is a default, of 16384: the 4096
-    of seed 000 would cut models that think. req: 49"""
+    of contract 000 would cut models that think. req: 49"""
     asked = asking(RESPONSES, max_output_tokens=77)
     older = Capabilities(max_tokens_field="max_tokens")
     assert sent(RESPONSES, CHAT, asked)["max_completion_tokens"] == 77

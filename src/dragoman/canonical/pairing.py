@@ -19,7 +19,7 @@ from dragoman.canonical.options import Options
 from dragoman.canonical.requests import Role, Turn
 
 UNAVAILABLE = "[Tool result unavailable - conversation history was truncated]"
-"""Text of a synthetic result (seed 000)."""
+"""Text of a synthetic result (contract 000)."""
 
 
 class _Slot(NamedTuple):

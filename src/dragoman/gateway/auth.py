@@ -47,7 +47,7 @@ class Keyring:
         """The client whose key is in `headers` (lower-case names).
 
         Both `x-api-key` and `authorization: Bearer` are read; if both are there, `x-api-key`
-        wins, as with the vendor who has both (protocols 0.2).
+        wins, as with the vendor who has both.
 
         Raises:
             DragomanError: UNAUTHENTICATED, with words that do not repeat the key.

@@ -60,8 +60,8 @@ _UNCOUNTED = {
         "user",
     ),
 }
-"""What these endpoints do not take of a whole request, by the upstream's protocol (protocols 1.2.1;
-input_token_count_params.py of openai)."""
+"""What these endpoints do not take of a whole request, by the upstream's protocol
+(message_count_tokens_params.py of anthropic, input_token_count_params.py of openai)."""
 
 _CANNOT = (404, 405, 501)
 """Statuses of an upstream that has no such endpoint."""

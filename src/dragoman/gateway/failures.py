@@ -101,7 +101,7 @@ def final_fault(rules: RuleSet, last: Failure, ending: str, retry_after: float |
 
     `last` is the most telling failure, `ending` why nothing more is tried, `retry_after` when an
     account will be back, if that is known. Failures of our accounts (key refused, not permitted)
-    are never told as if they were the client's (protocols 3.5).
+    are never told as if they were the client's.
     """
     fault = last.fault
     wait = fault.retry_after if retry_after is None else retry_after

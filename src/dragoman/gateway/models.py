@@ -1,4 +1,5 @@
-"""The list of models: one list that both vendors' SDKs read (protocols 1.1.1, 1.2.1)."""
+"""The list of models: one list that both vendors' SDKs read (types/model.py of openai,
+types/model_info.py of anthropic)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dragoman.upstream.urls import join_url
 
 _USER_AGENT = f"dragoman/{dragoman.__version__}"
 
-# What a client may say to an upstream of its own protocol beside the body (protocols 1.0, 3.1.5).
+# What a client may say to an upstream of its own protocol beside the body.
 _FORWARDED = {
     "anthropic_messages": (b"anthropic-version", b"anthropic-beta"),
     "openai_chat": (b"openai-beta",),

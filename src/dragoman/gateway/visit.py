@@ -64,7 +64,7 @@ class Visit:
         # Unlike any other, not secret. Forked workers have seeds of their own.
         self.request_id = f"req_{random.getrandbits(96):024x}"
         minted = self.request_id.encode()
-        # Each vendor's SDKs read one of them (protocols 1.0).
+        # Each vendor's SDKs read one of them.
         self.shared: Headers = [(b"x-request-id", minted), (b"request-id", minted)]
         self.status = 0
         self.ended = False

@@ -319,7 +319,7 @@ FIELDS = frozenset(
         *("user", "safety_identifier", "prompt_cache_key"),
     }
 )
-"""What seed 000 and the Open Responses schema want in every response object."""
+"""What contract 000 and the Open Responses schema want in every response object."""
 
 
 class TestResponseObject:

@@ -413,7 +413,7 @@ class TestOutputFormat:
 
 
 class TestThinking:
-    """Effort, budgets and summaries (protocols 3.2.1)."""
+    """Effort, budgets and summaries."""
 
     @pytest.mark.parametrize(
         ("thinking", "reasoning", "lost"),

@@ -38,7 +38,7 @@ _SHOWN: dict[FaultKind, tuple[int, str, str]] = {
     FaultKind.OVERLOADED: (503, "service_unavailable_error", "server_is_overloaded"),
     FaultKind.UPSTREAM_TIMEOUT: (504, "server_error", "timeout"),
 }
-"""Status, `type` and the `code` used when the fault has none (protocols table 3.5)."""
+"""Status, `type` and the `code` used when the fault has none."""
 
 _OWN_STATUS = frozenset({FaultKind.NO_ACCOUNT, FaultKind.OVERLOADED, FaultKind.PAYMENT_REQUIRED})
 """Kinds whose status is this protocol's own whatever another upstream's was."""

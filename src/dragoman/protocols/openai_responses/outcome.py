@@ -1,4 +1,4 @@
-"""How an answer ended and what it cost, both ways (protocols 3.3 and 3.4)."""
+"""How an answer ended and what it cost, both ways."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The response object around an answer: what repeats the client's request, and what changes.
 
 Every field that openai-python's `Response` or the Open Responses schema wants is there, with the
-request's own value where it gave one (protocols 1.3.6).
+request's own value where it gave one.
 """
 
 from __future__ import annotations
