@@ -28,7 +28,7 @@ from dragoman.gateway.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.routing import Router, model_not_found
 from dragoman.gateway.visit import Receive, Scope, Send, Visit
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import to_json
+from dragoman.protocols.base import Codec, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.upstream.client import UpstreamClient
 
@@ -301,6 +301,15 @@ def normal_path(path: str) -> str:
 
 _KNOWN = frozenset(f"/v1{codec.path}" for codec in CODECS.values())
 _VERSIONED = (*(codec.path for codec in CODECS.values()), "/models")
+
+
+def codec_of(path: str, headers: list[tuple[bytes, bytes]]) -> Codec:
+    """The client's protocol of a request that no route has seen."""
+    path = normal_path(path)
+    for codec in CODECS.values():
+        if path.startswith(f"/v1{codec.path}"):
+            return codec
+    return CODECS[implied_protocol(headers)]
 
 
 def implied_protocol(headers: list[tuple[bytes, bytes]]) -> str:
