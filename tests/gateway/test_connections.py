@@ -54,7 +54,7 @@ def test_what_is_no_http_is_a_400_in_an_api_shape(
         data = request_line.replace(b"{path}", PATHS[api].encode())
         answer = refused(raw(data, gateway))
         assert answer.status == 400
-        if b"content-length" in request_line or b"\0" in request_line:
+        if request_line.startswith(b"POST"):
             error_of(api, answer)
         else:
             assert answer.json["error"]["type"] == "invalid_request_error"
