@@ -30,8 +30,8 @@ def _named(event: JsonObject) -> bytes:
 
 # --- Chat ---------------------------------------------------------------------------------------
 
-_TEXT_FIELDS = ("reasoning_content", "reasoning", "content", "refusal")
-_WHOLE_FIELDS = ("annotations", "reasoning_details", "audio")
+_TEXT_FIELDS = (("reasoning_content", "reasoning"), ("content",), ("refusal",))
+"""Fields that stream, those together that servers send in the same delta."""
 
 
 def chat_stream(answer: JsonObject) -> bytes:
@@ -60,11 +60,14 @@ def chat_stream(answer: JsonObject) -> bytes:
 def _chat_deltas(choice: JsonObject) -> Iterator[tuple[JsonObject, Any]]:
     message = choice["message"]
     yield {"role": "assistant", "content": "", "refusal": None}, None
-    for name in _TEXT_FIELDS:
-        for number, piece in enumerate(_halves(message.get(name) or "")):
-            spoken = choice.get("logprobs") if name == "content" and number == 0 else None
-            yield {name: piece}, spoken
-    for name in _WHOLE_FIELDS:
+    if message.get("reasoning_details"):
+        yield {"reasoning_details": message["reasoning_details"]}, None
+    for names in _TEXT_FIELDS:
+        told = {name: _halves(message[name]) for name in names if message.get(name)}
+        for number in range(max(map(len, told.values()), default=0)):
+            spoken = choice.get("logprobs") if "content" in told and number == 0 else None
+            yield {name: pieces[number] for name, pieces in told.items()}, spoken
+    for name in ("annotations", "audio"):
         if message.get(name):
             yield {name: message[name]}, None
     for index, call in enumerate(message.get("tool_calls") or ()):

@@ -1,0 +1,274 @@
+"""A Messages upstream's answers for a Responses client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.errors import FaultKind
+from tests.tables.answers import RESPONSES_USAGE, Row, check, ids
+from tests.tables.requests import CONVERTED, KNOB, A, JsonObject, R
+from tests.tables.wire_messages import text, thinking, use
+from tests.tables.wire_responses import refused
+
+REDACTED = {"type": "redacted_thinking", "data": "HIDDEN"}
+CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+FILTERED = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
+
+
+def content(*blocks: JsonObject, **fields: Any) -> JsonObject:
+    return {"content": list(blocks), **fields}
+
+
+def ended(reason: str, **fields: Any) -> JsonObject:
+    return content(text("x"), stop_reason=reason, **fields)
+
+
+def output(*items: JsonObject) -> JsonObject:
+    return {"output": list(items)}
+
+
+def part(value: str, *annotations: JsonObject) -> JsonObject:
+    told = {"type": "output_text", "text": value}
+    return {**told, "annotations": list(annotations), "logprobs": []}
+
+
+def message(*parts: JsonObject | str, status: str = "completed") -> JsonObject:
+    found = [part(piece) if isinstance(piece, str) else piece for piece in parts]
+    head = {"type": "message", "id": "msg_", "status": status, "role": "assistant"}
+    return {**head, "content": found}
+
+
+def reasoning(state: str, *summary: str) -> JsonObject:
+    texts = [{"type": "summary_text", "text": piece} for piece in summary]
+    envelope = f"envelope of {state}"
+    return {"type": "reasoning", "id": "rs_", "summary": texts, "encrypted_content": envelope}
+
+
+def call(
+    call_id: str, arguments: str = "{}", status: str = "completed", **fields: Any
+) -> JsonObject:
+    head = {"type": "function_call", "id": "fc_", "call_id": call_id, "name": "f"}
+    return {**head, "arguments": arguments, "status": status, **fields}
+
+
+def free(value: str) -> JsonObject:
+    head = {"type": "custom_tool_call", "id": "ctc_", "call_id": "c1", "name": "g"}
+    return {**head, "input": value, "status": "completed"}
+
+
+def cited(**fields: Any) -> JsonObject:
+    return text("cited", citations=[{"cited_text": "q", **fields}])
+
+
+WEB_CITED = cited(
+    type="web_search_result_location", url="https://e", title="T", encrypted_index="i"
+)
+PAGE_CITED = cited(type="page_location", document_index=0, start_page_number=1)
+X = message("x")
+CUSTOM = {"type": "custom", "name": "g"}
+SPACE = {
+    "type": "namespace",
+    "name": "ns",
+    "description": "ns",
+    "tools": [{"type": "function", "name": "f", "parameters": None, "strict": None}],
+}
+
+ROWS = [
+    Row("texts side by side are one part", content(text("a"), text("b")), output(message("ab"))),
+    Row("nothing said", content(), output(message(""))),
+    Row(
+        "thinking",
+        content(thinking("one", "S1"), thinking("two", "S2"), text("x")),
+        output(reasoning("S1", "one"), reasoning("S2", "two"), X),
+    ),
+    Row(
+        "thinking without its text",
+        content(thinking("", "S"), text("x")),
+        output(reasoning("S"), X),
+    ),
+    Row("withheld thinking", content(REDACTED, text("x")), output(reasoning("HIDDEN"), X)),
+    Row(
+        "thinking of which only the state may be shown",
+        content(thinking("one", "S"), text("x")),
+        output(reasoning("S"), X),
+        {"reasoning": KNOB},
+        options={"show_reasoning": "never"},
+    ),
+    Row(
+        "calls keep their place among texts",
+        content(text("a"), use("c1", {"a": 1}), use("c2"), text("b"), stop_reason="tool_use"),
+        output(message("a"), call("c1", '{"a":1}'), call("c2"), message("b")),
+    ),
+    Row("calls alone", content(use("c1"), stop_reason="tool_use"), output(call("c1"))),
+    Row(
+        "a call of an emulated free-text tool",
+        content(use("c1", {"input": "free"}, "g"), stop_reason="tool_use"),
+        output(free("free")),
+        asked={"tools": [CUSTOM]},
+    ),
+    *(
+        Row(
+            f"free text that the model called {name}",
+            content(use("c1", {name: "free"}, "g"), stop_reason="tool_use"),
+            output(free("free")),
+            asked={"tools": [CUSTOM]},
+        )
+        for name in ("patch", "content")
+    ),
+    Row(
+        "a call of a tool in a namespace",
+        content(use("c1", name="ns__f"), stop_reason="tool_use"),
+        output(call("c1", namespace="ns")),
+        asked={"tools": [SPACE]},
+    ),
+    Row(
+        "server tools",
+        content(
+            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}},
+            {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+            text("x"),
+        ),
+        output(X),
+        {"content[0]": KNOB, "content[1]": KNOB},
+    ),
+    Row(
+        "citation of a web page, its place counted in the whole part",
+        content(text("ab"), WEB_CITED, text("tail")),
+        output(
+            message(
+                part(
+                    "abcitedtail",
+                    {
+                        "type": "url_citation",
+                        "start_index": 2,
+                        "end_index": 7,
+                        "title": "T",
+                        "url": "https://e",
+                    },
+                )
+            )
+        ),
+        {"citations.encrypted_index": KNOB, "citations": KNOB},
+    ),
+    Row("citation of a page", content(PAGE_CITED), output(message("cited")), {"citations": KNOB}),
+    Row("end_turn", ended("end_turn"), output(X)),
+    Row("tool_use", content(use("c1"), stop_reason="tool_use"), output(call("c1"))),
+    Row("stop_sequence", ended("stop_sequence", stop_sequence="END"), {}, {"stop_sequence": KNOB}),
+    *(
+        Row(
+            f"{reason}, in a text",
+            ended(reason),
+            {**CUT, **output(message("x", status="incomplete"))},
+        )
+        for reason in ("max_tokens", "model_context_window_exceeded")
+    ),
+    Row(
+        "max_tokens, in a call",
+        content(text("a"), use("c1", {"a": 1}), stop_reason="max_tokens"),
+        {**CUT, **output(message("a"), call("c1", '{"a":1}', "incomplete"))},
+    ),
+    Row("pause_turn", ended("pause_turn"), {}, {"stop_reason": CONVERTED}),
+    Row("refusal without words", ended("refusal"), {**FILTERED, **output(X)}),
+    Row(
+        "refusal with words",
+        ended("refusal", stop_details={"type": "refusal", "category": None, "explanation": "No."}),
+        {**FILTERED, **output(message("x", refused("No.")))},
+    ),
+    Row(
+        "refusal with words, shown as completed",
+        ended("refusal", stop_details={"type": "refusal", "category": None, "explanation": "No."}),
+        output(message("x", refused("No."))),
+        options={"refusal_as": "completed"},
+    ),
+    Row(
+        "refusal of a category",
+        ended("refusal", stop_details={"type": "refusal", "category": "bio", "explanation": None}),
+        {**FILTERED, **output(X)},
+        {"stop_details.category": KNOB},
+    ),
+    Row("compaction", ended("compaction"), fault=FaultKind.UPSTREAM_FAILED),
+    Row("usage", {}, {"usage": RESPONSES_USAGE}),
+    Row(
+        "usage without details",
+        {"usage": {"input_tokens": 10, "output_tokens": 5}},
+        {
+            "usage": {
+                "input_tokens": 10,
+                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+                "output_tokens": 5,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": 15,
+            }
+        },
+    ),
+    Row(
+        "what the client asked for is repeated",
+        {},
+        {
+            "instructions": "s",
+            "metadata": {"a": "b"},
+            "reasoning": {"effort": "low", "summary": None},
+            "text": {"format": {"type": "text"}, "verbosity": "low"},
+            "tools": [
+                {
+                    "type": "function",
+                    "name": "f",
+                    "parameters": None,
+                    "strict": None,
+                    "description": None,
+                }
+            ],
+            "tool_choice": "auto",
+            "temperature": 0.5,
+            "max_output_tokens": 99,
+            "store": False,
+        },
+        asked={
+            "instructions": "s",
+            "metadata": {"a": "b"},
+            "reasoning": {"effort": "low"},
+            "text": {"verbosity": "low"},
+            "tools": [{"type": "function", "name": "f", "parameters": None, "strict": None}],
+            "tool_choice": "auto",
+            "temperature": 0.5,
+            "max_output_tokens": 99,
+        },
+    ),
+    Row(
+        "what nobody asked for is there all the same",
+        {},
+        {
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "max_output_tokens": None,
+            "max_tool_calls": None,
+            "previous_response_id": None,
+            "parallel_tool_calls": True,
+            "reasoning": {"effort": None, "summary": None},
+            "store": False,
+            "background": False,
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "top_logprobs": 0,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "auto",
+            "tools": [],
+            "truncation": "disabled",
+            "service_tier": "default",
+            "user": None,
+            "safety_identifier": None,
+            "prompt_cache_key": None,
+            "metadata": {},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=ids(ROWS))
+def test_row(row: Row) -> None:
+    check(A, R, row)
