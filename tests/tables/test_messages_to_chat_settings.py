@@ -369,6 +369,26 @@ THINKING = [
             ("enable_thinking", "none", {"enable_thinking": False}),
         )
     ),
+    *(
+        Row(
+            f"tools and {asked}, for a model that takes no reasoning beside tools",
+            {"tools": [T], **given},
+            {"tools": [SENT_T], "reasoning_effort": "none"},
+            lost,
+            upstream={"reasoning_with_tools": False},
+        )
+        for asked, given, lost in (
+            ("an effort", {"output_config": {"effort": "high"}}, {"output_config.effort": KNOB}),
+            ("no effort", {}, {"thinking": KNOB}),
+            ("no thinking", {"thinking": {"type": "disabled"}}, {}),
+        )
+    ),
+    Row(
+        "an effort without tools, for a model that takes no reasoning beside tools",
+        {"output_config": {"effort": "high"}},
+        {"reasoning_effort": "high"},
+        upstream={"reasoning_with_tools": False},
+    ),
     Row(
         "a server that cannot be asked to think",
         {"output_config": {"effort": "high"}},

@@ -11,7 +11,14 @@ from dragoman.canonical.blocks import Reasoning, Text, ToolCall
 from dragoman.canonical.errors import FaultKind, UpstreamError
 from dragoman.canonical.events import Ended, Failed, Finished, Started
 from dragoman.canonical.fold import fold
-from tests.protocols.anthropic_messages.helpers import read_events, read_stream, read_whole, sse
+from dragoman.canonical.losses import Ledger
+from tests.protocols.anthropic_messages.helpers import (
+    inbound,
+    read_events,
+    read_stream,
+    read_whole,
+    sse,
+)
 from tests.protocols.anthropic_messages.upstream import (
     START,
     STOP,
@@ -114,6 +121,22 @@ def test_real_servers_are_read_generously() -> None:
         Reasoning(parts=("t",)),
     )
     assert isinstance(events[-1], Ended)
+
+
+def test_what_comes_when_its_block_is_over_is_reported() -> None:
+    ledger = Ledger()
+    late = block_delta(0, "text_delta", text="late")
+    events = read_events(
+        START,
+        block_start(0, type="text", text=""),
+        block_stop(0),
+        late,
+        end(),
+        STOP,
+        given=inbound(ledger),
+    )
+    assert fold(events).blocks == (Text(text=""),)
+    assert [loss.path for loss in ledger] == ["content[0].text_delta"]
 
 
 def test_blocks_without_a_message_start() -> None:

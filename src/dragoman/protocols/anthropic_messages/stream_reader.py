@@ -272,7 +272,7 @@ class MessagesReader:
     def _rare_delta(
         self, index: int, kind: str | None, what: str, delta: JsonObject
     ) -> list[Event]:
-        if kind in (_SKIPPED, _CLOSED):
+        if kind == _SKIPPED:
             return []
         if kind is None:
             opened = _OPENS.get(what)
@@ -285,7 +285,8 @@ class MessagesReader:
             return self._sealed(index, delta.get("signature"))
         if what == "citations_delta" and kind == _TEXT:
             return self._annotated(index, delta.get("citation"))
-        self._lose(f"content[{index}].{what[:60]}")
+        detail = "came when its block was over" if kind == _CLOSED else _DETAIL
+        self._lose(f"content[{index}].{what[:60]}", detail)
         return []
 
     def _block_stop(self, event: JsonObject) -> list[Event]:

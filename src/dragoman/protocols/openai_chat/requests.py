@@ -274,17 +274,18 @@ class _SettingsWriter:
 
     def thinking(self) -> None:
         thinking = self._request.thinking
-        if thinking is None:
-            return
-        if thinking.display not in (None, "summarized", "omitted"):
-            self._lose("thinking", LossKind.KNOB, "reasoning is shown whole or not at all")
-        effort = self._effort(thinking)
-        if effort is None:
-            return
+        effort = None
+        if thinking is not None:
+            if thinking.display not in (None, "summarized", "omitted"):
+                self._lose("thinking", LossKind.KNOB, "reasoning is shown whole or not at all")
+            effort = self._effort(thinking)
         if self._body.get("tools") and not self._capabilities.reasoning_with_tools:
+            # Also for clients that asked for nothing: such models reason unless told not to.
             if effort != "none":
                 self._lose("thinking", LossKind.KNOB, "the upstream does not reason beside tools")
             effort = "none"
+        if effort is None:
+            return
         match self._capabilities.effort:
             case "effort":
                 known = self._nearest(effort)
