@@ -14,7 +14,6 @@ from dragoman.gateway.failures import (
     failed_call,
     final_fault,
     more_telling,
-    without_ours,
 )
 from dragoman.upstream.errors import ConnectFailed, FirstByteTimeout, Truncated
 
@@ -52,13 +51,6 @@ def test_a_refused_key_is_not_quoted() -> None:
     last = final_fault(DEFAULT, failure(FaultKind.UNAUTHENTICATED, told), NONE_LEFT, None)
     assert "sk-" not in last.message
     assert "abcdef" not in last.message
-
-
-def test_names_of_our_accounts_are_hidden() -> None:
-    fault = Fault(FaultKind.RATE_LIMITED, "Limit of organization org-AbC123xyz for key sk-12345678")
-    assert without_ours(fault).message == "Limit of organization [hidden] for key [hidden]"
-    plain = Fault(FaultKind.RATE_LIMITED, "Slow down, the task-based limit is reached.")
-    assert without_ours(plain) is plain
 
 
 def test_the_more_telling_failure_is_kept() -> None:

@@ -33,6 +33,7 @@ _TOO_POOR = Rule(
     Verdict.TRY_NEXT, "too little quota for this request", statuses=(403,), texts=_POOR_TEXTS
 )
 _BAD_KEY = Rule(Verdict.DISABLE, "the upstream refused its key", statuses=(401,))
+_NO_STATUSES = (*range(100, 400), *range(600, 1000))
 _UNREACHABLE = Rule(Verdict.TRY_NEXT, "the upstream could not be reached", statuses=(0,))
 
 
@@ -67,10 +68,8 @@ DEFAULT = RuleSet(
         Rule(Verdict.TRY_NEXT, "the upstream gave up waiting", statuses=(408, 425)),
         Rule(Verdict.COOL, "the upstream failed", statuses=tuple(range(500, 600)), soft=True),
         _UNREACHABLE,
-        # A redirect or an informational status is no answer of an API.
-        Rule(
-            Verdict.TRY_NEXT, "the upstream's answer is unusable", statuses=tuple(range(100, 400))
-        ),
+        # A redirect, an informational status or one beyond HTTP is no answer of an API.
+        Rule(Verdict.TRY_NEXT, "the upstream's answer is unusable", statuses=_NO_STATUSES),
     )
 )
 """Rules for official upstreams and what imitates them."""

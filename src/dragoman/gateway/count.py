@@ -117,6 +117,7 @@ class Counter:
                 counted = await on_some_account(self._pool, target, record, attempt)
             except GaveUp as given_up:
                 if given_up.failure is not None and given_up.failure.status not in _CANNOT:
+                    record.error = given_up.fault.kind
                     await visit.fail(given_up.fault)
                     return
         headers: Headers = []
@@ -129,13 +130,14 @@ class Counter:
     async def _ask(self, visit: Visit, target: Target, body: bytes, lease: Lease) -> int:
         protocol = target.upstream.protocol
         same = visit.codec.name == protocol
-        request = self._outgoing[lease.account.name].post(
+        outgoing = self._outgoing[lease.account.name]
+        request = outgoing.post(
             _PATHS[protocol], body, visit.headers if same else None, stream=False
         )
         try:
             async with await self._client.send(request) as answer:
                 if not 200 <= answer.status < 300:
-                    told = await read_error(answer)
+                    told = outgoing.mask.error(await read_error(answer))
                     raise refused(CODECS[protocol], answer.status, answer.headers, told)
                 counted = _read(await answer.read(MOST_BYTES))
         except CallFailed as error:

@@ -203,10 +203,11 @@ class Exchange:
         Raises:
             Failure: it failed before anything was shown.
         """
+        mask = self._outgoing[lease.account.name].mask
         try:
             async with await self._client.send(self._outgoing_request(trip, lease)) as answer:
                 if not 200 <= answer.status < 300:
-                    body = await read_error(answer)
+                    body = mask.error(await read_error(answer))
                     raise refused(trip.call.codec, answer.status, answer.headers, body)
                 if trip.delivery is None:
                     await self._give_whole(trip, lease, answer)
@@ -215,15 +216,16 @@ class Exchange:
         except CallFailed as error:
             raise failed_call(error, trip.target.upstream.name) from None
         except UpstreamError as error:
-            raise unusable(error.fault) from None
+            raise unusable(mask.fault(error.fault)) from None
 
     def _outgoing_request(self, trip: Trip, lease: Lease) -> UpstreamRequest:
-        call = trip.call
+        call, outgoing = trip.call, self._outgoing[lease.account.name]
         same = call.passes_through
-        if not same:
-            # The body is written once; only whom its reasoning will be bound to differs.
-            call.settings = replace(call.settings, account=self._pool.tag(lease.account.name))
-        return self._outgoing[lease.account.name].post(
+        # The body is written once; only whom its reasoning will be bound to differs, and what
+        # must not be told.
+        tag = self._pool.tag(lease.account.name)
+        call.settings = replace(call.settings, account=tag, mask=outgoing.mask)
+        return outgoing.post(
             call.codec.path,
             call.body,
             trip.visit.headers if same else _version_headers(trip.target),
@@ -231,7 +233,7 @@ class Exchange:
         )
 
     async def _give_whole(self, trip: Trip, lease: Lease, answer: UpstreamResponse) -> None:
-        body = await answer.read(MOST_BYTES)
+        body = self._outgoing[lease.account.name].mask.secrets_in(await answer.read(MOST_BYTES))
         convert = trip.call.response_of if holds_events(body) else trip.call.response
         shown = convert(body, trip.outcome)
         lease.succeeded()
@@ -246,8 +248,6 @@ class Exchange:
             return
         body = chunk + await answer.read(MOST_BYTES)
         shown = trip.call.stream_of(body, trip.outcome)
-        if trip.outcome.fault is not None:
-            raise unusable(trip.outcome.fault)
         lease.succeeded()
         await delivery.end(shown)
 
@@ -269,7 +269,7 @@ class Exchange:
             if not chunk:
                 break
         if not stream.begun:
-            raise unusable(stream.outcome.fault or _EMPTY)
+            raise UpstreamError(stream.outcome.fault or _EMPTY)
         trip.begin(stream)
         lease.succeeded()
         await self._relay(trip, delivery, stream, answer, held)
@@ -316,7 +316,12 @@ class Exchange:
     async def _hand_back(self, trip: Trip, failure: Failure) -> None:
         """The request is at fault: the upstream's own error goes to the client."""
         trip.record.error = failure.fault.kind
-        if trip.call.passes_through and is_error_object(failure.body) and await _uncommitted(trip):
+        verbatim = (
+            trip.call.passes_through
+            and 400 <= failure.status < 600
+            and is_error_object(failure.body)
+        )
+        if verbatim and await _uncommitted(trip):
             await trip.visit.reply(failure.status, failure.body)
         else:
             await self._fail(trip, failure.fault)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 
@@ -24,8 +23,6 @@ NONE_LEFT = "No active accounts available"
 ALL_TRIED = "All accounts exhausted"
 """What clients are told when no account is left, and when as many as allowed were tried
 (requirement 139)."""
-
-_OURS = re.compile(r"\b(?:sk|pk|rk|org|proj|acct|key|user)[-_][A-Za-z0-9_*.-]{6,}")
 
 
 class Failure(Exception):
@@ -62,18 +59,12 @@ def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) 
     symptom = symptom_of_answer(status, headers, body, time.time())
     if fault.retry_after is None and symptom.retry_after is not None:
         fault = replace(fault, retry_after=symptom.retry_after)
-    return Failure(without_ours(fault), symptom, status, body)
+    return Failure(fault, symptom, status, body)
 
 
 def unusable(fault: Fault) -> Failure:
     """The failure of an answer with status 200 that is an error, or no answer at all."""
-    return Failure(without_ours(fault), symptom_of_fault(fault))
-
-
-def without_ours(fault: Fault) -> Fault:
-    """The fault without what names our accounts: vendors quote keys and organisations."""
-    message = _OURS.sub("[hidden]", fault.message)
-    return fault if message == fault.message else replace(fault, message=message)
+    return Failure(fault, symptom_of_fault(fault))
 
 
 _WORTH = {

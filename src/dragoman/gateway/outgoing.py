@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import dragoman
-from dragoman.config import Account, Upstream
+from dragoman.canonical.masking import Mask
+from dragoman.config import Account, Secret, Upstream
 from dragoman.upstream.request import Timeouts, UpstreamRequest, auth_header
 from dragoman.upstream.urls import join_url
 
 _USER_AGENT = f"dragoman/{dragoman.__version__}"
+
+_SCHEMES = ("bearer", "basic", "token")
 
 # What a client may say to an upstream of its own protocol beside the body.
 _FORWARDED = {
@@ -21,9 +24,12 @@ _FORWARDED = {
 
 
 class Outgoing:
-    """Makes the requests for one account of one upstream. What never changes is made once."""
+    """Makes the requests for one account of one upstream. What never changes is made once.
 
-    __slots__ = ("_fixed", "_names", "_proxy", "_ready", "_timeouts", "_upstream")
+    `mask` hides the secrets sent, should the upstream quote them.
+    """
+
+    __slots__ = ("_fixed", "_names", "_proxy", "_ready", "_timeouts", "_upstream", "mask")
 
     def __init__(self, upstream: Upstream, account: Account) -> None:
         self._upstream = upstream
@@ -39,6 +45,7 @@ class Outgoing:
         self._names = frozenset(
             name.lower() for own in (upstream.headers, account.headers) for name in own
         )
+        self.mask = Mask(_secrets(upstream, account))
         self._fixed = headers
         self._ready = {
             stream: tuple((_body_headers(stream) | headers).values()) for stream in (False, True)
@@ -96,6 +103,14 @@ class Outgoing:
             timeouts=self._timeouts,
             proxy=self._proxy,
         )
+
+
+def _secrets(upstream: Upstream, account: Account) -> Iterator[str]:
+    own: list[Secret] = [*upstream.headers.values(), *account.headers.values()]
+    for secret in own if account.key is None else [account.key, *own]:
+        value = secret.reveal()
+        scheme, _, token = value.partition(" ")
+        yield from (value, token) if scheme.lower() in _SCHEMES else (value,)
 
 
 def _body_headers(stream: bool) -> dict[str, tuple[str, str]]:

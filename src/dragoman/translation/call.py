@@ -16,6 +16,7 @@ from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Event
 from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger, Loss
+from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import CustomTool, FunctionTool, Request, ToolRef
@@ -39,7 +40,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     `model` is the name sent upstream (None: the client's). `account` tags reasoning state with
     the account it will be bound to. `response_id` is minted when not given. `created`, in Unix
-    seconds, is shown for upstreams that do not tell when they answered; None: now.
+    seconds, is shown for upstreams that do not tell when they answered; None: now. `mask` hides
+    what is ours in streams; whole answers and errors are the caller's to mask.
     """
 
     model: str | None = None
@@ -49,6 +51,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     account: str = ""
     response_id: str | None = None
     created: int | None = None
+    mask: Mask | None = None
 
 
 class Call:
@@ -116,11 +119,13 @@ class Call:
         if self.passes_through:
             renamed = self.settings.model not in (None, self._source.model)
             shown = self._source.model if renamed else None
-            return RelayedStream(self.codec.relay(shown, self._source.include_usage))
+            relay = self.codec.relay(shown, self._source.include_usage)
+            return RelayedStream(relay, self.settings.mask)
         return TranslatedStream(
             self.codec.stream_reader(self._inbound()),
             self._names,
             self._source.codec.stream_writer(self._reply()),
+            self.settings.mask,
         )
 
     def stream_of(self, body: bytes, outcome: Outcome | None = None) -> bytes:
@@ -134,8 +139,10 @@ class Call:
         sequencer = Sequencer()
         written: list[bytes] = []
         for event in restored(self._events(body), self._names, outcome):
+            if outcome.fault is not None:
+                raise UpstreamError(outcome.fault)
             written += [writer.write(ordered) for ordered in sequencer.push(event)]
-        outcome.ended = outcome.fault is None
+        outcome.ended = True
         return b"".join(written)
 
     def response_of(self, stream: bytes, outcome: Outcome | None = None) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, IllegalEvent
 from dragoman.canonical.events import Ended, Event, Failed, Finished, Metered, Started
+from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.responses import Finish
 from dragoman.canonical.sequencer import Sequencer
@@ -43,10 +44,11 @@ class AnswerStream:
     frame that proves the upstream is answering; until then nothing need be shown.
     """
 
-    __slots__ = ("_decoder", "begun", "outcome")
+    __slots__ = ("_decoder", "_mask", "begun", "outcome")
 
-    def __init__(self) -> None:
+    def __init__(self, mask: Mask | None = None) -> None:
         self._decoder = Decoder()
+        self._mask = mask
         self.outcome = Outcome()
         self.begun = False
 
@@ -87,8 +89,14 @@ class TranslatedStream(AnswerStream):
 
     __slots__ = ("_reader", "_restorer", "_sequencer", "_writer")
 
-    def __init__(self, reader: StreamReader, names: ToolNames, writer: StreamWriter) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        reader: StreamReader,
+        names: ToolNames,
+        writer: StreamWriter,
+        mask: Mask | None = None,
+    ) -> None:
+        super().__init__(mask)
         self._reader = reader
         self._restorer = ToolRestorer(names)
         self._sequencer = Sequencer()
@@ -103,10 +111,7 @@ class TranslatedStream(AnswerStream):
         return b"" if self.over else self._pass_on(self._reader.finish())
 
     def fail(self, fault: Fault) -> bytes:
-        if self.over:
-            return b""
-        self.outcome.fault = fault
-        return self._writer.write(Failed(fault))
+        return b"" if self.over else self._write(Failed(fault))
 
     def _pass_on(self, events: Iterable[Event]) -> bytes:
         written: list[bytes] = []
@@ -126,6 +131,8 @@ class TranslatedStream(AnswerStream):
         if kind is Started:
             self.begun = True
         elif kind in _NOTED:
+            if self._mask is not None and isinstance(event, Failed):
+                event = Failed(self._mask.fault(event.fault))
             self.outcome.note(event)
         elif kind is Ended:
             self.outcome.ended = True
@@ -141,35 +148,38 @@ class RelayedStream(AnswerStream):
 
     __slots__ = ("_relay",)
 
-    def __init__(self, relay: Relay) -> None:
-        super().__init__()
+    def __init__(self, relay: Relay, mask: Mask | None = None) -> None:
+        super().__init__(mask)
         self._relay = relay
 
     def _take(self, frame: Frame) -> bytes:
         if self.over:
             return b""
         passed = self._relay.relay(frame)
-        self._observe()
         self.begun = self._relay.begun
-        return escape(passed)
+        return escape(self._observed(passed))
 
     def _close(self) -> bytes:
         if self.over:
             return b""
-        rest = self._relay.finish()
-        self._observe()
-        return rest
+        return self._observed(self._relay.finish())
 
     def fail(self, fault: Fault) -> bytes:
         if self.over:
             return b""
-        self.outcome.fault = fault
-        return self._relay.fail(fault)
+        return self._observed(self._relay.fail(fault))
 
-    def _observe(self) -> None:
-        self.outcome.usage = self._relay.usage
-        self.outcome.ended = self._relay.ended
-        self.outcome.fault = self._relay.fault
+    def _observed(self, passed: bytes) -> bytes:
+        """`passed`, the relay's last output, with what is ours hidden. Secrets are looked for in
+        every event: what is none of the protocol's passes, too."""
+        relay, outcome = self._relay, self.outcome
+        outcome.usage, outcome.ended, outcome.fault = relay.usage, relay.ended, relay.fault
+        if self._mask is None:
+            return passed
+        if outcome.fault is None:
+            return self._mask.secrets_in(passed)
+        outcome.fault = self._mask.fault(outcome.fault)
+        return self._mask.error(passed)
 
 
 def restored(events: Iterable[Event], names: ToolNames, outcome: Outcome) -> Iterator[Event]:

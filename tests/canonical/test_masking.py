@@ -1,0 +1,70 @@
+"""What is ours does not reach a client."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.masking import Mask
+
+KEY = 'a/secret"of+ours\\=='
+
+
+@pytest.mark.parametrize("written", [KEY, json.dumps(KEY), json.dumps(KEY).replace("/", "\\/")])
+def test_a_secret_is_found_however_it_is_written(written: str) -> None:
+    mask = Mask([KEY, "another-secret"])
+    for hide in (mask.secrets_in, mask.error):
+        hidden = hide(b"<" + written.encode() + b"> another-secret")
+        assert b"ours" not in hidden
+        assert b"another" not in hidden
+        assert hidden.count(b"[hidden]") == 2
+
+
+def test_a_secret_within_another_leaves_no_rest() -> None:
+    mask = Mask(["token-of-mine", "Bearer token-of-mine"])
+    assert mask.error(b"got: Bearer token-of-mine.") == b"got: [hidden]."
+
+
+def test_masked_json_is_json() -> None:
+    body = json.dumps({"error": {"message": f"no: {KEY}", "key": KEY}}).encode()
+    assert json.loads(Mask([KEY]).error(body))["error"]["key"] == "[hidden]"
+
+
+def test_every_text_of_a_fault_is_masked() -> None:
+    fault = Fault(FaultKind.RATE_LIMITED, f"no {KEY}", param=KEY, code=KEY, retry_after=3.0)
+    masked = Mask([KEY]).fault(fault)
+    assert (masked.message, masked.param, masked.code) == ("no [hidden]", "[hidden]", "[hidden]")
+    assert masked.retry_after == 3.0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sk-12345678", "sk-proj-********abcd", "org-AbC123xyz", "acct_1ABCdef", "user-abc4defg"],
+)
+def test_names_of_accounts_are_hidden(name: str) -> None:
+    fault = Fault(FaultKind.RATE_LIMITED, f"Limit reached for {name} now")
+    assert Mask().fault(fault).message == "Limit reached for [hidden] now"
+    assert Mask().error(name.encode()) == b"[hidden]"
+    assert Mask().secrets_in(name.encode()) == name.encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Slow down, the task-based limit is reached.",
+        "Unknown parameter: tools[0].user_location",
+        "key_value pairs are not allowed",
+        "req_011CSHoEeqs5C35K2UUqR7Fy",
+    ],
+)
+def test_other_words_stay(text: str) -> None:
+    fault = Fault(FaultKind.INVALID_REQUEST, text, param="user_location")
+    assert Mask(["none", "x", ""]).fault(fault) is fault
+    assert Mask(["none"]).error(text.encode()) == text.encode()
+
+
+def test_no_text_makes_it_slow() -> None:
+    Mask().error(b"sk-" * 300_000)
+    Mask().error(b"sk-" + b"x" * 900_000)

@@ -1,0 +1,1 @@
+"""A gateway under attack: upstreams that misbehave on purpose, and load."""
