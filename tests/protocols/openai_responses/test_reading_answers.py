@@ -447,6 +447,16 @@ class TestTolerance:
         assert len(ledger)
 
 
+def test_what_comes_when_its_item_is_over_is_reported() -> None:
+    ledger = Ledger()
+    answer = response(message(text("Hi")), reasoning("s"), call("{}"))
+    *body, terminal = events_of(answer)
+    late = [{**event, "delta": "late"} for event in body if event["type"].endswith(".delta")]
+    read = fold(read_stream(stream_of([*body, *late, terminal]), ledger))
+    assert read == streamed(answer)
+    assert [loss.path for loss in ledger] == ["output[0].content[0]", "output[1]", "output[2]"]
+
+
 def test_interleaved_calls_keep_their_own_index() -> None:
     first, second = call('{"a":1}'), call('{"b":2}', id="fc_u2", call_id="call_9", name="h")
     one, two = item_events(first, 0), item_events(second, 1)

@@ -35,6 +35,7 @@ from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.parts import read_annotation
 
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_LATE = "came when its item was over"
 _TEXTS = {"output_text": "text", "text": "text", "refusal": "refusal"}
 
 
@@ -130,6 +131,7 @@ class Assembler:
             head: Block = Refusal(text="") if kind == "refusal" else Text(text="", phase=item.phase)
             block = item.texts[part] = self._open(head, events)
         if block.closed:
+            self._lose(f"output[{number}].content[{part}]", _LATE)
             return events
         block.sent += len(piece)
         block.logged = block.logged or bool(logprobs)
@@ -187,7 +189,10 @@ class Assembler:
     def reasoning(self, number: int, style: str, part: int, piece: str) -> list[Event]:
         """More of a part of readable reasoning; `style` is summary or raw."""
         item = self._item(number, "reasoning")
-        if not piece or item.done:
+        if not piece:
+            return []
+        if item.done:
+            self._lose(f"output[{number}]", _LATE)
             return []
         events: list[Event] = []
         if item.block is None:
@@ -214,7 +219,10 @@ class Assembler:
     def arguments(self, number: int, piece: str) -> list[Event]:
         """More of a call's arguments or input."""
         item = self._item(number, "function_call")
-        if not piece or item.done:
+        if not piece:
+            return []
+        if item.done:
+            self._lose(f"output[{number}]", _LATE)
             return []
         if item.block is None:
             item.held.append(piece)
