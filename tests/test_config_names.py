@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,11 +29,27 @@ NAMES = st.text("ab", max_size=6)
         ("gpt-5.5", "gpt-5x5", False),
         ("[a]", "a", False),
         ("a*", "a\nb", True),
+        ("a*a", "a", False),
+        ("*a*a*", "a", False),
+        ("*a*a*", "bacad", True),
+        ("**", "x", True),
+        ("*ab*b", "ab", False),
     ],
 )
 def test_matches(pattern: str, name: str, expected: bool) -> None:
     """Exact names and `*` patterns; nothing else is special. req: 147"""
     assert matches(pattern, name) is expected
+
+
+@given(PATTERNS, NAMES)
+def test_a_star_stands_for_any_text(pattern: str, name: str) -> None:
+    expected = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL)
+    assert matches(pattern, name) is (expected is not None)
+
+
+def test_a_long_name_takes_no_long_time() -> None:
+    """As a regular expression this would not end."""
+    assert not matches("*a*a*a*a*b", "a" * 1_000_000)
 
 
 @given(PATTERNS, PATTERNS, NAMES)

@@ -69,7 +69,9 @@ def test_the_model(gateway: RunningGateway, client: str, model: Any) -> None:
 
 
 @pytest.mark.parametrize("client", APIS)
-@pytest.mark.parametrize("model", ["nothing", "a/b", "chat", "x" * 5000, "ünï/çødé", "\u2028"])
+@pytest.mark.parametrize(
+    "model", ["nothing", "a/b", "chat", "x" * 5000, "chat/" + "x" * 1020, "ünï/çødé", "\u2028"]
+)
 def test_an_unknown_model(gateway: RunningGateway, client: str, model: str) -> None:
     answer = post(gateway, client, body(client, model))
     assert answer.status == 404

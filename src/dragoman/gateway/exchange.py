@@ -43,6 +43,9 @@ from dragoman.upstream.errors import UpstreamError as CallFailed
 from dragoman.upstream.request import UpstreamRequest
 from dragoman.upstream.response import UpstreamResponse
 
+_LONGEST_MODEL = 1024
+"""Characters of a model's name. Names are remembered in several places, so they are kept small."""
+
 _EMPTY = UpstreamError.unreadable("it is empty").fault
 SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", code="server_error")
 
@@ -132,10 +135,11 @@ class Exchange:
         """Where the request's model leads.
 
         Raises:
-            DragomanError: MODEL_NOT_FOUND: nowhere, or the caller may not use it.
+            DragomanError: MODEL_NOT_FOUND: nowhere, or the caller may not use it, or no model has
+                a name that long.
         """
         record.model, record.stream = request.model, request.stream
-        if not caller.allows(request.model):
+        if len(request.model) > _LONGEST_MODEL or not caller.allows(request.model):
             raise model_not_found(request.model)
         target = self._router.resolve(request.model)
         detour = self._router.detour(target)
