@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+import dragoman.gateway.models as catalogues
 from dragoman.canonical.errors import DragomanError
 from dragoman.config import Config, Models, Route, Upstream
 from dragoman.gateway.models import Catalogue, model_object, page, read_list
@@ -123,6 +125,26 @@ def test_one_object_for_both_vendors() -> None:
     assert ModelInfo.model_validate(made).max_tokens == 5
     assert made["created"] == 1767225600
     assert model_object("n", "o", {"created": "x"})["created_at"] == "1970-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("created", [2**62, -(2**62), 10**30, 1e300, True, "x", None, []])
+@pytest.mark.parametrize("created_at", ["9999-12-31T23:59:59-23:59", "0001-01-01", "x", 5, None])
+def test_odd_times(created: Any, created_at: Any) -> None:
+    made = model_object("n", "o", {"created": created, "created_at": created_at})
+    assert (made["created"], made["created_at"]) == (0, "1970-01-01T00:00:00Z")
+
+
+async def test_an_upstream_that_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not keep people from the others' models."""
+    monkeypatch.setattr(catalogues, "_PATIENCE_S", 0.05)
+    upstreams = Upstreams(a=["x"], b=["y"])
+
+    async def fetch(upstream: Upstream) -> list[dict[str, Any]]:
+        await asyncio.sleep(0 if upstream.name == "a" else 20)
+        return [{"id": "x"}]
+
+    upstreams.fetch = fetch  # type: ignore[method-assign]
+    assert names(await upstreams.catalogue().models()) == ["a/x"]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"data": 5}', b"<html>"])

@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
@@ -33,6 +32,9 @@ _CARRIED = (
     "retires_at",
 )
 """What else an upstream may tell of a model and SDKs read."""
+
+_PATIENCE_S = 10.0
+"""Seconds that an upstream is given to list its models: people wait for the others' meanwhile."""
 
 _RETRY_S = 30.0
 """Seconds after which an upstream that could not say is asked again."""
@@ -75,7 +77,8 @@ class Catalogue:
             self._lists[upstream.name] = [{"id": model} for model in upstream.models]
         else:
             try:
-                self._lists[upstream.name] = await self._fetch(upstream)
+                async with asyncio.timeout(_PATIENCE_S):
+                    self._lists[upstream.name] = await self._fetch(upstream)
             except Exception as error:
                 patience = min(patience, _RETRY_S)
                 kind = type(error).__name__
@@ -113,16 +116,14 @@ class Catalogue:
 
 def model_object(name: str, owner: str, told: JsonObject) -> JsonObject:
     """One model in a form that satisfies both vendors' SDKs; `told` is the upstream's own."""
-    created = told.get("created")
-    if type(created) is not int:
-        created = _epoch(told.get("created_at"))
+    created, created_at = _created(told)
     display = told.get("display_name")
     return {
         "id": name,
         "object": "model",
         "type": "model",
         "created": created,
-        "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created_at": created_at,
         "owned_by": owner,
         "display_name": display if isinstance(display, str) else name,
         "lifecycle": "active",
@@ -130,11 +131,19 @@ def model_object(name: str, owner: str, told: JsonObject) -> JsonObject:
     }
 
 
-def _epoch(moment: Any) -> int:
+def _created(told: JsonObject) -> tuple[int, str]:
+    """When a model was made, in Unix seconds and as text; the epoch if that is not said."""
     try:
-        return int(datetime.fromisoformat(moment).timestamp())
-    except (TypeError, ValueError, OverflowError):
-        return 0
+        if type(told.get("created")) is int:
+            moment = datetime.fromtimestamp(told["created"], UTC)
+        else:
+            moment = datetime.fromisoformat(told["created_at"]).astimezone(UTC)
+        seconds = int(moment.timestamp())
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        seconds = 0
+    if seconds <= 0:
+        moment, seconds = datetime.fromtimestamp(0, UTC), 0
+    return seconds, moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def read_list(body: bytes) -> list[JsonObject]:
