@@ -215,6 +215,7 @@ def _gunzip(body: bytes, limit: int) -> bytes:
         plain = b""
     if len(plain) > limit:
         raise _too_large(limit)
-    if not unzipper.eof:
+    # What follows, be it a further member of the file, must not be left out in silence.
+    if not unzipper.eof or unzipper.unused_data.strip(b"\0"):
         raise refusal(FaultKind.INVALID_REQUEST, "The request body is not valid gzip data.")
     return plain
