@@ -300,6 +300,63 @@ CALLS = [
         },
     ),
     Row(
+        "turns of one side in several messages",
+        msgs(
+            HI,
+            said("assistant", use("c1")),
+            said("assistant", use("c2")),
+            said("user", given("c1", "1")),
+            said("user", given("c2", "2"), "x"),
+        ),
+        {
+            "messages": [
+                HI,
+                sent.assistant(tool_calls=[sent.call("c1"), sent.call("c2")]),
+                sent.result("c1", "1"),
+                sent.result("c2", "2"),
+                sent.user("x"),
+            ]
+        },
+    ),
+    Row(
+        "a result that comes after the next turn",
+        msgs(
+            HI,
+            said("assistant", use("c1")),
+            said("user", "wait"),
+            said("assistant", "ok"),
+            said("user", given("c1", "r"), "so?"),
+        ),
+        {
+            "messages": [
+                HI,
+                sent.assistant(tool_calls=[sent.call("c1")]),
+                sent.result("c1", "r"),
+                sent.user("wait"),
+                sent.assistant("ok"),
+                sent.user("so?"),
+            ]
+        },
+        {"messages[4].content[0]": REPAIRED},
+    ),
+    Row(
+        "numbers of any size in the arguments of a call",
+        msgs(
+            HI,
+            said("assistant", use("c1", {"n": 12345678901234567890123, "x": 1.0})),
+            said("user", given("c1", "r")),
+        ),
+        {
+            "messages": [
+                HI,
+                sent.assistant(
+                    tool_calls=[sent.call("c1", '{"n":12345678901234567890123,"x":1.0}')]
+                ),
+                sent.result("c1", "r"),
+            ]
+        },
+    ),
+    Row(
         "image and PDF in a result",
         looped(given("c1", [text("see"), picture(PNG), pdf(PDF, title="x.pdf")]), "more"),
         sent_looped(

@@ -333,6 +333,22 @@ TOOLS = [
         {"tools[0].tools[1]": CONVERTED},
     ),
     Row(
+        "tools whose names would be the same",
+        {
+            "tools": [
+                {**SPACE, "name": "a", "description": "a", "tools": [function("b__c")]},
+                {**SPACE, "name": "a__b", "description": "a__b", "tools": [function("c")]},
+                function("a__b__c"),
+            ]
+        },
+        {
+            "tools": [
+                sent.function(name, parameters=NO_ARGUMENTS)
+                for name in ("a__b__c_a597cb53", "a__b__c_c42f5e03", "a__b__c")
+            ]
+        },
+    ),
+    Row(
         "what a namespace is for",
         {"tools": [{**SPACE, "description": "about", "tools": [F]}]},
         {"tools": [sent.function("ns__f", description="d", parameters=SCHEMA)]},

@@ -8,6 +8,7 @@ import pytest
 
 from tests.tables.requests import A, C, JsonObject, R
 from tests.tables.streams import COMMENT, CUT, DONE, Row, check, ids
+from tests.tables.wire_chat import call
 
 HEAD = {"id": "up", "object": "chat.completion.chunk", "created": 5, "model": "up"}
 USAGE = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
@@ -168,6 +169,103 @@ TO_MESSAGES = [
         ],
         options={"interleaved_tools": "error"},
     ),
+    Row(
+        "thinking, text and thinking again stay three",
+        [
+            chunk({"reasoning_content": "a"}),
+            HI,
+            chunk({"reasoning_content": "b"}),
+            STOP,
+            DONE,
+        ],
+        [
+            *BEGUN,
+            "start 0 thinking",
+            "thinking_delta a",
+            "signature_delta envelope",
+            "stop 0",
+            "start 1 text",
+            "text_delta Hi",
+            "stop 1",
+            "start 2 thinking",
+            "thinking_delta b",
+            "signature_delta envelope",
+            "stop 2",
+            "message_delta end_turn 0+0",
+            "message_stop",
+        ],
+        THINKS,
+    ),
+    *(
+        Row(
+            f"two calls, {how}",
+            [*given, CALLS, DONE],
+            [
+                *BEGUN,
+                "start 0 tool_use c1 f",
+                "input_json_delta {}",
+                "stop 0",
+                "start 1 tool_use c2 f",
+                "input_json_delta {}",
+                "stop 1",
+                "message_delta tool_use 0+0",
+                "message_stop",
+            ],
+        )
+        for how, given in (
+            ("both with the index 0", [first(0, "c1", "f", "{}"), first(0, "c2", "f", "{}")]),
+            (
+                "whole and in one chunk",
+                [
+                    chunk(
+                        {
+                            "tool_calls": [
+                                {**call("c1", "{}"), "index": 0},
+                                {**call("c2", "{}"), "index": 1},
+                            ]
+                        }
+                    )
+                ],
+            ),
+            ("without any index", [chunk({"tool_calls": [call("c1", "{}"), call("c2", "{}")]})]),
+        )
+    ),
+    Row(
+        "later fragments with null in place of id and name",
+        [
+            first(0, "c1", "f", '{"a"'),
+            chunk(
+                {
+                    "tool_calls": [
+                        {
+                            "index": 0,
+                            "id": None,
+                            "type": None,
+                            "function": {"name": None, "arguments": ":1}"},
+                        }
+                    ]
+                }
+            ),
+            CALLS,
+            DONE,
+        ],
+        [
+            *BEGUN,
+            "start 0 tool_use c1 f",
+            'input_json_delta {"a"',
+            "input_json_delta :1}",
+            "stop 0",
+            "message_delta tool_use 0+0",
+            "message_stop",
+        ],
+    ),
+    Row(
+        "it goes on after its finish reason",
+        [ROLE, HI, STOP, HI, DONE],
+        [*BEGUN, *SAID, FAILED],
+    ),
+    Row("no JSON", [b"data: upstream died\n\n"], [FAILED]),
+    Row("an error that is only a text", [ROLE, {"error": "m"}], [*BEGUN, "error api_error: m"]),
     Row(
         "arguments before the name, and no id at all",
         [

@@ -222,6 +222,28 @@ TO_CHAT = [
         ],
     ),
     Row(
+        "a second message_start, and an event nobody knows",
+        [START, START, HI[0], {"type": "weather"}, *HI[1:], *END],
+        ["role assistant", "content Hi", "finish stop", "done"],
+    ),
+    Row(
+        "a delta of another kind than its block, and one after its block",
+        [
+            START,
+            HI[0],
+            more(0, "thinking_delta", thinking="hm"),
+            *HI[1:],
+            more(0, "text_delta", text="late"),
+            *END,
+        ],
+        ["role assistant", "content Hi", "finish stop", "done"],
+    ),
+    Row(
+        "a terminator of another protocol",
+        [START, *HI, *END, b"data: [DONE]\n\n"],
+        ["role assistant", "content Hi", "finish stop", "done"],
+    ),
+    Row(
         "an error in the stream",
         [
             START,
@@ -252,12 +274,12 @@ OPEN = ["created", "in_progress"]
 ADDED = ["output_item.added 0 message", "content_part.added output_text"]
 
 
-def said(whole: str) -> list[str]:
+def said(whole: str, at: int = 0) -> list[str]:
     """The end of a message of one part."""
     return [
         f"output_text.done {whole}",
         "content_part.done output_text",
-        "output_item.done 0 message",
+        f"output_item.done {at} message",
     ]
 
 
@@ -309,6 +331,22 @@ TO_RESPONSES = [
             "output_item.done 0 reasoning",
             "output_item.added 1 reasoning",
             "output_item.done 1 reasoning",
+            "completed 9+5",
+        ],
+    ),
+    Row(
+        "thinking, text and thinking again stay three",
+        [START, *thinking(0), *text(1, "Hi"), *thinking(2), *END],
+        [
+            *OPEN,
+            "output_item.added 0 reasoning",
+            "output_item.done 0 reasoning",
+            "output_item.added 1 message",
+            "content_part.added output_text",
+            "output_text.delta Hi",
+            *said("Hi", 1),
+            "output_item.added 2 reasoning",
+            "output_item.done 2 reasoning",
             "completed 9+5",
         ],
     ),
