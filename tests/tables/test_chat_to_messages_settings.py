@@ -420,6 +420,12 @@ THINKING = [
         )
     ),
     Row(
+        "a budget of the operator's own",
+        effort("high"),
+        {**LIMIT, "thinking": {"type": "enabled", "budget_tokens": 5000}},
+        upstream={**BUDGETS, "thinking_budgets": {"high": 5000}},
+    ),
+    Row(
         "a budget that leaves the answer a quarter",
         effort("high", max_tokens=8000),
         {"max_tokens": 8000, "thinking": {"type": "enabled", "budget_tokens": 6000}},

@@ -1,0 +1,26 @@
+"""Every option of a route and every capability of an upstream has a row that shows what it does."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from dragoman.canonical.options import Capabilities, Options
+
+TABLES = sorted(path.stem for path in Path(__file__).parent.glob("test_*_*.py"))
+EVERYWHERE = {"policy"}
+"""Every row of requests is run under all policies."""
+
+
+def settings_of(rows: list[Any], name: str) -> set[str]:
+    """The settings that rows have under `options` or `upstream`."""
+    return {setting for row in rows for setting in getattr(row, name, ())}
+
+
+def test_every_setting_has_a_row() -> None:
+    tables = [import_module(f"tests.tables.{name}") for name in TABLES]
+    lists = [value for table in tables for value in vars(table).values() if isinstance(value, list)]
+    rows = [row for rows in lists for row in rows if type(row).__name__ == "Row"]
+    assert settings_of(rows, "options") == set(Options.__struct_fields__) - EVERYWHERE
+    assert settings_of(rows, "upstream") == set(Capabilities.__struct_fields__)
