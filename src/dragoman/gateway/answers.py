@@ -15,6 +15,25 @@ MOST_BYTES = 256 * 1024 * 1024
 _ERROR_BYTES = 1024 * 1024
 _DRAIN_S = 0.5
 _SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_BOM = b"\xef\xbb\xbf"
+_START = 64
+"""Bytes of a body that are enough to tell what it is."""
+
+
+async def beginning(answer: UpstreamResponse) -> bytes:
+    """The first bytes of an answer, as many as tell whether it is a stream: some upstreams send
+    them one by one.
+
+    Raises:
+        UpstreamError (of calls): the answer broke off.
+    """
+    begun = b""
+    while _is_undecided(begun):
+        chunk = await anext(answer, b"")
+        if not chunk:
+            break
+        begun += chunk
+    return begun
 
 
 def is_stream(answer: UpstreamResponse, first: bytes) -> bool:
@@ -60,7 +79,16 @@ async def drain(answer: UpstreamResponse) -> None:
 
 
 def _start(body: bytes) -> bytes:
-    return body[:64].removeprefix(b"\xef\xbb\xbf").lstrip()
+    return body[:_START].removeprefix(_BOM).lstrip()
+
+
+def _is_undecided(begun: bytes) -> bool:
+    if len(begun) >= _START:
+        return False
+    start = _start(begun)
+    return _BOM.startswith(begun) or any(
+        field.startswith(start) and field != start for field in _SSE_FIELDS
+    )
 
 
 def _is_field(start: bytes) -> bool:

@@ -22,6 +22,7 @@ from dragoman.canonical.requests import Request
 from dragoman.config import Server
 from dragoman.gateway.answers import (
     MOST_BYTES,
+    beginning,
     drain,
     holds_events,
     is_error_object,
@@ -246,7 +247,7 @@ class Exchange:
     async def _give_stream(
         self, trip: Trip, delivery: Delivery, lease: Lease, answer: UpstreamResponse
     ) -> None:
-        chunk = await anext(answer, b"")
+        chunk = await beginning(answer)
         if is_stream(answer, chunk):
             await self._open_stream(trip, delivery, lease, answer, chunk)
             return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, IllegalEvent
 from dragoman.canonical.events import Ended, Event, Failed, Finished, Metered, Started
 from dragoman.canonical.masking import Mask
@@ -13,7 +15,7 @@ from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Relay, StreamReader, StreamWriter
-from dragoman.sse import Decoder, EventTooLarge, Frame, escape
+from dragoman.sse import DONE, Decoder, EventTooLarge, Frame, escape
 
 
 class Outcome:
@@ -159,6 +161,11 @@ class RelayedStream(AnswerStream):
         self.begun = self._relay.begun
         return escape(self._observed(passed))
 
+    def finish(self) -> bytes:
+        """As of every stream; but half an event, which no client could read, is not passed on."""
+        frames = [frame for frame in self._decoder.finish() if _is_readable(frame.data)]
+        return b"".join([self._take(frame) for frame in frames]) + self._close()
+
     def _close(self) -> bytes:
         if self.over:
             return b""
@@ -180,6 +187,14 @@ class RelayedStream(AnswerStream):
             return self._mask.secrets_in(passed)
         outcome.fault = self._mask.fault(outcome.fault)
         return self._mask.error(passed)
+
+
+def _is_readable(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return data.startswith(DONE)
+    return True
 
 
 def restored(events: Iterable[Event], names: ToolNames, outcome: Outcome) -> Iterator[Event]:
