@@ -110,6 +110,15 @@ def test_cooling_is_for_the_model_that_was_asked_for() -> None:
     assert standing(state, "other", 100.0) is None
 
 
+def test_rests_for_many_models_are_forgotten() -> None:
+    """Clients name the models; they must not make rests pile up."""
+    state = AccountState("a")
+    for number in range(2000):
+        state = observe(state, cool(), f"model-{number}", float(number) / 100)
+    assert len(state.cooling) <= 256
+    assert "model-1999" in state.cooling
+
+
 def test_cooling_without_a_wish_of_the_upstream_doubles_and_is_bounded() -> None:
     state, now, rests = AccountState("a"), 0.0, []
     for _ in range(12):

@@ -31,6 +31,14 @@ def test_the_header_is_bounded_and_cannot_be_broken_out_of() -> None:
     assert value.split(b", ")[0] == b"field_0??set-cookie:?a??b???:knob"
 
 
+def test_the_line_is_one_line_to_every_reader() -> None:
+    record = Record()
+    record.model = "a\nb\u2028c\u2029d\u0085e"
+    text = record.line("req_1", "GET /v1/models/x\ny", 200).decode()
+    assert text.splitlines() == [text]
+    assert json.loads(text)["model"] == record.model
+
+
 def test_the_line_of_a_request() -> None:
     record = Record()
     record.caller, record.model, record.upstream = "me", "m" * 500, "u"

@@ -30,6 +30,8 @@ _BODY_READ = 64 * 1024
 _SOFT_BASE, _SOFT_MAX = 1.0, 30.0
 _COOL_BASE, _COOL_MAX = 2.0, 120.0
 _LONGEST_COOL = 3600.0
+_MOST_COOLING = 256
+"""Models for which one account's rests are remembered."""
 _EXHAUSTED = 3600.0
 _LONGEST_EXHAUSTION = 24 * 3600.0
 
@@ -188,8 +190,15 @@ def _cooled(state: AccountState, decision: Decision, model: str, now: float) -> 
         seconds = _back_off(_SOFT_BASE, _SOFT_MAX, streak)
     else:
         seconds = _back_off(_COOL_BASE, _COOL_MAX, streak)
-    # Rests long over are dropped, so that the models clients name cannot pile up.
-    kept = {name: rest for name, rest in state.cooling.items() if rest.until > now - _LONGEST_COOL}
+    # Rests long over are dropped, and so are the first to end of many: clients name the models,
+    # and must not make them pile up.
+    kept = {
+        name: rest
+        for name, rest in state.cooling.items()
+        if rest.until > now - _LONGEST_COOL and name != model
+    }
+    if len(kept) >= _MOST_COOLING:
+        del kept[min(kept, key=lambda name: kept[name].until)]
     soft = decision.soft and decision.rest is None
     return {**kept, model: Rest(now + seconds, decision.why, soft, streak)}
 

@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
+from dragoman.sse import escape
 
 _log = logging.getLogger("dragoman.requests")
 _encoder = msgspec.json.Encoder()
@@ -79,7 +80,7 @@ class Record:
             line["losses_total"] = len(self.losses)
         if self.error:
             line["error"] = self.error
-        return _encoder.encode(line)
+        return escape(_encoder.encode(line))
 
 
 def log_line(line: bytes) -> None:
