@@ -91,7 +91,7 @@ def test_serve_and_stop(tmp_path: Path, simulator: RunningSimulator, workers: in
             assert answer.status == 200
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=15)
-    assert process.returncode in (0, -signal.SIGTERM)
+    assert process.returncode == 0
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     assert len([line for line in lines if line["route"] == "POST /v1/messages"]) == 4
     assert KEY not in log
@@ -101,6 +101,73 @@ def test_serve_and_stop(tmp_path: Path, simulator: RunningSimulator, workers: in
 def children(pid: int) -> list[int]:
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(child) for child in text.split()]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_every_request_is_logged_before_the_end(
+    tmp_path: Path, simulator: RunningSimulator, workers: int, number: signal.Signals
+) -> None:
+    with serving(tmp_path, simulator, workers) as (process, url), Connection(url) as connection:
+        made = body("chat", "chat/sim-text?delay_ms=50&words=10", stream=True)
+        connection.send("POST", PATHS["chat"], made, AUTH)
+        connection.head()
+        process.send_signal(number)
+        assert completed("chat", b"".join(iter(connection.chunk, b"")))
+        _, log = process.communicate(timeout=15)
+    assert process.returncode == 0
+    assert '"route":"POST /v1/chat/completions","status":200' in log
+    assert "Traceback" not in log
+
+
+def test_who_comes_too_late_is_refused_at_once(tmp_path: Path, simulator: RunningSimulator) -> None:
+    """And not kept waiting in the queue of a socket that nobody listens on."""
+    with serving(tmp_path, simulator, 2) as (process, url), Connection(url) as connection:
+        made = body("chat", "chat/sim-text?delay_ms=50&words=2000", stream=True)
+        connection.send("POST", PATHS["chat"], made, AUTH)
+        connection.head()
+        process.send_signal(signal.SIGTERM)
+        until_refused(url)
+        assert process.poll() is None
+
+
+def until_refused(url: str) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            Connection(url).sock.close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.02)
+    raise TimeoutError("it still listens")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs procfs")
+def test_workers_do_not_outlive_their_parent(tmp_path: Path, simulator: RunningSimulator) -> None:
+    with serving(tmp_path, simulator, 2) as (process, url):
+        process.kill()
+        process.wait(timeout=15)
+        until_refused(url)
+
+
+def test_a_log_that_nobody_reads_stops_nothing(tmp_path: Path, simulator: RunningSimulator) -> None:
+    with serving(tmp_path, simulator, 1) as (process, url), Connection(url) as connection:
+        for _ in range(1500):
+            connection.send("GET", "/healthz")
+            assert connection.answer().status == 200
+        process.terminate()
+        assert process.wait(timeout=15) == 0
+
+
+def test_a_stopped_reader_does_not_stop_the_end(
+    tmp_path: Path, simulator: RunningSimulator
+) -> None:
+    with serving(tmp_path, simulator, 1) as (process, url), Connection(url) as connection:
+        made = body("chat", "chat/sim-flood?events=100000&bytes=1000", stream=True)
+        connection.send("POST", PATHS["chat"], made, AUTH)
+        connection.head()
+        process.terminate()
+        assert process.wait(timeout=15) == 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs procfs")
@@ -162,6 +229,18 @@ def test_answers_that_outlast_the_grace_are_refused(start: Start, api: str, stre
     assert "shutting down" in error_of(api, answer)["message"]
 
 
+@pytest.mark.parametrize("api", APIS)
+def test_bodies_that_outlast_the_grace_are_refused(start: Start, api: str) -> None:
+    gateway = start(server=Server(shutdown_grace_s=1))
+    with Connection(gateway.base_url) as connection:
+        connection.send("POST", PATHS[api], headers={**JSON, **AUTH, "content-length": "100"})
+        connection.sock.sendall(b"{")
+        threading.Timer(0.1, gateway.stop).start()
+        answer = connection.answer()
+    assert answer.status == (529 if api == "messages" else 503)
+    assert "shutting down" in error_of(api, answer)["message"]
+
+
 def test_a_body_that_never_comes(start: Start) -> None:
     """A client that leaves in the middle of its own body is no trouble."""
     gateway = start()
@@ -198,10 +277,35 @@ async def test_log_lines_are_written_together() -> None:
         lines(b"last")
         lines.flush()
         assert os.read(reader, 1000) == b"last\n"
+        for size in (4094, 4095, 4096, 4097, 9000):
+            lines(b"y" * size)
+            lines.flush()
+            assert os.read(reader, 100_000) == b"y" * size + b"\n"
     finally:
         os.close(reader)
         os.close(writer)
     lines(b"nobody reads this")
+    lines.flush()
+
+
+async def test_log_lines_wait_for_a_slow_reader_and_not_for_a_stopped_one() -> None:
+    reader, writer = os.pipe()
+    try:
+        lines = LineWriter(writer)
+        for number in range(1000):
+            lines(b"%04d" % number + b"x" * 500)
+        got = b""
+        while got.count(b"\n") < 1000:
+            if select.select([reader], [], [], 0)[0]:
+                got += os.read(reader, 65536)
+            await asyncio.sleep(0.01)
+        assert [int(line[:4]) for line in got.splitlines()] == list(range(1000))
+        for _ in range(100_000):
+            lines(b"z" * 500)
+        lines.flush()
+    finally:
+        os.close(reader)
+        os.close(writer)
     lines.flush()
 
 

@@ -21,7 +21,7 @@ from dragoman.config import Config, Upstream
 from dragoman.gateway.auth import Caller, Keyring
 from dragoman.gateway.count import Counter
 from dragoman.gateway.errors import ClientGone, Headers, fault_of, refusal
-from dragoman.gateway.exchange import Exchange
+from dragoman.gateway.exchange import SHUTTING_DOWN, Exchange
 from dragoman.gateway.models import Catalogue, page, read_list
 from dragoman.gateway.outgoing import Outgoing
 from dragoman.gateway.record import LOSSES_HEADER, Record, log_line
@@ -132,8 +132,11 @@ class Gateway:
             record.error = "client_gone"
             visit.status = visit.status or _STATUS_CLIENT_GONE
         except asyncio.CancelledError:
-            # The server is going down; whoever waited has been told.
-            if not visit.ended:
+            # The server is going down.
+            record.error = record.error or SHUTTING_DOWN.kind
+            if not visit.status:
+                await visit.fail(SHUTTING_DOWN)
+            elif not visit.ended:
                 raise
         except Exception as error:
             fault = fault_of(error, visit.request_id)

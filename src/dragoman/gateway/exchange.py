@@ -182,7 +182,7 @@ class Exchange:
             cancelled = isinstance(error, asyncio.CancelledError)
             if delivery is None or not delivery.committed or delivery.over:
                 if cancelled and not trip.visit.status and not trip.visit.gone:
-                    await trip.visit.fail(SHUTTING_DOWN)
+                    await self._fail(trip, SHUTTING_DOWN)
                 raise
             if not trip.visit.gone:
                 fault = SHUTTING_DOWN if cancelled else fault_of(error, trip.visit.request_id)

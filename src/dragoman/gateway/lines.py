@@ -1,10 +1,11 @@
-"""Lines of a log, written many at a time."""
+"""Lines of a log, written many at a time, and never waited for."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import select
+from collections import deque
 from collections.abc import Iterator
 
 _DELAY_S = 0.1
@@ -12,40 +13,75 @@ _MOST = 512
 _ATOMIC = select.PIPE_BUF
 """Bytes that a pipe takes in one piece, so that lines of several processes do not mix."""
 
+_HELD = 2048
+"""Pieces of at most `_ATOMIC` bytes that are held for a reader who does not read."""
+
+
+class Outlet:
+    """A file descriptor that tells whether a write of `PIPE_BUF` bytes would block: a terminal
+    that is stopped or a pipe that nobody reads must not stop the work."""
+
+    __slots__ = ("_poll", "descriptor")
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+
+    def is_ready(self) -> bool:
+        """Whether a write would not block; it may fail."""
+        return bool(self._poll.poll(0))
+
 
 class LineWriter:
     """Writes lines to a file descriptor a tenth of a second after the first of them came, or when
     there are many. A request then pays for no system call. Used from one event loop.
+
+    Lines that nobody takes wait, up to some megabytes; further ones are let go.
     """
 
-    __slots__ = ("_descriptor", "_lines", "_timer")
+    __slots__ = ("_lines", "_outlet", "_pieces", "_timer")
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self._outlet = Outlet(descriptor)
         self._lines: list[bytes] = []
+        self._pieces: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def __call__(self, line: bytes) -> None:
         """Take a line, without its line break."""
+        if len(self._pieces) >= _HELD:
+            return
         self._lines.append(line)
         if len(self._lines) >= _MOST:
             self.flush()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_DELAY_S, self.flush)
+        if self._timer is None and (self._lines or self._pieces):
+            self._wait()
 
     def flush(self) -> None:
-        """Write what was taken. What cannot be written is let go: a log must not stop the work."""
+        """Write what was taken, as far as that is possible at once."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        lines, self._lines = self._lines, []
+        self._pieces.extend(_pieces(self._lines))
+        self._lines.clear()
         try:
-            for piece in _pieces(lines):
-                rest = piece
-                while rest:
-                    rest = rest[os.write(self._descriptor, rest) :]
+            while self._pieces and self._outlet.is_ready():
+                piece = self._pieces.popleft()
+                rest = piece[os.write(self._outlet.descriptor, piece) :]
+                if rest:
+                    self._pieces.appendleft(rest)
         except OSError:
-            pass
+            self._pieces.clear()
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self.flush()
+        if self._pieces:
+            self._wait()
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_DELAY_S, self._on_time)
 
 
 def _pieces(lines: list[bytes]) -> Iterator[bytes]:
@@ -56,7 +92,9 @@ def _pieces(lines: list[bytes]) -> Iterator[bytes]:
         if held and size + len(line) >= _ATOMIC:
             yield b"".join(held)
             held, size = [], 0
-        held.append(line + b"\n")
-        size += len(line) + 1
+        for start in range(0, len(line) - _ATOMIC + 1, _ATOMIC):
+            yield line[start : start + _ATOMIC]
+        held.append(line[len(line) // _ATOMIC * _ATOMIC :] + b"\n")
+        size += len(held[-1])
     if held:
         yield b"".join(held)

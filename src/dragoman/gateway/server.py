@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import gc
 import logging
+import resource
+import signal
 import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import TextIO
 
 import uvicorn
 
 from dragoman.config import Config
 from dragoman.config.checks import is_loopback
 from dragoman.gateway.app import Gateway
-from dragoman.gateway.lines import LineWriter
+from dragoman.gateway.lines import LineWriter, Outlet
 from dragoman.gateway.protocol import JoiningProtocol
 from dragoman.gateway.record import log_line
 from dragoman.gateway.workers import Workers
+
+_FILES = 65536
+"""Open files that suffice for any number of requests that one process can serve."""
 
 _KEEP_ALIVE_S = 75
 """Seconds for which an idle connection of a client is kept; longer than SDKs keep theirs, so that
@@ -51,6 +57,7 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
     """
     build_app(config)
     configure_log(config.server.log_level)
+    _raise_file_limit()
     plug = bind(config.server.host, config.server.port)
     host, port = plug.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -66,6 +73,7 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
                 config.server.workers,
                 lambda: _run(config, plug),
                 grace_s=config.server.shutdown_grace_s,
+                on_stop=plug.close,
             ).run()
     finally:
         plug.close()
@@ -110,9 +118,15 @@ class Server(uvicorn.Server):
         self._gateway = app
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal to stop came."""
+        """A signal to stop came. A second interrupt does not wait for requests in flight.
+
+        Unlike uvicorn's own this does not have the signal raised again at the end: the process
+        would die of it before its log is written.
+        """
         self._gateway.draining = True
-        super().handle_exit(sig, frame)
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -133,9 +147,33 @@ def bind(host: str, port: int) -> socket.socket:
     return plug
 
 
+def _raise_file_limit() -> None:
+    """Allow as many open files as this process may have: a stream needs two, and the usual limit
+    of 1024 is meant for programs that cannot handle more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            logging.getLogger("dragoman").warning("no more than %d files can be open", soft)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Lets go what standard error does not take at once."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._outlet = Outlet(stream.fileno())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._outlet.is_ready():
+            super().emit(record)
+
+
 def configure_log(level: str) -> None:
     """Log to standard error, from `level` (debug, info, warning, error) on."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Handler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("dragoman")
     logger.handlers[:] = [handler]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -20,14 +21,25 @@ class Workers:
     """Forks `count` processes that each call `work`, and replaces those that die.
 
     SIGINT and SIGTERM are passed on; processes that are not gone `grace_s` seconds later, and a
-    little, are killed. If new processes keep dying at once, all stop.
+    little, are killed. If new processes keep dying at once, all stop. They stop by themselves when
+    this process is gone. `on_stop` is called before they are told to stop: it gives up here what
+    they share, such as the socket they listen on.
     """
 
-    def __init__(self, count: int, work: Callable[[], None], *, grace_s: float) -> None:
+    def __init__(
+        self,
+        count: int,
+        work: Callable[[], None],
+        *,
+        grace_s: float,
+        on_stop: Callable[[], None] = lambda: None,
+    ) -> None:
         self._count = count
         self._work = work
         self._grace_s = grace_s
+        self._on_stop = on_stop
         self._born: dict[int, float] = {}
+        self._lifeline: tuple[int, int]
         self._stopping = False
 
     def run(self) -> None:
@@ -41,6 +53,7 @@ class Workers:
             for number in (signal.SIGINT, signal.SIGTERM)
         }
         short_lives = 0
+        self._lifeline = os.pipe()
         try:
             while not self._stopping:
                 while len(self._born) < self._count and not self._stopping:
@@ -52,6 +65,8 @@ class Workers:
                 time.sleep(_POLL_S)
         finally:
             self._stop()
+            for end in self._lifeline:
+                os.close(end)
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -67,6 +82,7 @@ class Workers:
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
+            self._hold_on()
             self._work()
             status = 0
         except KeyboardInterrupt:
@@ -76,6 +92,18 @@ class Workers:
         finally:
             # Never back into the code of the parent.
             os._exit(status)
+
+    def _hold_on(self) -> None:
+        """In a worker: stop when the parent is gone, however it went. The parent alone holds the
+        pipe's other end, and never writes."""
+        reading, writing = self._lifeline
+        os.close(writing)
+
+        def wait() -> None:
+            os.read(reading, 1)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=wait, daemon=True).start()
 
     def _short_lives(self, before: int) -> int:
         """Reap the dead. Returns how many in a row, `before` included, died as soon as born."""
@@ -92,6 +120,7 @@ class Workers:
 
     def _stop(self) -> None:
         self._stopping = True
+        self._on_stop()
         self._tell(signal.SIGTERM)
         deadline = time.monotonic() + self._grace_s + 5.0
         while self._born and time.monotonic() < deadline:
