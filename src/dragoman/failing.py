@@ -1,11 +1,53 @@
-"""What every vendor's error answer has in common: when to come back, and a body that is no JSON."""
+"""What every vendor's error answer has in common: when to come back, a body that is no JSON, and
+the words in which rules say what a failure means for an account.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
 
 _LONGEST_TEXT = 500
 _LONGEST_WAIT = 30 * 24 * 3600.0
+
+
+class Verdict(StrEnum):
+    """What becomes of the request and of the account after a failure."""
+
+    RETURN_TO_CLIENT = "return_to_client"
+    """The request is at fault: the answer goes to the client, the account is not punished."""
+    TRY_NEXT = "try_next"
+    """Try the next account; this one stays active."""
+    COOL = "cool"
+    """Try the next account; this one rests for the model that was asked for."""
+    EXHAUST = "exhaust"
+    """Try the next account; this one has no quota left and rests for every model."""
+    DISABLE = "disable"
+    """Try the next account; this one is out until its key changes or a person enables it."""
+
+
+class Rule(Struct, frozen=True, forbid_unknown_fields=True):
+    """One row of a table: a symptom it fits, and what it means.
+
+    A row fits when everything it names fits; a row that names nothing fits every failure.
+    """
+
+    verdict: Verdict
+    """return_to_client, try_next, cool, exhaust or disable."""
+    why: str
+    """The reason told to operators and, when no account is left, to clients."""
+    statuses: tuple[int, ...] = ()
+    """HTTP statuses, one of which the answer has; 0 stands for no answer at all."""
+    words: tuple[str, ...] = ()
+    """Error types and codes, one of which the body holds; in lower case."""
+    texts: tuple[str, ...] = ()
+    """Texts, one of which is part of the error's message; in lower case."""
+    headers: tuple[str, ...] = ()
+    """Names of headers, in lower case, one of which the answer carries."""
+    soft: bool = False
+    """A rest that `cool` gives only means that the account is avoided while another is left."""
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:

@@ -6,10 +6,7 @@ import pytest
 
 from dragoman.accounts.decisions import (
     UNREACHABLE,
-    AccountState,
-    Decision,
     Symptom,
-    Verdict,
     classify,
     observe,
     standing,
@@ -18,7 +15,9 @@ from dragoman.accounts.decisions import (
     symptom_of_fault,
 )
 from dragoman.accounts.rules import DEFAULT, RULE_SETS, SOP
+from dragoman.accounts.states import AccountState, Decision
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.failing import Verdict
 
 RETURN, NEXT, COOL, EXHAUST, DISABLE = Verdict
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.decisions import Symptom, Verdict
+from dragoman.accounts.decisions import Symptom
 from dragoman.accounts.pool import NoAccount, Pool
 from dragoman.canonical.errors import FaultKind
 from dragoman.config import Account, Config, Upstream
+from dragoman.failing import Verdict
 
 CONFIG = Config(
     upstreams=(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from dragoman.accounts.decisions import Decision, Verdict
 from dragoman.accounts.rotation import Rotation
+from dragoman.accounts.states import Decision
+from dragoman.failing import Verdict
 
 COOL = Decision(Verdict.COOL, "rate limited", rest=10.0)
 AVOID = Decision(Verdict.COOL, "the upstream failed", soft=True)

@@ -11,15 +11,15 @@ monotonic clock, except where a wall clock is named.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.accounts.states import FOREVER, AccountState, Decision, Rest
 from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.failing import retry_after
+from dragoman.failing import Rule, Verdict, retry_after
 
 MAX_ATTEMPTS = 10
 """Accounts tried for one request at most (requirement 138)."""
@@ -36,21 +36,6 @@ _EXHAUSTED = 3600.0
 _LONGEST_EXHAUSTION = 24 * 3600.0
 
 
-class Verdict(StrEnum):
-    """What becomes of the request and of the account after a failure."""
-
-    RETURN_TO_CLIENT = "return_to_client"
-    """The request is at fault: the answer goes to the client, the account is not punished."""
-    TRY_NEXT = "try_next"
-    """Try the next account; this one stays active."""
-    COOL = "cool"
-    """Try the next account; this one rests for the model that was asked for."""
-    EXHAUST = "exhaust"
-    """Try the next account; this one has no quota left and rests for every model."""
-    DISABLE = "disable"
-    """Try the next account; this one is out until its key changes or a person enables it."""
-
-
 class Symptom(Struct, frozen=True):
     """What a failure looks like.
 
@@ -63,63 +48,6 @@ class Symptom(Struct, frozen=True):
     words: frozenset[str] = frozenset()
     text: str = ""
     retry_after: float | None = None
-
-
-class Rule(Struct, frozen=True):
-    """One row of a table: a symptom it fits, and the verdict.
-
-    A row fits when the status is in `statuses` (empty: any) and, where given, one of `words` is
-    among the symptom's and one of `texts` is part of its message. `soft` rests mean that the
-    account is avoided while another is left, and used when none is. `why` is the reason told to
-    operators and, when no account is left, to clients.
-    """
-
-    verdict: Verdict
-    why: str
-    statuses: tuple[int, ...] = ()
-    words: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    soft: bool = False
-
-
-class Decision(Struct, frozen=True):
-    """The verdict on one failure. `rest` is the upstream's own wish for a rest, in seconds."""
-
-    verdict: Verdict
-    why: str = ""
-    soft: bool = False
-    rest: float | None = None
-
-    @property
-    def tries_next(self) -> bool:
-        """Whether another account may be tried for the request."""
-        return self.verdict is not Verdict.RETURN_TO_CLIENT
-
-
-class Rest(Struct, frozen=True):
-    """An account is not to be used before `until`. `streak` counts failures in a row."""
-
-    until: float
-    why: str
-    soft: bool = False
-    streak: int = 1
-
-
-class AccountState(Struct, frozen=True):
-    """What is known of one account.
-
-    `disabled` is the reason it is out for good, empty if it is not; `exhausted` rests it for every
-    model, `cooling` for the models named.
-    """
-
-    name: str
-    disabled: str = ""
-    exhausted: Rest | None = None
-    cooling: Mapping[str, Rest] = {}
-
-
-FOREVER = float("inf")
-"""`Rest.until` of a disabled account."""
 
 
 def standing(state: AccountState, model: str, now: float) -> Rest | None:

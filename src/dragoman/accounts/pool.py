@@ -12,14 +12,10 @@ import time
 from collections.abc import Callable, Container
 from types import TracebackType
 
-from dragoman.accounts.decisions import (
-    AccountState,
-    Decision,
-    Symptom,
-    classify,
-)
+from dragoman.accounts.decisions import Symptom, classify
 from dragoman.accounts.rotation import Rotation
 from dragoman.accounts.rules import RULE_SETS, RuleSet
+from dragoman.accounts.states import AccountState, Decision
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.config import Account, Config, matches
 

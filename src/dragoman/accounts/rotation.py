@@ -12,14 +12,8 @@ from heapq import heappop, heappush
 
 from msgspec import Struct
 
-from dragoman.accounts.decisions import (
-    FOREVER,
-    AccountState,
-    Decision,
-    observe,
-    standing,
-    succeeded,
-)
+from dragoman.accounts.decisions import observe, standing, succeeded
+from dragoman.accounts.states import FOREVER, AccountState, Decision
 
 _MAX_LANES = 256
 """Models for which an order is kept; the order of others is built again when asked for."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.accounts.decisions import Rule, Verdict
+from dragoman.failing import Rule, Verdict
 
 _QUOTA_WORDS = (
     "insufficient_quota",
@@ -86,5 +86,8 @@ SOP = RuleSet(
 )
 """The account-pool procedure's four tiers, to the letter (requirements 133 to 139)."""
 
-RULE_SETS: dict[str, RuleSet] = {"default": DEFAULT, "sop": SOP}
+NONE = RuleSet((_UNREACHABLE,))
+"""No rules: every answer that no rule of the configuration fits goes to the client."""
+
+RULE_SETS: dict[str, RuleSet] = {"default": DEFAULT, "sop": SOP, "none": NONE}
 """Every rule set by its name in the configuration."""

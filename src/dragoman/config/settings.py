@@ -10,6 +10,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import Secret
+from dragoman.failing import Rule
 
 Name = Annotated[
     str,
@@ -31,7 +32,10 @@ AtLeastOne = Annotated[int, Meta(ge=1)]
 
 ProtocolName = Literal["openai_chat", "anthropic_messages", "openai_responses"]
 AuthStyle = Literal["bearer", "x-api-key", "api-key"]
-AccountRules = Literal["default", "sop"]
+AccountRules = Literal["default", "sop", "none"]
+Selection = Literal[
+    "least_recently_used", "highest_balance", "round_robin", "weighted", "least_in_flight"
+]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -44,7 +48,7 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 8080
     """TCP port to listen on; 0 takes any free one."""
     workers: AtLeastOne = 1
-    """Processes that serve. Each keeps its own view of the accounts."""
+    """Processes that serve. They share the states of accounts through `[storage]`."""
     body_limit_bytes: AtLeastOne = 32 * 1024 * 1024
     """Largest request body, in bytes; a larger one is answered 413."""
     max_concurrent: AtLeastOne = 1000
@@ -96,6 +100,17 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Between two reads of an answer."""
     total_s: Seconds = 3600.0
     """From start to end of the call."""
+    blank_arguments_s: Seconds = 30.0
+    """For which a tool's arguments may run on as nothing but white space."""
+
+
+class Probe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How accounts that are out are tried again without waiting for a client's request."""
+
+    model: NonEmpty
+    """Upstream model that is asked for one short answer."""
+    every_s: Annotated[float, Meta(ge=1)] = 300.0
+    """Seconds between two probes of one account, on average: they are spread."""
 
 
 class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,14 +129,44 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     headers: dict[HeaderName, Secret] = field(default_factory=dict)
     """Headers added to every request. Values may be references, as keys may."""
     proxy: Secret | None = None
-    """URL of an HTTP or SOCKS proxy for every call. A reference is resolved, since such a URL
-    may hold a password."""
+    """URL of an HTTP or SOCKS proxy for every call (`http://`, `https://`, `socks5://`,
+    `socks5h://`). A reference is resolved, since such a URL may hold a password."""
+    proxies: tuple[Secret, ...] = ()
+    """URLs of proxies that calls take in turn, instead of `proxy`. One that fails rests for a
+    while; the account it was used for is not blamed."""
     account_rules: AccountRules = "default"
     """What its errors mean for the account. `default`: a 429 is a passing limit and rests the
     account, quota errors take it out for a time, a refused key for good, and whatever another
     account may do better is tried there. `sop`: 429, 402 and 401 disable the account, 403 is told
     apart by its text, everything else goes back to the client, and a 503 tells that no account is
-    left."""
+    left. `none`: only `rules` apply."""
+    rules: tuple[Rule, ...] = ()
+    """Rows of your own, tried in order before those of `account_rules`; the first that fits
+    decides."""
+    selection: Selection = "least_recently_used"
+    """Which of the accounts that could serve a request does. Accounts of a lower `priority` come
+    first whatever is chosen here."""
+    attempts: Annotated[int, Meta(ge=1, le=100)] = 10
+    """Accounts tried for one request at most; none is tried twice."""
+    attempts_within_s: Seconds = 120.0
+    """Seconds after which no further account is tried for a request; 0 for no limit."""
+    queue_size: Annotated[int, Meta(ge=0)] = 100
+    """Requests that may wait in each worker while every account that could serve them has as many
+    in flight as it may."""
+    queue_s: Seconds = 10.0
+    """Seconds that such a request waits at most."""
+    affinity: Literal["conversation", "off"] = "conversation"
+    """Keep a conversation with the account that holds its prompt cache and its reasoning, while
+    that account can serve it."""
+    affinity_s: Seconds = 3600.0
+    """Seconds after its last request for which a conversation's account is remembered."""
+    reasoning_bound_to: Literal["account", "upstream"] | None = None
+    """Whether encrypted reasoning is of use to the account only that made it (other accounts are
+    other organisations); it is then left out, and reported, when another account takes over.
+    Absent: `account` for `openai_responses`, else `upstream`."""
+    probe: Probe | None = None
+    """Probes of accounts that are out; absent: they are tried with a client's request once their
+    time has come."""
     models: tuple[NonEmpty, ...] | None = None
     """Models listed for this upstream by `/v1/models`; absent: those it lists itself."""
     timeouts: Timeouts = Timeouts()
@@ -153,6 +198,26 @@ class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Upstream models that this account is used for, `*` allowed in each; absent: all."""
     headers: dict[HeaderName, Secret] = field(default_factory=dict)
     """Headers added to requests of this account, over those of the upstream."""
+    proxy: Secret | None = None
+    """URL of the proxy for this account's calls, over those of the upstream."""
+    priority: int = 0
+    """Accounts of a lower number are used as long as one of them can be."""
+    weight: Annotated[float, Meta(gt=0)] = 1.0
+    """Share of the requests that this account gets with `selection = "weighted"`."""
+    max_concurrent: AtLeastOne | None = None
+    """Requests that this account serves at once, over all workers; absent: any number."""
+    balance: float | None = None
+    """Tokens that are left to this account, for `selection = "highest_balance"`: what its answers
+    used is subtracted."""
+
+
+class Fallback(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a request goes when the accounts of its route's upstream cannot answer it."""
+
+    upstream: Name
+    """Name of the upstream."""
+    model: NonEmpty | None = None
+    """Model name for that upstream; absent: the one of the route."""
 
 
 class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -165,6 +230,9 @@ class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: NonEmpty | None = None
     """Model name for the upstream; absent: the one the client sent. Answers always name the
     one the client sent."""
+    fallbacks: tuple[Fallback, ...] = ()
+    """Tried in order when no account of the upstream could answer, and the client was shown
+    nothing of an answer."""
     policy: Policy | None = None
     """Which losses refuse a request; short for `options.policy`."""
     options: Options = Options()
@@ -196,6 +264,32 @@ class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds for which an upstream's list of models is kept."""
 
 
+class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where accounts, their states and history, and usage are kept."""
+
+    path: str | None = None
+    """SQLite file, from the directory of the configuration file; `""`: nothing is kept, and
+    workers do not share what they know. Absent: `dragoman.db`."""
+    key: Secret | None = None
+    """Key that encrypts the secrets of accounts in the store, at least 16 characters, commonly
+    `env:DRAGOMAN_STORE_KEY`. Needed for accounts that are kept there."""
+    sync_s: Annotated[float, Meta(ge=0.02, le=0.5)] = 0.2
+    """Seconds between two exchanges with the store: how late a worker learns what another
+    decided, and how much usage is lost if it is killed."""
+    history_days: Annotated[float, Meta(gt=0)] = 30.0
+    """Days for which the history of accounts is kept."""
+    usage_days: Annotated[float, Meta(gt=0)] = 400.0
+    """Days for which usage is kept."""
+
+
+class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The administration of a running gateway over HTTP, below `/admin`."""
+
+    key: Secret | None = None
+    """Token for `/admin` and `/metrics`; absent: neither is served beyond loopback, and `/admin`
+    not at all."""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
@@ -206,6 +300,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     routes: tuple[Route, ...] = ()
     options: Options = Options()
     models: Models = Models()
+    storage: Storage = Storage()
+    admin: Admin = Admin()
 
     def upstream(self, name: str) -> Upstream:
         """The upstream of that name.

@@ -1,0 +1,123 @@
+"""What is known of an account, and what can happen to it. Pure data.
+
+Times are Unix seconds: states outlive the process and are shared between workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from dragoman.failing import Verdict
+
+FOREVER = float("inf")
+"""`Rest.until` of an account that is out for good."""
+
+Source = Literal["traffic", "probe", "operator", "configuration"]
+"""Who saw or did what an outcome tells. All of them go through the same function."""
+
+
+class Rest(Struct, frozen=True, omit_defaults=True):
+    """An account is not to be used before `until`. `streak` counts failures in a row."""
+
+    until: float
+    why: str
+    soft: bool = False
+    streak: int = 1
+
+
+class AccountState(Struct, frozen=True, omit_defaults=True):
+    """What is known of one account.
+
+    `disabled` is the reason it is out for good, empty if it is not; `refused_key` is then the
+    print of the key that the upstream refused, if that is why. `exhausted` rests it for every
+    model, `cooling` for the models named.
+    """
+
+    name: str
+    disabled: str = ""
+    refused_key: str = ""
+    exhausted: Rest | None = None
+    cooling: Mapping[str, Rest] = {}
+
+
+class Decision(Struct, frozen=True):
+    """The verdict on one failure. `rest` is the upstream's own wish for a rest, in seconds."""
+
+    verdict: Verdict
+    why: str = ""
+    soft: bool = False
+    rest: float | None = None
+
+    @property
+    def tries_next(self) -> bool:
+        """Whether another account may be tried for the request."""
+        return self.verdict is not Verdict.RETURN_TO_CLIENT
+
+
+class Succeeded(Struct, frozen=True, tag="succeeded"):
+    """The upstream answered well."""
+
+    source: Source = "traffic"
+
+
+class Failed(Struct, frozen=True, tag="failed"):
+    """The upstream failed and this was decided. `key` is the print of the key that was used."""
+
+    decision: Decision
+    source: Source = "traffic"
+    status: int = 0
+    key: str = ""
+
+
+class Enabled(Struct, frozen=True, tag="enabled"):
+    """Everything held against the account is forgotten."""
+
+    source: Source = "operator"
+
+
+class Disabled(Struct, frozen=True, tag="disabled"):
+    """The account is taken out by hand."""
+
+    why: str
+    source: Source = "operator"
+
+
+class KeyChanged(Struct, frozen=True, tag="key_changed"):
+    """The account has another key than before; `key` is its print."""
+
+    key: str
+    source: Source = "configuration"
+
+
+Outcome = Succeeded | Failed | Enabled | Disabled | KeyChanged
+"""What can happen to an account."""
+
+
+class Transition(Struct, frozen=True):
+    """An outcome of one account: all that `observe` needs besides the state.
+
+    `model` is the upstream's name of the model, empty where none is meant; `at` is when; `spread`
+    in [0, 1) was drawn by whoever saw it, so that rests of many accounts do not end together.
+    """
+
+    account: str
+    outcome: Outcome
+    at: float
+    model: str = ""
+    spread: float = 0.5
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """A line of an account's history: what changed, when, and why. Holds no secret."""
+
+    account: str
+    at: float
+    change: Literal["cooled", "exhausted", "disabled", "enabled", "restored"]
+    why: str = ""
+    model: str = ""
+    status: int = 0
+    until: float | None = None
+    source: Source = "traffic"
