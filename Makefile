@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_VENV := .lock-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pytest bench docs lock node clean
+.PHONY: help demo test lint format types pytest bench docs lock node clients clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ format: $(VENV)/.dev ## let ruff rewrite the code
 
 node: tests/node/node_modules/.package-lock.json ## install the Node SDKs that the tests judge with
 
+CLIENTS := tests/clients
+clients: $(CLIENTS)/node_modules/.package-lock.json $(CLIENTS)/.venv/.installed ## install the agents that the tests drive
+
 # uv only resolves here: it is thrown away, and neither the package nor its tests need it.
 LOCK := $(UV_VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
@@ -52,10 +55,12 @@ lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versi
 	$(LOCK) $(UPGRADE) --group build pyproject.toml --output-file requirements/runtime.lock
 	$(LOCK) $(UPGRADE) --group dev pyproject.toml --constraint requirements/runtime.lock \
 		--output-file requirements/dev.lock
+	$(LOCK) $(UPGRADE) $(CLIENTS)/requirements.in --output-file $(CLIENTS)/requirements.lock
 	rm -rf $(UV_VENV)
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(UV_VENV) tests/node/node_modules dist .mypy_cache .ruff_cache .pytest_cache \
+	rm -rf $(VENV) $(UV_VENV) tests/node/node_modules $(CLIENTS)/node_modules \
+		$(CLIENTS)/.venv dist .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 $(BIN)/python:
@@ -77,4 +82,17 @@ $(VENV)/.dev: requirements/dev.lock requirements/runtime.lock pyproject.toml | $
 
 tests/node/node_modules/.package-lock.json: tests/node/package.json tests/node/package-lock.json
 	npm ci --prefix tests/node --no-audit --no-fund
+	@touch $@
+
+# npm runs no package's install script unasked; Claude Code's puts its binary in place.
+$(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json
+	npm ci --prefix $(CLIENTS) --no-audit --no-fund --ignore-scripts
+	cd $(CLIENTS)/node_modules/@anthropic-ai/claude-code && \
+		PATH="../../.bin:$$PATH" node install.cjs
+	@touch $@
+
+$(CLIENTS)/.venv/.installed: $(CLIENTS)/requirements.lock
+	$(PYTHON) -m venv --clear $(CLIENTS)/.venv
+	$(CLIENTS)/.venv/bin/python -m pip --disable-pip-version-check --quiet install \
+		--require-hashes --requirement $(CLIENTS)/requirements.lock
 	@touch $@

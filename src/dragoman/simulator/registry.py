@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args
 
-from dragoman.simulator import scenarios
+from dragoman.simulator import agent, scenarios
 from dragoman.simulator.errors import ApiError
 from dragoman.simulator.frames import FRAMINGS
 from dragoman.simulator.rendering import QUIRKS
@@ -47,6 +47,7 @@ _NAMED: tuple[Callable[[View, Options], Scenario], ...] = (
     scenarios.echo,
     scenarios.flood,
     scenarios.two_choices,
+    agent.agent,
 )
 _DEMO_NAMES = ("chat", "messages", "responses")
 _SILENCE_MS = 1000
