@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dragoman.config import Config, Loaded
 from dragoman.gateway.app import Gateway
+from dragoman.gateway.record import log_line
 from dragoman.gateway.server import Server, bind, build_app
 
 _POLL_S = 0.002
@@ -41,13 +42,16 @@ class RunningGateway:
 
 
 @contextmanager
-def running_gateway(config: Config | Loaded) -> Iterator[RunningGateway]:
-    """Serve a configuration in a thread while the context lasts, on any free port.
+def running_gateway(
+    config: Config | Loaded, log: Callable[[bytes], None] | None = log_line
+) -> Iterator[RunningGateway]:
+    """Serve a configuration in a thread while the context lasts, on any free port. `log` is given
+    the line of each request, in that thread.
 
     Raises:
         TimeoutError: the server did not come up.
     """
-    app = build_app(config.config if isinstance(config, Loaded) else config)
+    app = build_app(config.config if isinstance(config, Loaded) else config, log)
     server = Server(app)
     plug = bind("127.0.0.1", 0)
     thread = threading.Thread(

@@ -35,13 +35,15 @@ _THOUGHT = "The user wants a file. I write it with the tool at hand."
 def agent(view: View, options: Options) -> Scenario:
     """Thinks, writes a file with the client's tools (`path=`, `content=`, `calls=`), reports."""
     thought = Reasoning((options.text("thought") or _THOUGHT,))
-    if view.rounds >= options.integer("rounds", 1):
+    wanted = options.integer("calls", 1)
+    at_once = wanted if view.parallel else 1
+    if view.rounds * at_once >= wanted:
         results = "; ".join(result.text or "nothing" for result in view.results)
         said = options.text("text") or "It is written."
         return Scenario((thought, Text(f"{said} The tool answered: {results}")))
     tool = writing_tool(view, options.text("tool"))
     path, content = options.text("path") or _PATH, options.text("content") or _CONTENT
-    wanted = options.integer("calls", 1)
+    first = 1 + view.rounds * at_once
     calls = tuple(
         ToolCall(
             tool.name,
@@ -49,17 +51,10 @@ def agent(view: View, options: Options) -> Scenario:
             "custom" if tool.schema is None else "function",
             tool.namespace,
         )
-        for number in range(1, wanted + 1)
+        for number in range(first, first + at_once)
     )
-    if len(calls) == 1:
-        return Scenario((thought, Text("I write the file."), calls[0]))
-    if not view.parallel:
-        raise ApiError(
-            400,
-            "The scenario 'agent' makes several calls, which the request forbids.",
-            code="simulator",
-        )
-    return Scenario((thought, Text("I write the files."), ParallelTools(calls)))
+    step = calls[0] if at_once == 1 else ParallelTools(calls)
+    return Scenario((thought, Text("I write that down."), step))
 
 
 def writing_tool(view: View, wanted: str | None = None) -> OfferedTool:
