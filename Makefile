@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_VENV := .lock-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pytest bench docs lock node clients clean
+.PHONY: help demo test lint format types pytest bench docs lock node clients drift clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ pytest: $(VENV)/.dev ## the tests alone (ARGS= is passed on)
 
 bench: $(VENV)/.dev ## measure cost per request and per event (ARGS= is passed on)
 	$(BIN)/python -m bench $(ARGS)
+
+drift: $(VENV)/.dev ## what the installed SDKs have that the gateway does not account for
+	$(BIN)/python -m tests.drift
 
 docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python -m dragoman.config.reference docs/configuration.md

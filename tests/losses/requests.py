@@ -45,7 +45,7 @@ class Case:
         return self.build(document)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Root:
     """The parameters of one SDK call, and the fields that a conversation is made of."""
 
@@ -109,11 +109,12 @@ _BESIDE: dict[str, Callable[[Root], dict[str, Any]]] = {
 
 
 @cache
-def cases() -> tuple[Case, ...]:
-    """All cases; a beta request that the stable API has too is listed once."""
+def cases(roots: tuple[Root, ...] = ()) -> tuple[Case, ...]:
+    """All cases of the roots (by default `ROOTS`); a beta request that the stable API has too is
+    listed once."""
     seen: set[tuple[str, bytes, str]] = set()
     found: list[Case] = []
-    for root in ROOTS:
+    for root in roots or ROOTS:
         for case in _cases(root):
             key = (case.client, msgspec.json.encode(case.body()), path_text(case.path))
             if key not in seen:

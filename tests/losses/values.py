@@ -210,10 +210,8 @@ OFTEN_EMPTY = frozenset({"annotations", "logprobs", "top_logprobs", "tools"})
 
 def excluded(record: str, name: str) -> frozenset[str]:
     """The fields of a record that may not stand beside `name`."""
-    for group in _EITHER:
-        if name in group:
-            return group - {name}
-    return frozenset()
+    groups = (group for group in _EITHER if name in group)
+    return frozenset().union(*groups) - {name}
 
 
 _EITHER = (

@@ -105,7 +105,7 @@ class ItemReader:
         if phase is not None and not any(isinstance(block, Text) for block in blocks):
             detail = "only text has a phase"
             self._extras.append(Extra(fields.at("phase"), phase, LossKind.KNOB, detail))
-        self._rest(fields)
+        self._rest(fields, wire.MESSAGE)
         if role == "assistant":
             self._add("assistant", fields.path, *blocks)
             return

@@ -71,6 +71,10 @@ REASONING_OPTIONS: Final[dict[str, Field]] = {
 _STATUS = Field(_KNOB, "every item of a history counts as completed", neutral=("completed",))
 
 ITEM: Final[dict[str, Field]] = {"status": _STATUS}
+MESSAGE: Final[dict[str, Field]] = {
+    **ITEM,
+    "phase": Field(_KNOB, "only the model's own messages have a phase"),
+}
 CALL: Final[dict[str, Field]] = {
     **ITEM,
     "caller": Field(_KNOB, neutral=({"type": "direct"},)),
