@@ -84,7 +84,7 @@ class NewReasoning(TypedDict):
     effort: Literal["low", "frantic"]
 
 
-class NewItems(response_create_params.ResponseCreateParamsBase, total=False):  # type: ignore[misc]
+class NewItems(response_create_params.ResponseCreateParamsBase, total=False):
     input: list[Whisper]  # type: ignore[misc]
     reasoning: NewReasoning  # type: ignore[misc]
 
