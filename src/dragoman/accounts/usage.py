@@ -1,0 +1,142 @@
+"""Counting what requests used, by account, client, model and route. Pure: no I/O, told the time.
+
+Counts pile up in memory and are taken a few times a second by whoever hands them to the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dragoman.canonical.usage import Usage
+from dragoman.storage.base import UsageCount, UsageKey
+
+OTHER = "(other)"
+"""The model under which further names are counted once there are `MOST_MODELS` of an hour."""
+
+MOST_MODELS = 256
+"""Names of models that one worker counts apart in an hour, beside those it was told of. Where a
+pattern leads to an upstream, clients choose the names."""
+
+MOST_COUNTS = 50_000
+"""Sums that are held apart while no store takes them; beyond, only client and route are told."""
+
+_HOUR_S = 3600
+_LONGEST_NAME = 200
+
+_Key = tuple[int, str, str, str, str]
+
+
+class Meter:
+    """Sums of what has been used since they were last taken.
+
+    `known` are names of models that are always counted apart: those that the configuration
+    spells out.
+    """
+
+    __slots__ = ("_counts", "_hour", "_known", "_models")
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._known = frozenset(known)
+        self._models: dict[str, str] = {}
+        self._counts: dict[_Key, UsageCount] = {}
+        self._hour = -1
+
+    def count(
+        self,
+        now: float,
+        account: str,
+        client: str,
+        model: str,
+        route: str,
+        usage: Usage | None,
+        milliseconds: float,
+        *,
+        failed: bool = False,
+        metered: bool = True,
+    ) -> None:
+        """Add one request that ended at `now` (Unix seconds).
+
+        `account`, `client` and `model` are empty where there was none. `metered` is false for
+        requests whose answers are not paid for in tokens, such as counts: `usage` is then left
+        out.
+        """
+        hour = int(now) // _HOUR_S * _HOUR_S
+        if hour != self._hour:
+            self._hour = hour
+            self._models.clear()
+        name = self._models.get(model)
+        if name is None:
+            name = self._admit(model)
+        sums = self._counts.get((hour, account, client, name, route))
+        if sums is None:
+            sums = self._begin((hour, account, client, name, route))
+        sums.requests += 1
+        sums.milliseconds += milliseconds
+        if failed:
+            sums.errors += 1
+        if not metered:
+            return
+        if usage is None:
+            if not failed:
+                sums.unmetered += 1
+            return
+        sums.input += usage.input
+        sums.output += usage.output
+        sums.cached += usage.cached or 0
+        sums.cache_write += usage.cache_write or 0
+        sums.reasoning += usage.reasoning or 0
+
+    def take(self) -> dict[UsageKey, UsageCount]:
+        """Everything counted since the last call."""
+        taken, self._counts = self._counts, {}
+        return {UsageKey(*key): sums for key, sums in taken.items()}
+
+    def restore(self, usage: Mapping[UsageKey, UsageCount]) -> None:
+        """Put back what was taken and could not be told."""
+        for key, sums in usage.items():
+            place = (key.hour, key.account, key.client, key.model, key.route)
+            mine = self._counts.get(place)
+            if mine is None:
+                mine = self._begin(place)
+            mine.add(sums)
+
+    def _begin(self, key: _Key) -> UsageCount:
+        """The sums for `key`, of which there are none yet."""
+        if len(self._counts) >= MOST_COUNTS:
+            hour, _, client, _, route = key
+            return self._counts.setdefault((hour, OTHER, client, OTHER, route), UsageCount())
+        sums = self._counts[key] = UsageCount()
+        return sums
+
+    def _admit(self, model: str) -> str:
+        """The name to count a model under: its own as long as there is room for one."""
+        if model in self._known or not model:
+            return model
+        if len(self._models) >= MOST_MODELS:
+            return OTHER
+        self._models[model] = shown = model[:_LONGEST_NAME]
+        return shown
+
+
+DIMENSIONS = ("account", "client", "model", "route")
+"""What usage can be told by."""
+
+
+def totals(
+    usage: Mapping[UsageKey, UsageCount], by: Iterable[str] = ()
+) -> dict[tuple[str, ...], UsageCount]:
+    """The sums of `usage` for each combination of the dimensions `by` (of `DIMENSIONS`, and
+    `hour`), ordered by these; with no dimension all of it under `()`.
+
+    Raises:
+        AttributeError: there is no such dimension.
+    """
+    names = tuple(by)
+    sums: dict[tuple[str, ...], UsageCount] = {}
+    for key, count in usage.items():
+        group = tuple(str(getattr(key, name)) for name in names)
+        found = sums.get(group)
+        if found is None:
+            found = sums[group] = UsageCount()
+        found.add(count)
+    return dict(sorted(sums.items()))
