@@ -45,9 +45,11 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     texts: tuple[str, ...] = ()
     """Texts, one of which is part of the error's message; in lower case."""
     headers: tuple[str, ...] = ()
-    """Names of headers, in lower case, one of which the answer carries."""
+    """Headers, one of which the answer carries: `name`, or `name: value`; in lower case."""
     soft: bool = False
     """A rest that `cool` gives only means that the account is avoided while another is left."""
+    every_model: bool = False
+    """A rest that `cool` gives is for every model, not only for the one that was asked for."""
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:

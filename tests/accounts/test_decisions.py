@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.decisions import (
+from dragoman.accounts.decisions import classify, observe, standing
+from dragoman.accounts.rules import DEFAULT, RULE_SETS, SOP
+from dragoman.accounts.states import AccountState, Decision, Failed, Succeeded
+from dragoman.accounts.symptoms import (
     UNREACHABLE,
     Symptom,
-    classify,
-    observe,
-    standing,
-    succeeded,
     symptom_of_answer,
     symptom_of_fault,
 )
-from dragoman.accounts.rules import DEFAULT, RULE_SETS, SOP
-from dragoman.accounts.states import AccountState, Decision
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.failing import Verdict
 
@@ -74,7 +71,7 @@ def test_an_unreachable_upstream_is_no_fault_of_the_account(name: str) -> None:
     decision = classify(UNREACHABLE, RULE_SETS[name].rules)
     assert decision.verdict is Verdict.TRY_NEXT
     before = AccountState("a")
-    assert observe(before, decision, "m", 5.0) is before
+    assert observe(before, Failed(decision), "m", 5.0) is before
 
 
 @pytest.mark.parametrize(
@@ -98,8 +95,8 @@ def test_errors_inside_a_200_count_like_their_status(
     assert classify(symptom, DEFAULT.rules).verdict is verdict
 
 
-def cool(rest: float | None = None, soft: bool = False) -> Decision:
-    return Decision(Verdict.COOL, "rate limited", soft, rest)
+def cool(rest: float | None = None, soft: bool = False) -> Failed:
+    return Failed(Decision(Verdict.COOL, "rate limited", soft, rest))
 
 
 def test_cooling_is_for_the_model_that_was_asked_for() -> None:
@@ -130,27 +127,29 @@ def test_cooling_without_a_wish_of_the_upstream_doubles_and_is_bounded() -> None
 
 def test_a_good_answer_ends_the_streak_but_not_a_rest_that_was_asked_for() -> None:
     cooled = observe(AccountState("a"), cool(30.0), "m", 0.0)
-    assert standing(succeeded(cooled, "m", 1.0), "m", 1.0) is not None
-    rested = succeeded(cooled, "m", 31.0)
+    assert standing(observe(cooled, Succeeded(), "m", 1.0), "m", 1.0) is not None
+    rested = observe(cooled, Succeeded(), "m", 31.0)
     assert observe(rested, cool(), "m", 31.0).cooling["m"].streak == 1
     avoided = observe(AccountState("a"), cool(soft=True), "m", 0.0)
-    assert standing(succeeded(avoided, "m", 0.1), "m", 0.1) is None
+    assert standing(observe(avoided, Succeeded(), "m", 0.1), "m", 0.1) is None
 
 
 def test_exhaustion_is_for_every_model_and_ends_by_itself() -> None:
-    state = observe(AccountState("a"), Decision(Verdict.EXHAUST, "out of quota"), "m", 0.0)
+    state = observe(AccountState("a"), Failed(Decision(Verdict.EXHAUST, "out of quota")), "m", 0.0)
     assert standing(state, "other", 3599.0) is not None
     assert standing(state, "other", 3600.0) is None
-    believed = observe(AccountState("a"), Decision(Verdict.EXHAUST, rest=7 * 86400.0), "m", 0.0)
-    assert standing(believed, "m", 86400.0) is None
+    week = Failed(Decision(Verdict.EXHAUST, rest=7 * 86400.0))
+    believed = observe(AccountState("a"), week, "m", 0.0)
+    assert standing(believed, "m", 6 * 86400.0) is not None
+    assert standing(believed, "m", 7 * 86400.0) is None
 
 
 def test_a_disabled_account_stays_so() -> None:
-    state = observe(AccountState("a"), Decision(Verdict.DISABLE, "refused"), "m", 0.0)
+    state = observe(AccountState("a"), Failed(Decision(Verdict.DISABLE, "refused")), "m", 0.0)
     rest = standing(state, "m", 1e12)
     assert rest is not None
     assert rest.why == "refused"
-    assert succeeded(state, "m", 1.0).disabled == "refused"
+    assert observe(state, Succeeded(), "m", 1.0).disabled == "refused"
 
 
 def test_models_named_by_clients_do_not_pile_up() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.decisions import UNREACHABLE
 from dragoman.accounts.rules import DEFAULT, SOP
+from dragoman.accounts.symptoms import UNREACHABLE
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.gateway.failures import (
     ALL_TRIED,

@@ -1,74 +1,80 @@
-"""What an upstream's answer says about the account it was asked with.
+"""What an outcome means for the account it happened to.
 
-    symptom = symptom_of_answer(status, headers, body, wall_now)
-    decision = classify(symptom, rules)
-    state = observe(state, decision, model, now)
+    decision = classify(symptom, rules)                            # a failure: what to do about it
+    state = observe(state, Failed(decision), model, now, spread)   # any outcome: what is known now
+    rest = standing(state, model, now)                             # may the account be used?
 
-All functions are pure; rules are data (see `dragoman.accounts.rules`). Times are seconds of one
-monotonic clock, except where a wall clock is named.
+All functions are pure; rules are data (see `dragoman.accounts.rules`). Traffic, probes, a person
+and the configuration all go through `observe`, so that none of them knows an account otherwise
+than the others. Times are Unix seconds. Outcomes may arrive late and out of order, as several
+workers tell them: what is older than a rest changes nothing of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.accounts.states import FOREVER, AccountState, Decision, Rest
-from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.failing import Rule, Verdict, retry_after
+from dragoman.accounts.states import (
+    FOREVER,
+    AccountState,
+    Decision,
+    Disabled,
+    Enabled,
+    Entry,
+    Failed,
+    KeyChanged,
+    Outcome,
+    Rest,
+    Source,
+    Succeeded,
+    Transition,
+)
+from dragoman.accounts.symptoms import Symptom
+from dragoman.failing import Rule, Verdict
 
 MAX_ATTEMPTS = 10
 """Accounts tried for one request at most (requirement 138)."""
 
-_BODY_READ = 64 * 1024
-"""Bytes of an error body that are looked at."""
+_HOUR = 3600.0
+_DAY = 24 * _HOUR
 
 _SOFT_BASE, _SOFT_MAX = 1.0, 30.0
 _COOL_BASE, _COOL_MAX = 2.0, 120.0
-_LONGEST_COOL = 3600.0
+_COOL_LEAST, _COOL_LEAST_MAX = 0.5, 8.0
+_LONGEST_COOL = _HOUR
+"""No passing limit lasts longer, whatever an upstream says; quota is another matter."""
+_FORGET_ONE_AFTER = 600.0
+"""Seconds without a failure that take one off the failures in a row."""
+
+_EXHAUST_BASE, _EXHAUST_MAX = _HOUR, _DAY
+_EXHAUST_LEAST, _EXHAUST_LEAST_MAX = 15.0, 900.0
+_LONGEST_EXHAUSTION = 31 * _DAY
+"""The longest period that quota is given for is a month."""
+_FORGET_ONE_EXHAUSTION_AFTER = _DAY
+
+_TRIED_FROM = 2
+"""Failures in a row from which on an account comes back with one request at a time."""
 _MOST_COOLING = 256
 """Models for which one account's rests are remembered."""
-_EXHAUSTED = 3600.0
-_LONGEST_EXHAUSTION = 24 * 3600.0
-
-
-class Symptom(Struct, frozen=True):
-    """What a failure looks like.
-
-    `status` is the upstream's HTTP status, 0 when there was no answer at all; `words` are its
-    machine-readable types and codes, `text` is its message; both in lower case. `retry_after` is
-    in seconds.
-    """
-
-    status: int
-    words: frozenset[str] = frozenset()
-    text: str = ""
-    retry_after: float | None = None
-
-
-def standing(state: AccountState, model: str, now: float) -> Rest | None:
-    """What keeps the account from being used for `model` at `now`; None if nothing does."""
-    if state.disabled:
-        return Rest(FOREVER, state.disabled)
-    if state.exhausted is not None and state.exhausted.until > now:
-        return state.exhausted
-    if state.cooling:
-        rest = state.cooling.get(model)
-        if rest is not None and rest.until > now:
-            return rest
-    return None
+_LONGEST_WHY = 200
+_CLOCK_SLACK = 60.0
+"""Seconds by which clocks may differ; a rest that began later than that is of a clock since set
+back, and is over."""
 
 
 def classify(symptom: Symptom, rules: Iterable[Rule]) -> Decision:
     """The decision of the first rule that fits; none fits: back to the client."""
-    for rule in rules:
-        if _fits(rule, symptom):
-            return Decision(rule.verdict, rule.why, rule.soft, symptom.retry_after)
-    return Decision(Verdict.RETURN_TO_CLIENT)
+    rule = fitting(symptom, rules)
+    if rule is None:
+        return Decision(Verdict.RETURN_TO_CLIENT)
+    return Decision(rule.verdict, rule.why, rule.soft, symptom.retry_after, rule.every_model)
+
+
+def fitting(symptom: Symptom, rules: Iterable[Rule]) -> Rule | None:
+    """The first rule that fits."""
+    return next((rule for rule in rules if _fits(rule, symptom)), None)
 
 
 def _fits(rule: Rule, symptom: Symptom) -> bool:
@@ -76,122 +82,253 @@ def _fits(rule: Rule, symptom: Symptom) -> bool:
         return False
     if rule.words and symptom.words.isdisjoint(rule.words):
         return False
-    return not rule.texts or any(text in symptom.text for text in rule.texts)
+    if rule.texts and not any(text in symptom.text for text in rule.texts):
+        return False
+    return not rule.headers or any(_carries(symptom, header) for header in rule.headers)
 
 
-def observe(state: AccountState, decision: Decision, model: str, now: float) -> AccountState:
-    """The account's state after a failure that was decided upon as `decision`."""
+def _carries(symptom: Symptom, header: str) -> bool:
+    name, colon, value = header.partition(":")
+    found = symptom.headers.get(name.strip())
+    return found is not None and (not colon or found.strip() == value.strip())
+
+
+def standing(state: AccountState, model: str, now: float) -> Rest | None:
+    """What keeps the account from being used for `model` at `now`; None if nothing does.
+
+    Of several rests it is the one that ends last; a soft one only if there is no other.
+    """
+    if state.disabled:
+        return Rest(FOREVER, state.disabled)
+    rest = _running(state.exhausted, now)
+    if state.cooling:
+        for name in ("", model) if model else ("",):
+            rest = _later(rest, _running(state.cooling.get(name), now))
+    return rest
+
+
+def on_trial(state: AccountState, model: str, now: float) -> bool:
+    """Whether the account is to show with one request at a time that it can be used for `model`
+    again: its exhaustion ended, or so did the last of several rests in a row, and no answer has
+    been good since.
+    """
+    if state.disabled or standing(state, model, now) is not None:
+        return False
+    if state.exhausted is not None:
+        return True
+    return any(
+        rest is not None and not rest.soft and _streak(rest, now) >= _TRIED_FROM
+        for rest in (state.cooling.get(""), state.cooling.get(model))
+    )
+
+
+def apply(state: AccountState, transition: Transition) -> AccountState:
+    """The account's state after `transition`."""
+    return observe(state, transition.outcome, transition.model, transition.at, transition.spread)
+
+
+def observe(
+    state: AccountState, outcome: Outcome, model: str, now: float, spread: float = 0.5
+) -> AccountState:
+    """The account's state after `outcome` at `now`, which concerns `model` (empty: every model).
+
+    `spread` in [0, 1) varies the length of a rest of our own choosing, so that accounts that fell
+    out together do not come back together. Returns `state` itself if nothing changes.
+    """
+    match outcome:
+        case Succeeded():
+            return _succeeded(state, outcome.source, model, now)
+        case Failed():
+            return _failed(state, outcome, model, now, spread)
+        case Enabled():
+            return AccountState(state.name)
+        case Disabled():
+            why = _brief(outcome.why) or "disabled"
+            return replace(state, disabled=why, refused_key="", by_hand=True)
+        case KeyChanged():
+            if not state.disabled or state.by_hand or outcome.key == state.refused_key:
+                return state
+            return replace(state, disabled="", refused_key="")
+
+
+def _failed(
+    state: AccountState, outcome: Failed, model: str, now: float, spread: float
+) -> AccountState:
+    decision = outcome.decision
     match decision.verdict:
-        case Verdict.DISABLE:
-            return replace(state, disabled=decision.why or "disabled")
+        case Verdict.DISABLE if not state.disabled:
+            why = _brief(decision.why) or "disabled"
+            return replace(state, disabled=why, refused_key=outcome.key)
         case Verdict.EXHAUST:
-            seconds = min(decision.rest or _EXHAUSTED, _LONGEST_EXHAUSTION)
-            return replace(state, exhausted=Rest(now + seconds, decision.why))
+            rest = _exhaustion(state.exhausted, decision, now, spread)
+            return state if rest is state.exhausted else replace(state, exhausted=rest)
         case Verdict.COOL:
-            return replace(state, cooling=_cooled(state, decision, model, now))
+            name = "" if decision.every_model else model
+            before = state.cooling.get(name)
+            cooled = _cooled(before, decision, now, spread)
+            if cooled is before:
+                return state
+            return replace(state, cooling=_with(state.cooling, name, cooled, now))
     return state
 
 
-def succeeded(state: AccountState, model: str, now: float) -> AccountState:
-    """The account's state after a good answer: failures in a row are forgotten.
+def _succeeded(state: AccountState, source: Source, model: str, now: float) -> AccountState:
+    """Failures in a row are forgotten once their rest is over.
 
-    A rest that the upstream asked for goes on: the answer may have begun before it.
+    A rest that goes on is not cut short by traffic, whose good answer may have begun before it,
+    unless it is soft; a probe was sent in spite of it, and ends it. A passing limit of which the
+    upstream told the end is waited for even so: a probe is too small to run into it.
     """
+    if source == "operator" and state.disabled and not state.by_hand:
+        state = replace(state, disabled="", refused_key="")
     if state.exhausted is None and not state.cooling:
         return state
+    probed = source != "traffic"
     exhausted = state.exhausted
-    if exhausted is not None and exhausted.until <= now:
+    if exhausted is not None and now >= exhausted.since and (probed or exhausted.until <= now):
         exhausted = None
+    ended = {
+        name
+        for name in ("", model)
+        if (rest := state.cooling.get(name)) is not None
+        and now >= rest.since
+        and (rest.until <= now or rest.soft or (probed and not rest.told))
+    }
+    if exhausted is state.exhausted and not ended:
+        return state
     cooling = state.cooling
-    rest = cooling.get(model)
-    if rest is not None and (rest.soft or rest.until <= now):
-        cooling = {name: other for name, other in cooling.items() if name != model}
+    if ended:
+        cooling = {name: rest for name, rest in cooling.items() if name not in ended}
     return replace(state, exhausted=exhausted, cooling=cooling)
 
 
-def _cooled(state: AccountState, decision: Decision, model: str, now: float) -> Mapping[str, Rest]:
-    before = state.cooling.get(model)
-    streak = before.streak + 1 if before is not None else 1
+def _cooled(before: Rest | None, decision: Decision, now: float, spread: float) -> Rest:
+    """The rest after a passing failure. One that goes on is only made longer by what the upstream
+    itself says, and counts as one failure however many requests ran into it.
+    """
+    told = decision.rest is not None
+    soft = decision.soft and not told
+    running = before if before is not None and _goes_on(before, now) else None
+    if running is not None and not told and (soft or not running.soft):
+        return running
+    streak = running.streak if running is not None else _streak(before, now) + 1
     if decision.rest is not None:
-        seconds = min(decision.rest, _LONGEST_COOL)
-    elif decision.soft:
-        seconds = _back_off(_SOFT_BASE, _SOFT_MAX, streak)
+        least = min(_COOL_LEAST * 2.0 ** min(streak - 1, 16), _COOL_LEAST_MAX)
+        seconds = min(max(decision.rest, least), _LONGEST_COOL)
     else:
-        seconds = _back_off(_COOL_BASE, _COOL_MAX, streak)
-    # Rests long over are dropped, and so are the first to end of many: clients name the models,
-    # and must not make them pile up.
+        base, longest = (_SOFT_BASE, _SOFT_MAX) if soft else (_COOL_BASE, _COOL_MAX)
+        seconds = _back_off(base, longest, streak, spread)
+    why = _brief(decision.why)
+    if running is None:
+        return Rest(now + seconds, why, soft, streak, now, told)
+    until = now + seconds
+    if until <= running.since:
+        return running
+    if running.told or not told:
+        until = max(running.until, until)
+    since = max(running.since, now)
+    if until == running.until and running.told == told and running.soft == soft:
+        return running
+    return Rest(until, why, soft, streak, since, told)
+
+
+def _exhaustion(before: Rest | None, decision: Decision, now: float, spread: float) -> Rest:
+    """The rest after a failure for want of quota. While it goes on, only what the upstream says
+    changes its end, and the last that it said is believed.
+    """
+    told = decision.rest is not None
+    running = before if before is not None and _goes_on(before, now) else None
+    if running is not None and (not told or (running.told and now < running.since)):
+        return running
+    streak = running.streak if running is not None else _streak_exhausted(before, now) + 1
+    if decision.rest is not None:
+        least = min(_EXHAUST_LEAST * 2.0 ** min(streak - 1, 16), _EXHAUST_LEAST_MAX)
+        seconds = min(max(decision.rest, least), _LONGEST_EXHAUSTION)
+    else:
+        seconds = _back_off(_EXHAUST_BASE, _EXHAUST_MAX, streak, spread)
+    return Rest(now + seconds, _brief(decision.why), False, streak, now, told)
+
+
+def _with(cooling: Mapping[str, Rest], model: str, rest: Rest, now: float) -> Mapping[str, Rest]:
+    """`cooling` and one rest more. Those forgotten are dropped, and so is the first to end of too
+    many: clients name the models, and must not make them pile up.
+    """
     kept = {
-        name: rest
-        for name, rest in state.cooling.items()
-        if rest.until > now - _LONGEST_COOL and name != model
+        name: other
+        for name, other in cooling.items()
+        if name != model and (other.until > now or _streak(other, now) > 0)
     }
     if len(kept) >= _MOST_COOLING:
-        del kept[min(kept, key=lambda name: kept[name].until)]
-    soft = decision.soft and decision.rest is None
-    return {**kept, model: Rest(now + seconds, decision.why, soft, streak)}
+        del kept[min((name for name in kept if name), key=lambda name: kept[name].until)]
+    kept[model] = rest
+    return kept
 
 
-def _back_off(base: float, longest: float, streak: int) -> float:
-    return min(base * 2.0 ** min(streak - 1, 16), longest)
+def _back_off(base: float, longest: float, streak: int, spread: float) -> float:
+    """Seconds that double with every failure in a row, varied by a quarter either way."""
+    return min(base * 2.0 ** min(streak - 1, 16), longest) * (0.75 + 0.5 * spread)
 
 
-def symptom_of_answer(
-    status: int, headers: Mapping[str, str], body: bytes, wall_now: float
-) -> Symptom:
-    """What an upstream's error answer looks like.
+def _goes_on(rest: Rest, now: float) -> bool:
+    return rest.until > now >= rest.since - _CLOCK_SLACK
 
-    `headers` have lower-case names; `wall_now` is Unix time, against which a Retry-After date is
-    measured.
+
+def _running(rest: Rest | None, now: float) -> Rest | None:
+    return rest if rest is not None and _goes_on(rest, now) else None
+
+
+def _later(one: Rest | None, other: Rest | None) -> Rest | None:
+    if one is None or other is None:
+        return one or other
+    if one.soft is not other.soft:
+        return other if one.soft else one
+    return other if other.until > one.until else one
+
+
+def _streak(rest: Rest | None, now: float) -> int:
+    """Failures in a row that still count at `now`."""
+    return _still(rest, now, _FORGET_ONE_AFTER)
+
+
+def _streak_exhausted(rest: Rest | None, now: float) -> int:
+    return _still(rest, now, _FORGET_ONE_EXHAUSTION_AFTER)
+
+
+def _still(rest: Rest | None, now: float, forget_one_after: float) -> int:
+    if rest is None:
+        return 0
+    return max(0, rest.streak - int(max(0.0, now - rest.until) / forget_one_after))
+
+
+def _brief(why: str) -> str:
+    return why[:_LONGEST_WHY]
+
+
+def entry_of(before: AccountState, after: AccountState, transition: Transition) -> Entry | None:
+    """The line of history for a transition that led from `before` to `after`; None if it changed
+    nothing that is worth a line.
     """
-    words, message = _words(body[:_BODY_READ])
-    return Symptom(status, words, message, retry_after(headers, wall_now))
-
-
-_STATUS_OF_KIND = {
-    FaultKind.INVALID_REQUEST: 400,
-    FaultKind.CONTEXT_TOO_LONG: 400,
-    FaultKind.UNAUTHENTICATED: 401,
-    FaultKind.PAYMENT_REQUIRED: 402,
-    FaultKind.FORBIDDEN: 403,
-    FaultKind.NOT_FOUND: 404,
-    FaultKind.MODEL_NOT_FOUND: 404,
-    FaultKind.TOO_LARGE: 413,
-    FaultKind.UNPROCESSABLE: 422,
-    FaultKind.RATE_LIMITED: 429,
-    FaultKind.OVERLOADED: 529,
-    FaultKind.UPSTREAM_TIMEOUT: 504,
-}
-
-
-def symptom_of_fault(fault: Fault) -> Symptom:
-    """What an error inside an answer with status 200 looks like: as if it had its own status."""
-    words = frozenset({fault.code.lower()}) if fault.code else frozenset()
-    status = _STATUS_OF_KIND.get(fault.kind, 502)
-    return Symptom(status, words, fault.message.lower(), fault.retry_after)
-
-
-UNREACHABLE = Symptom(0)
-"""There was no answer: refused, reset, or timed out."""
-
-
-def _words(body: bytes) -> tuple[frozenset[str], str]:
-    """Types and codes of an error body in any vendor's shape, and its message."""
-    text = body.decode("utf-8", "replace").lower()
-    try:
-        value: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return frozenset(), text
-    if isinstance(value, list) and value:
-        value = value[0]
-    if not isinstance(value, dict):
-        return frozenset(), text
-    error = value.get("error", value)
-    if not isinstance(error, dict):
-        error = {**value, "message": error}
-    details = error.get("details")
-    found = [error.get("type"), error.get("code"), error.get("status"), value.get("code")]
-    if isinstance(details, dict):
-        found.append(details.get("error_code"))
-    words = frozenset(word.lower() for word in found if isinstance(word, str))
-    message = error.get("message")
-    return words, message.lower() if isinstance(message, str) else text
+    if before == after:
+        return None
+    outcome, at = transition.outcome, transition.at
+    source = outcome.source
+    status = outcome.status if isinstance(outcome, Failed) else 0
+    if after.disabled and (after.disabled, after.by_hand) != (before.disabled, before.by_hand):
+        return Entry(after.name, at, "disabled", after.disabled, status=status, source=source)
+    if before.disabled and not after.disabled:
+        why = "its key changed" if isinstance(outcome, KeyChanged) else ""
+        return Entry(after.name, at, "enabled", why, source=source)
+    if isinstance(outcome, Enabled):
+        return Entry(after.name, at, "enabled", source=source)
+    if after.exhausted is not None and after.exhausted != before.exhausted:
+        rest = after.exhausted
+        return Entry(after.name, at, "exhausted", rest.why, "", status, rest.until, source)
+    if before.exhausted is not None and after.exhausted is None:
+        return Entry(after.name, at, "restored", before.exhausted.why, source=source)
+    for model, rest in after.cooling.items():
+        if before.cooling.get(model) != rest:
+            return Entry(after.name, at, "cooled", rest.why, model, status, rest.until, source)
+    for model, rest in before.cooling.items():
+        if model not in after.cooling and (rest.streak >= _TRIED_FROM or rest.until > at):
+            return Entry(after.name, at, "restored", rest.why, model, source=source)
+    return None

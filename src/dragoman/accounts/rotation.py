@@ -12,8 +12,8 @@ from heapq import heappop, heappush
 
 from msgspec import Struct
 
-from dragoman.accounts.decisions import observe, standing, succeeded
-from dragoman.accounts.states import FOREVER, AccountState, Decision
+from dragoman.accounts.decisions import observe, standing
+from dragoman.accounts.states import FOREVER, AccountState, Decision, Failed, Succeeded
 
 _MAX_LANES = 256
 """Models for which an order is kept; the order of others is built again when asked for."""
@@ -79,7 +79,9 @@ class Rotation:
         """
         lane = self._lane(model)
         self._wake(lane, now)
-        name = self._take_ready(lane, model, tried, now) or self._take_avoided(lane, model, tried)
+        name = self._take_ready(lane, model, tried, now)
+        if name is None:
+            name = self._take_avoided(lane, model, tried, now)
         if name is not None:
             self._turn += 1
             self._used[name] = self._turn
@@ -87,11 +89,11 @@ class Rotation:
 
     def observe(self, name: str, decision: Decision, model: str, now: float) -> None:
         """Take note of a failure of the account."""
-        self._states[name] = observe(self._states[name], decision, model, now)
+        self._states[name] = observe(self._states[name], Failed(decision), model, now)
 
     def succeeded(self, name: str, model: str, now: float) -> None:
         """Take note of a good answer of the account."""
-        self._states[name] = succeeded(self._states[name], model, now)
+        self._states[name] = observe(self._states[name], Succeeded(), model, now)
 
     def enable(self, name: str) -> None:
         """Forget all that is held against the account."""
@@ -164,12 +166,14 @@ class Rotation:
             heappush(lane.ready, entry)
         return chosen
 
-    def _take_avoided(self, lane: _Lane, model: str, tried: Container[str]) -> str | None:
+    def _take_avoided(
+        self, lane: _Lane, model: str, tried: Container[str], now: float
+    ) -> str | None:
         passed_over: list[tuple[float, str]] = []
         chosen = None
         while lane.avoided and chosen is None:
             entry = until, name = heappop(lane.avoided)
-            rest = standing(self._states[name], model, float("-inf"))
+            rest = standing(self._states[name], model, now)
             if rest is None or not rest.soft:
                 heappush(lane.ready, (self._used[name], name))
                 if rest is None and name not in tried:

@@ -20,20 +20,28 @@ Source = Literal["traffic", "probe", "operator", "configuration"]
 
 
 class Rest(Struct, frozen=True, omit_defaults=True):
-    """An account is not to be used before `until`. `streak` counts failures in a row."""
+    """An account is not to be used before `until`, or only if no other is left (`soft`).
+
+    `streak` counts failures in a row, of which all that came within one rest are one. `since` is
+    when the last of them began the rest or changed its end; `told` is whether the upstream itself
+    said when to come back.
+    """
 
     until: float
     why: str
     soft: bool = False
     streak: int = 1
+    since: float = 0.0
+    told: bool = False
 
 
 class AccountState(Struct, frozen=True, omit_defaults=True):
     """What is known of one account.
 
-    `disabled` is the reason it is out for good, empty if it is not; `refused_key` is then the
-    print of the key that the upstream refused, if that is why. `exhausted` rests it for every
-    model, `cooling` for the models named.
+    `disabled` is the reason it is out for good, empty if it is not; `by_hand` is whether a person
+    took it out, else `refused_key` is the print of the key with which it fell out. `exhausted`
+    rests it for every model, `cooling` for the model named, that of the empty name for all. Rests
+    are kept when they are over, until a good answer: they tell how many failures came in a row.
     """
 
     name: str
@@ -41,15 +49,19 @@ class AccountState(Struct, frozen=True, omit_defaults=True):
     refused_key: str = ""
     exhausted: Rest | None = None
     cooling: Mapping[str, Rest] = {}
+    by_hand: bool = False
 
 
 class Decision(Struct, frozen=True):
-    """The verdict on one failure. `rest` is the upstream's own wish for a rest, in seconds."""
+    """The verdict on one failure. `rest` is the upstream's own wish for a rest, in seconds;
+    `every_model` is whether cooling is for more than the model that was asked for.
+    """
 
     verdict: Verdict
     why: str = ""
     soft: bool = False
     rest: float | None = None
+    every_model: bool = False
 
     @property
     def tries_next(self) -> bool:

@@ -13,8 +13,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from dragoman.accounts.decisions import symptom_of_fault
 from dragoman.accounts.pool import Lease, Pool
+from dragoman.accounts.symptoms import symptom_of_fault
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.losses import Policy
@@ -228,8 +228,7 @@ class Exchange:
         same = call.passes_through
         # The body is written once; only whom its reasoning will be bound to differs, and what
         # must not be told.
-        tag = self._pool.tag(lease.account.name)
-        call.settings = replace(call.settings, account=tag, mask=outgoing.mask)
+        call.settings = replace(call.settings, account=lease.tag, mask=outgoing.mask)
         return outgoing.post(
             call.codec.path,
             call.body,
@@ -264,7 +263,7 @@ class Exchange:
         answer: UpstreamResponse,
         chunk: bytes,
     ) -> None:
-        """Hold the stream back until its first event shows that it is an answer."""
+        """Hold the stream back until something of an answer comes, or it is whole without."""
         stream = trip.call.stream()
         trip.outcome = stream.outcome
         held = [stream.feed(chunk)]
@@ -273,7 +272,7 @@ class Exchange:
             held.append(stream.feed(chunk) if chunk else stream.finish())
             if not chunk:
                 break
-        if not stream.begun:
+        if not stream.begun and not stream.outcome.ended:
             raise UpstreamError(stream.outcome.fault or _EMPTY)
         trip.begin(stream)
         lease.succeeded()

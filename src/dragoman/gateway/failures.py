@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from dragoman.accounts.decisions import (
+from dragoman.accounts.rules import RuleSet
+from dragoman.accounts.symptoms import (
     UNREACHABLE,
     Symptom,
     symptom_of_answer,
     symptom_of_fault,
 )
-from dragoman.accounts.rules import RuleSet
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.protocols.base import Codec
 from dragoman.upstream.errors import BodyTooLarge, UpstreamTimeout
