@@ -220,6 +220,10 @@ class Pool:
         """What is known of the account."""
         return self._rotations[self._accounts[name].upstream].state(name)
 
+    def tag(self, name: str) -> str:
+        """What stands for the account where clients can see it."""
+        return account_tag(name)
+
     def in_flight(self, name: str) -> int:
         """Leases of the account that were not given back yet, of this worker and of others."""
         return self._in_flight[name]

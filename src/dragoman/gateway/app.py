@@ -14,7 +14,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from dragoman.accounts.pool import Pool
+from dragoman.accounts.pool import Pool, Wanted
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config, Upstream
@@ -242,7 +242,7 @@ class Gateway:
 
     async def _fetch_models(self, upstream: Upstream) -> list[JsonObject]:
         limit = "limit=1000" if upstream.protocol == "anthropic_messages" else ""
-        with self.pool.lease(upstream.name, "") as lease:
+        with await self.pool.acquire(Wanted(upstream.name)) as lease:
             request = self._outgoing[lease.account.name].get("/models", limit)
             async with await self._client.send(request) as answer:
                 if answer.status != 200:

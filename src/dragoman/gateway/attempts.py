@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from dragoman.accounts.decisions import MAX_ATTEMPTS
-from dragoman.accounts.pool import Lease, NoAccount, Pool
+from dragoman.accounts.pool import Lease, NoAccount, Pool, Wanted
 from dragoman.canonical.errors import Fault
 from dragoman.gateway.failures import ALL_TRIED, NONE_LEFT, Failure, final_fault, more_telling
 from dragoman.gateway.record import Record
@@ -38,12 +38,13 @@ async def on_some_account(
         GaveUp: nothing more can be tried.
     """
     upstream = target.upstream.name
+    wanted = Wanted(upstream, target.model)
     tried: list[str] = []
     last: Failure | None = None
     ending, back_in = ALL_TRIED, None
     while len(tried) < MAX_ATTEMPTS:
         try:
-            lease = pool.lease(upstream, target.model, tried)
+            lease = await pool.acquire(wanted, tried)
         except NoAccount as none:
             if last is None:
                 raise GaveUp(none.fault) from None
