@@ -15,14 +15,14 @@ from dragoman.failing import Rule
 Name = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z",
         description="a name of at most 64 letters, digits, _ . and -",
     ),
 ]
 """A name for logs, metrics and the prefix of models, so it is kept to what these can carry."""
 
 HeaderName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$", description="the name of an HTTP header")
+    str, Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z", description="the name of an HTTP header")
 ]
 """A token of RFC 9110, section 5.6.2."""
 

@@ -1,0 +1,189 @@
+"""Lists of accounts in files: CSV, JSON and JSON lines, read row by row.
+
+    for row in read_csv(lines, resolve):
+        ...                                  # a Row, or a BadRow that says what is wrong
+
+A row never ends the reading; what is wrong with the file as a whole raises `BadFile`.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.administration.drafts import FIELDS, Draft, Fault, Unusable, draft, shortened
+from dragoman.config.convert import Resolve, suggestion
+
+Format = Literal["csv", "json", "jsonl"]
+
+_WHOLE = ("priority", "max_concurrent")
+_NUMBERS = ("weight", "balance")
+_KEPT_IF_EMPTY = ("key", "headers", "proxy")
+_BETWEEN_MODELS = re.compile(r"[;\s]+")
+
+
+class Row(Struct, frozen=True):
+    """One account. `at` is the line it begins on, in a JSON document its number; both from 1."""
+
+    at: int
+    draft: Draft
+
+
+class BadRow(Struct, frozen=True):
+    """A row that cannot be used, and every fault of it. `name` is empty where there is none."""
+
+    at: int
+    name: str
+    faults: tuple[Fault, ...]
+
+
+class BadFile(ValueError):
+    """A file cannot be read as a list of accounts; the message says why and repeats no secret."""
+
+
+def read_csv(lines: Iterable[str], resolve: Resolve) -> Iterator[Row | BadRow]:
+    """Rows of a CSV file whose first line names the columns, which are fields of an account.
+
+    Columns are separated by comma, semicolon or tab, as the first line has it. Models are
+    separated by blanks or semicolons, headers are a JSON object. An empty cell of a secret leaves
+    it as it is; any other empty cell is the default.
+
+    Raises:
+        BadFile: no columns are named, or it is not CSV.
+    """
+    source = iter(lines)
+    heading = next(source, "").lstrip("\ufeff")
+    delimiter = max(",;\t", key=heading.count)
+    columns = [
+        cell.strip().lower() for cell in next(csv.reader([heading], delimiter=delimiter), [])
+    ]
+    _check(columns)
+    reader = csv.reader(source, delimiter=delimiter, strict=True)
+    while True:
+        at = reader.line_num + 2
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise BadFile(f"line {at}: {error}") from None
+        if cells is None:
+            return
+        if any(cell.strip() for cell in cells):
+            yield _of_cells(at, columns, cells, resolve)
+
+
+def read_json_lines(lines: Iterable[bytes], resolve: Resolve) -> Iterator[Row | BadRow]:
+    """Rows of a file with one JSON object on each line; empty lines are passed over."""
+    for at, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            yield BadRow(at, "", (Fault("", "not JSON"),))
+        else:
+            yield _of_value(at, value, resolve)
+
+
+def read_json(document: bytes, resolve: Resolve) -> Iterator[Row | BadRow]:
+    """Rows of a JSON document: a list of objects, or an object that has one as `accounts`.
+
+    Raises:
+        BadFile: it is no such document.
+    """
+    try:
+        value = msgspec.json.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadFile("not JSON") from None
+    entries = value.get("accounts") if isinstance(value, dict) else value
+    if not isinstance(entries, list):
+        raise BadFile('expected a list of accounts, or an object with such a list as "accounts"')
+    for at, entry in enumerate(entries, 1):
+        yield _of_value(at, entry, resolve)
+
+
+def write_csv_row(values: Iterable[str]) -> str:
+    """One line of CSV, as `read_csv` reads it, with its line break."""
+    return ",".join(_quoted(value) for value in values) + "\n"
+
+
+def _quoted(value: str) -> str:
+    if re.search(r'[",;\s]', value):
+        return '"' + value.replace('"', '""') + '"'
+    return value
+
+
+def _check(columns: list[str]) -> None:
+    # The line is not repeated: where the heading is missing it is an account, with its key.
+    if "name" not in columns:
+        raise BadFile(f"the first line must name the columns: {', '.join(FIELDS)}")
+    for column in columns:
+        if column not in FIELDS:
+            near = suggestion(column[:64], FIELDS)
+            raise BadFile(f"no such column: {shortened(column) or '(empty)'}{near}")
+        if columns.count(column) > 1:
+            raise BadFile(f"the column {column} is there twice")
+
+
+def _of_cells(at: int, columns: list[str], cells: list[str], resolve: Resolve) -> Row | BadRow:
+    values = dict(zip(columns, (cell.strip() for cell in cells), strict=False))
+    if len(cells) > len(columns):
+        told = f"{len(cells)} cells for {len(columns)} columns"
+        return BadRow(at, _name(values), (Fault("", told),))
+    faults: list[Fault] = []
+    typed: dict[str, object] = {}
+    for column, cell in values.items():
+        if cell or column not in _KEPT_IF_EMPTY:
+            try:
+                typed[column] = _typed(column, cell)
+            except ValueError as error:
+                faults.append(Fault(column, str(error)))
+    return _row(at, typed, resolve, faults)
+
+
+def _typed(column: str, cell: str) -> object:
+    if not cell:
+        return None
+    if column == "models":
+        return _BETWEEN_MODELS.split(cell.strip("; "))
+    if column == "headers":
+        try:
+            return msgspec.json.decode(cell, type=dict[str, str])
+        except msgspec.DecodeError:
+            raise ValueError("expected a JSON object of texts") from None
+    if column in _WHOLE:
+        try:
+            return int(cell)
+        except ValueError:
+            raise ValueError("expected a whole number") from None
+    if column in _NUMBERS:
+        try:
+            return float(cell)
+        except ValueError:
+            raise ValueError("expected a number") from None
+    return cell
+
+
+def _of_value(at: int, value: Any, resolve: Resolve) -> Row | BadRow:
+    if not isinstance(value, dict):
+        return BadRow(at, "", (Fault("", "expected an object"),))
+    return _row(at, value, resolve, [])
+
+
+def _row(at: int, values: dict[str, object], resolve: Resolve, faults: list[Fault]) -> Row | BadRow:
+    try:
+        made = draft(values, resolve)
+    except Unusable as error:
+        faults.extend(error.faults)
+    if faults:
+        return BadRow(at, _name(values), tuple(faults))
+    return Row(at, made)
+
+
+def _name(values: dict[str, Any]) -> str:
+    name = values.get("name")
+    return shortened(name) if isinstance(name, str) else ""
