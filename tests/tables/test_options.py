@@ -6,11 +6,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from dragoman.canonical.dialects import DIALECTS
 from dragoman.canonical.options import Capabilities, Options
 
 TABLES = sorted(path.stem for path in Path(__file__).parent.glob("test_*_*.py"))
 EVERYWHERE = {"policy"}
 """Every row of requests is run under all policies."""
+
+SHOWN_BY_DIALECTS = {
+    "keepalive",
+    "error_style",
+    "failure_events",
+    "tool_turn",
+    "response_fields",
+}
+"""What only a dialect asks for is shown under `tests/dialects`."""
 
 
 def settings_of(rows: list[Any], name: str) -> set[str]:
@@ -22,5 +32,12 @@ def test_every_setting_has_a_row() -> None:
     tables = [import_module(f"tests.tables.{name}") for name in TABLES]
     lists = [value for table in tables for value in vars(table).values() if isinstance(value, list)]
     rows = [row for rows in lists for row in rows if type(row).__name__ == "Row"]
-    assert settings_of(rows, "options") == set(Options.__struct_fields__) - EVERYWHERE
+    assert settings_of(rows, "options") == (
+        set(Options.__struct_fields__) - EVERYWHERE - SHOWN_BY_DIALECTS
+    )
     assert settings_of(rows, "upstream") == set(Capabilities.__struct_fields__)
+
+
+def test_dialects_set_options_that_exist() -> None:
+    chosen = {name for dialect in DIALECTS.values() for name in dialect}
+    assert SHOWN_BY_DIALECTS <= chosen <= set(Options.__struct_fields__)

@@ -50,12 +50,38 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Status shown to Responses clients when a classifier stopped the output."""
     responses_done: bool = False
     """Write `data: [DONE]` after the terminal event of a Responses stream."""
+    keepalive: Literal["usual", "numbered", "off"] = "usual"
+    """Signs of life in silent streams: what every client of the protocol ignores, in Responses
+    streams `ping` events that count in the sequence, or none."""
+    error_style: Literal["openai", "openresponses"] = "openai"
+    """Names and statuses of errors for Responses clients: the official API's or Open Responses'."""
+    failure_events: Literal["error_and_failed", "failed"] = "error_and_failed"
+    """How a Responses stream tells of a failure: an `error` event before `response.failed`, or
+    `response.failed` alone."""
+    tool_turn: Literal["completed", "required_action"] = "completed"
+    """How an answer that calls tools ends for Responses clients: completed, or incomplete with a
+    `required_action` that `submit_tool_outputs` answers."""
+    response_fields: Literal["all", "classic"] = "all"
+    """Fields of a response object: all that any client reads, or the 22 of the API's first year."""
     stop_on_responses: Literal["reject", "drop"] = "reject"
     """Stop sequences toward Responses upstreams, which have none."""
     default_max_tokens: int = 16384
     """Output limit, in tokens, sent to Messages upstreams when the client gave none."""
     map_fast: bool = False
     """Translate `service_tier: fast|priority` to and from `speed: fast`."""
+
+
+    @property
+    def reshapes_responses(self) -> bool:
+        """Whether Responses clients are shown what no upstream writes, so that its answers cannot
+        be passed through as they are."""
+        return (
+            self.responses_done
+            or self.keepalive == "numbered"
+            or self.failure_events == "failed"
+            or self.tool_turn == "required_action"
+            or self.response_fields == "classic"
+        )
 
 
 class Capabilities(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

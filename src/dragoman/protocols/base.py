@@ -100,16 +100,23 @@ class StreamWriter(Protocol):
         """The frames of one event, possibly none (`b""`), ready to be sent in one piece."""
         ...
 
+    def keepalive(self) -> bytes:
+        """A sign of life between two events, which clients ignore."""
+        ...
+
 
 class Relay(Protocol):
     """Watches a stream that is passed through byte for byte.
 
-    `begun` is whether a frame of this protocol's answers was seen, `usage` the last usage,
-    `ended` whether the upstream's own terminator was seen, `fault` an error the upstream put
-    into its stream (it is passed on as well).
+    `begun` is whether a frame was seen that holds something of an answer: what precedes it (a
+    response object, a role, a ping, a text block or item that is still empty) may be held back.
+    `blank` counts the characters of white space that the arguments of a tool call have just gone
+    on with. `usage` is the last usage, `ended` whether the upstream's own terminator was seen,
+    `fault` an error the upstream put into its stream (it is passed on as well).
     """
 
     begun: bool
+    blank: int
     usage: Usage | None
     ended: bool
     fault: Fault | None
@@ -133,6 +140,18 @@ class Rendered(Struct, frozen=True):
 
     status: int
     body: JsonObject
+
+
+OFFICIAL = Options()
+"""How the official services behave."""
+
+
+class ErrorWriter(Protocol):
+    """Writes a fault, with the request id, as the client's protocol shows it."""
+
+    def __call__(self, fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
+        """The status and body; `options` are those of the route, once it is known."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +184,7 @@ class Codec:
     stream_writer: Callable[[Reply], StreamWriter]
     read_error: Callable[[int, Mapping[str, str], bytes], Fault]
     """An upstream's error answer (status, lower-case headers, body) as a fault."""
-    write_error: Callable[[Fault, str], Rendered]
-    """A fault (and the request id) as the client's protocol shows it."""
+    write_error: ErrorWriter
     keepalive: bytes
     """What to write in a stream during silence."""
     shape: msgspec.json.Decoder[Any]

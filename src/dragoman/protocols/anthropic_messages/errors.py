@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.options import Options
 from dragoman.failing import plain_text, retry_after
-from dragoman.protocols.base import Rendered, to_json
+from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import encode
 
@@ -160,7 +161,7 @@ def error_object(fault: Fault) -> JsonObject:
     return error
 
 
-def write_error(fault: Fault, request_id: str) -> Rendered:
+def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
     """The status and body of a fault."""
     status = _SHOWN[fault.kind][0]
     if fault.status is not None and fault.kind not in _OWN_STATUS:

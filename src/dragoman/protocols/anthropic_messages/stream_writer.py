@@ -304,6 +304,10 @@ class MessagesWriter:
             return self._block.delta(event.text)
         return _WRITERS[type(event)](self, event)
 
+    def keepalive(self) -> bytes:
+        """The protocol's own `ping`."""
+        return PING
+
     def _write_started(self, event: Started) -> bytes:
         self._usage, self._tier = event.usage, event.service_tier
         usage = write_usage(event.usage, event.service_tier)

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.options import Options
 from dragoman.failing import plain_text, retry_after
-from dragoman.protocols.base import Rendered, to_json
+from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.sse import DONE, encode
@@ -208,7 +209,7 @@ FORMS: dict[FaultKind, _Form] = {
 """How each kind looks to a Chat client. A payment problem is 429 there: its SDKs know no 402."""
 
 
-def write_error(fault: Fault, request_id: str) -> Rendered:
+def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
     """The error as a Chat client is to see it; the request id has no place in the body."""
     form = FORMS[fault.kind]
     status = form.status if fault.status is None or fault.kind in _OWN_STATUS else fault.status

@@ -52,7 +52,7 @@ from dragoman.protocols.openai_chat.responses import (
     write_moderation,
 )
 from dragoman.protocols.openai_chat.usage import write_usage
-from dragoman.sse import DONE, encode, escape
+from dragoman.sse import COMMENT, DONE, encode, escape
 
 _DONE = encode(DONE)
 _ROLE = b'{"role":"assistant","content":"","refusal":null}'
@@ -138,6 +138,10 @@ class ChatStreamWriter:
         if type(event) is Delta:
             return self._delta(event)
         return _WRITERS[type(event)](self, event)
+
+    def keepalive(self) -> bytes:
+        """A comment."""
+        return COMMENT
 
     # --- chunks ---------------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.options import Options
 from dragoman.failing import plain_text, retry_after
-from dragoman.protocols.base import Rendered
+from dragoman.protocols.base import OFFICIAL, Rendered
 from dragoman.protocols.fields import JsonObject
 
 _SHOWN: dict[FaultKind, tuple[int, str, str]] = {
@@ -176,12 +177,37 @@ def _kind(code: str, status: int | None, message: str) -> FaultKind:
     return FaultKind.INVALID_REQUEST
 
 
-def error_object(fault: Fault) -> JsonObject:
+_OPEN_RESPONSES = {
+    FaultKind.NOT_FOUND: (404, "not_found"),
+    FaultKind.MODEL_NOT_FOUND: (404, "not_found"),
+    FaultKind.METHOD_NOT_ALLOWED: (405, "invalid_request"),
+    FaultKind.TOO_LARGE: (413, "invalid_request"),
+    FaultKind.UNSUPPORTED_MEDIA_TYPE: (415, "invalid_request"),
+    FaultKind.PAYMENT_REQUIRED: (429, "too_many_requests"),
+    FaultKind.RATE_LIMITED: (429, "too_many_requests"),
+    FaultKind.UPSTREAM_FAILED: (500, "model_error"),
+}
+"""Status and type where errors have the names of Open Responses (its specification, "Errors")."""
+
+
+def _open_responses(fault: Fault) -> tuple[int, str]:
+    """Status and type of a fault in the names of Open Responses, which knows five."""
+    named = _OPEN_RESPONSES.get(fault.kind)
+    if named is not None:
+        return named
+    if _SHOWN[fault.kind][0] >= 500:
+        return 500, "server_error"
+    return 401 if fault.kind is FaultKind.UNAUTHENTICATED else 400, "invalid_request"
+
+
+def error_object(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
     """The `error` member of an error body or event.
 
     `param` and `code` are always strings: @ai-sdk/open-responses shows no other errors.
     """
     _, kind, code = _SHOWN[fault.kind]
+    if options.error_style == "openresponses":
+        kind = _open_responses(fault)[1]
     error: JsonObject = {
         "message": fault.message,
         "type": kind,
@@ -193,16 +219,20 @@ def error_object(fault: Fault) -> JsonObject:
     return error
 
 
-def failed_object(fault: Fault) -> JsonObject:
+def failed_object(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
     """The `error` member of a failed response."""
     code = _FAILED_AS.get(fault.kind, "server_error")
     if fault.code in _CLIENT_CODES or fault.code in _BY_CODE:
         code = fault.code
-    return {"code": code, "message": fault.message, "type": _SHOWN[fault.kind][1]}
+    kind = error_object(fault, options)["type"]
+    return {"code": code, "message": fault.message, "type": kind}
 
 
-def write_error(fault: Fault, request_id: str) -> Rendered:
+def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
     """The status and body of a fault. The request id has its place in a header."""
+    if options.error_style == "openresponses":
+        status, _ = _open_responses(fault)
+        return Rendered(status, {"error": error_object(fault, options)})
     status = _SHOWN[fault.kind][0]
     if fault.status is not None and fault.kind not in _OWN_STATUS:
         status = fault.status

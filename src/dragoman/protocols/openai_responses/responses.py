@@ -15,7 +15,7 @@ from dragoman.canonical.envelope import MARKER
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Ended, Event, Finished
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.responses import Response
+from dragoman.canonical.responses import FinishReason, Response
 from dragoman.protocols.base import Inbound, Reply
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.annotations import write_annotation
@@ -36,7 +36,12 @@ from dragoman.protocols.openai_responses.output_items import (
     refusal_part,
     text_part,
 )
-from dragoman.protocols.openai_responses.skeleton import echo, service_tier
+from dragoman.protocols.openai_responses.skeleton import (
+    echo,
+    required_action,
+    selected,
+    service_tier,
+)
 from dragoman.protocols.openai_responses.stream_reader import metered, report_unread, started
 
 
@@ -71,21 +76,28 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
     completed = status.response == "completed"
     source = reply.request.source
     created = response.created or reply.created
-    return {
+    output = _Output(reply).write(response, status.last_item)
+    action = None
+    waits = response.finish.reason is FinishReason.TOOL_CALLS
+    if waits and reply.options.tool_turn == "required_action":
+        action = required_action(output)
+    written = {
         "id": reply.id,
         "object": "response",
         "created_at": created,
         "model": reply.model,
-        "status": status.response,
-        "completed_at": max(created, int(time.time())) if completed else None,
+        "status": status.response if action is None else "incomplete",
+        "completed_at": max(created, int(time.time())) if completed and not action else None,
         "error": None,
         "incomplete_details": status.details,
         "service_tier": response.service_tier or service_tier(source),
         "usage": write_usage(response.usage),
-        "output": _Output(reply).write(response, status.last_item),
+        "output": output,
         **echo(source),
         **({} if response.moderation is None else {"moderation": response.moderation}),
     }
+    shown = selected(written, reply.options)
+    return shown if action is None else {**shown, "required_action": action}
 
 
 class _Output:

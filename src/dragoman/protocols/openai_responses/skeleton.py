@@ -6,8 +6,10 @@ request's own value where it gave one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from dragoman.canonical.options import Options
 from dragoman.protocols.base import Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.outcome import Status
@@ -56,6 +58,58 @@ def echo(source: JsonObject) -> JsonObject:
     return repeated
 
 
+CLASSIC = frozenset(
+    {
+        "id",
+        "object",
+        "created_at",
+        "status",
+        "model",
+        "output",
+        "usage",
+        "error",
+        "incomplete_details",
+        "instructions",
+        "metadata",
+        "parallel_tool_calls",
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_p",
+        "max_output_tokens",
+        "previous_response_id",
+        "reasoning",
+        "store",
+        "truncation",
+        "user",
+    }
+)
+"""The fields of a response object in the API's first year (requirement 105)."""
+
+
+def selected(response: JsonObject, options: Options) -> JsonObject:
+    """The fields of a response object, or of a part of it, that the client is shown."""
+    if options.response_fields == "all":
+        return response
+    return {name: value for name, value in response.items() if name in CLASSIC}
+
+
+def required_action(output: Iterable[Any]) -> JsonObject | None:
+    """The calls in `output` as the action that a client is asked for; None if there are none."""
+    calls: list[JsonObject] = []
+    for item in output:
+        kind = item.get("type")
+        if kind == "function_call":
+            called = {"name": item["name"], "arguments": item["arguments"]}
+            calls.append({"id": item["call_id"], "type": "function", "function": called})
+        elif kind == "custom_tool_call":
+            called = {"name": item["name"], "input": item["input"]}
+            calls.append({"id": item["call_id"], "type": "custom", "custom": called})
+    if not calls:
+        return None
+    return {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": calls}}
+
+
 def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
@@ -86,13 +140,14 @@ class Skeleton:
     the request is not kept. `created` and `tier` are what the upstream told, once it did.
     """
 
-    __slots__ = ("_echo", "_head", "_model", "created", "tier")
+    __slots__ = ("_echo", "_head", "_model", "_options", "created", "tier")
 
     def __init__(self, reply: Reply) -> None:
         source = reply.request.source
         self._head = to_json({"id": reply.id, "object": "response"})[:-1]
         self._model = to_json(reply.model)
-        self._echo = to_json(echo(source))[1:]
+        self._options = reply.options
+        self._echo = to_json(selected(echo(source), reply.options))[1:]
         self.created = reply.created
         self.tier = service_tier(source)
 
@@ -105,19 +160,22 @@ class Skeleton:
         error: JsonObject | None = None,
         completed_at: int | None = None,
         moderation: JsonObject | None = None,
+        action: JsonObject | None = None,
     ) -> bytes:
-        """A response object as JSON; `output` are the items, encoded."""
-        changing = to_json(
-            {
-                "status": status.response,
-                "completed_at": completed_at,
-                "error": error,
-                "incomplete_details": status.details,
-                "service_tier": self.tier,
-                "usage": usage,
-                **({} if moderation is None else {"moderation": moderation}),
-            }
-        )
+        """A response object as JSON; `output` are the items, encoded. With an `action` that the
+        client is to take the response is incomplete."""
+        fields = {
+            "status": status.response if action is None else "incomplete",
+            "completed_at": completed_at,
+            "error": error,
+            "incomplete_details": status.details,
+            "service_tier": self.tier,
+            "usage": usage,
+            **({} if moderation is None else {"moderation": moderation}),
+        }
+        changing = selected(fields, self._options)
+        if action is not None:
+            changing["required_action"] = action
         items = b",".join(output)
         head = b'%b,"created_at":%d,"model":%b' % (self._head, self.created, self._model)
-        return b'%b,%b,"output":[%b],%b' % (head, changing[1:-1], items, self._echo)
+        return b'%b,%b,"output":[%b],%b' % (head, to_json(changing)[1:-1], items, self._echo)

@@ -49,7 +49,9 @@ class Frames:
         number = self.sequence
         self.sequence = number + 1
         name = kind.encode()
-        return encode(b'{"type":"%b","sequence_number":%d,%b}' % (name, number, members), name)
+        comma = b"," if members else b""
+        event = b'{"type":"%b","sequence_number":%d%b%b}' % (name, number, comma, members)
+        return encode(event, name)
 
     def announce(self, item: JsonObject) -> tuple[int, bytes]:
         """The next item begins: its index and event."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
+import msgspec
+
 from dragoman.canonical.blocks import (
     Annotation,
     Block,
@@ -36,12 +38,14 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.grammar import State, step
 from dragoman.canonical.losses import LossKind
+from dragoman.canonical.responses import FinishReason
 from dragoman.protocols.base import Reply, to_json
+from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.annotations import write_annotation
 from dragoman.protocols.openai_responses.errors import error_object, failed_object
 from dragoman.protocols.openai_responses.outcome import Status, write_finish, write_usage
 from dragoman.protocols.openai_responses.output_items import call_prefix
-from dragoman.protocols.openai_responses.skeleton import Skeleton
+from dragoman.protocols.openai_responses.skeleton import Skeleton, required_action
 from dragoman.protocols.openai_responses.stream_items import (
     CallItem,
     DeltaLine,
@@ -51,7 +55,7 @@ from dragoman.protocols.openai_responses.stream_items import (
     MessageItem,
     ReasoningItem,
 )
-from dragoman.sse import DONE, encode
+from dragoman.sse import COMMENT, DONE, encode
 
 _IN_PROGRESS: Final = Status("in_progress", None, "in_progress")
 _FAILED: Final = Status("failed", None, "incomplete")
@@ -76,6 +80,7 @@ class ResponsesWriter:
         "_state",
         "_status",
         "_usage",
+        "_waits",
     )
 
     def __init__(self, reply: Reply) -> None:
@@ -88,6 +93,7 @@ class ResponsesWriter:
         self._frames = Frames()
         self._state = State.NEW
         self._status = _IN_PROGRESS
+        self._waits = False
         self._usage = write_usage(None)
         self._item: Item | None = None
         self._head: Block = Text(text="")
@@ -277,7 +283,14 @@ class ResponsesWriter:
         self._line = None
         return b"" if item is None else item.finish(status)
 
+    def keepalive(self) -> bytes:
+        """A sign of life: a comment, or an event that counts where the client wants one."""
+        if self._options.keepalive == "usual" or self._state is State.NEW:
+            return COMMENT
+        return self._frames.write_raw("ping", b"")
+
     def _finished(self, event: Finished) -> bytes:
+        self._waits = event.finish.reason is FinishReason.TOOL_CALLS
         self._status = write_finish(event.finish, self._options, self._ledger)
         finished = self._finish_item(self._status.last_item)
         if self._frames.done:
@@ -290,23 +303,35 @@ class ResponsesWriter:
     def _ended(self, event: Ended) -> bytes:
         status = self._status
         completed = status.response == "completed"
+        action = None
+        if self._waits and self._options.tool_turn == "required_action":
+            action = required_action(map(msgspec.json.decode, self._frames.done))
+        at = max(self._skeleton.created, int(time.time())) if completed and not action else None
         response = self._skeleton.render(
             status,
             self._frames.done,
             usage=self._usage,
-            completed_at=max(self._skeleton.created, int(time.time())) if completed else None,
+            completed_at=at,
             moderation=event.moderation,
+            action=action,
         )
-        return self._terminal(status, response)
+        asked = b"" if action is None else self._ask(action, response)
+        return asked + self._terminal(status, response)
+
+    def _ask(self, action: JsonObject, response: bytes) -> bytes:
+        members = b'"response":%b,"required_action":%b' % (response, to_json(action))
+        return self._frames.write_raw("response.required_action", members)
 
     def _failed(self, event: Failed, *, begun: bool) -> bytes:
         announced = b"" if begun else self._announce()
-        error = error_object(event.fault)
-        # Some clients read the flat form, some the nested one.
-        flat = {name: error[name] for name in ("code", "message", "param")}
-        told = self._frames.write_raw("error", to_json({**flat, "error": error})[1:-1])
+        told = b""
+        if self._options.failure_events == "error_and_failed":
+            error = error_object(event.fault, self._options)
+            # Some clients read the flat form, some the nested one.
+            flat = {name: error[name] for name in ("code", "message", "param")}
+            told = self._frames.write_raw("error", to_json({**flat, "error": error})[1:-1])
         response = self._skeleton.render(
-            _FAILED, self._frames.done, error=failed_object(event.fault)
+            _FAILED, self._frames.done, error=failed_object(event.fault, self._options)
         )
         return announced + told + self._terminal(_FAILED, response)
 
