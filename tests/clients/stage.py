@@ -1,0 +1,110 @@
+"""Where a program is played: a gateway before an upstream of one kind, heard on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dragoman.config import Account, Client, Config, Route, Secret, Server, Upstream
+from dragoman.gateway.testing import running_gateway
+from dragoman.simulator.recording import RecordedRequest
+from dragoman.simulator.testing import RunningSimulator
+from tests.clients.programs import KEY, Api, Finished, run
+from tests.clients.tap import Heard, Tap, tapped
+
+UPSTREAMS: dict[Api, str] = {
+    "chat": "openai_chat",
+    "messages": "anthropic_messages",
+    "responses": "openai_responses",
+}
+GENERATING = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request for an answer: as the client sent it, what the upstream received of it, and what
+    the gateway's log says was lost (`path` to `kind`)."""
+
+    sent: Any
+    received: Any
+    losses: dict[str, str]
+    heard: Heard
+    recorded: RecordedRequest
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One gateway, all of whose models lead to the upstream `kind` under the name they were asked
+    for by. `lines` are what it logged."""
+
+    kind: Api
+    simulator: RunningSimulator
+    tap: Tap
+    lines: list[dict[str, Any]]
+
+    @property
+    def url(self) -> str:
+        """Where clients go, without `/v1`."""
+        return self.tap.url
+
+    def run(self, program: str, model: str, prompt: str, workdir: Path, **more: Any) -> Finished:
+        """Run a program against this gateway; what was heard before is forgotten."""
+        self.forget()
+        return run(program, self.url, model, prompt, workdir, **more)
+
+    def forget(self) -> None:
+        """Forget what was heard so far."""
+        self.simulator.app.requests.clear()
+        self.tap.heard.clear()
+        self.lines.clear()
+
+    def exchanges(self) -> list[Exchange]:
+        """The requests for answers since the program was started, in their order. Each must have
+        gone to the upstream exactly once."""
+        heard = [one for one in self.tap.heard if one.method == "POST" and one.path in GENERATING]
+        recorded = [one for one in self.simulator.requests if one.path in GENERATING]
+        self.simulator.wait_for(lambda: len(self._answers()) >= len(heard))
+        answers = self._answers()
+        assert len(heard) == len(recorded) == len(answers), (heard, recorded, answers)
+        return [
+            Exchange(one.json, other.json, _losses(line), one, other)
+            for one, other, line in zip(heard, recorded, answers, strict=True)
+        ]
+
+    def _answers(self) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line["route"].partition(" ")[2] in GENERATING]
+
+
+def _losses(line: dict[str, Any]) -> dict[str, str]:
+    losses = line.get("losses", [])
+    assert len(losses) == line.get("losses_total", 0), "the log line was cut"
+    return dict(loss.rsplit(":", 1) for loss in losses)
+
+
+@contextmanager
+def playing(kind: Api, simulator: RunningSimulator) -> Iterator[Stage]:
+    """A gateway before `simulator` as an upstream of that kind while the context lasts."""
+    config = Config(
+        server=Server(keepalive_s=5.0, commit_after_s=10.0, shutdown_grace_s=2.0),
+        clients=(Client(name="tester", key=Secret(KEY)),),
+        upstreams=(
+            Upstream(
+                name=kind,
+                protocol=UPSTREAMS[kind],  # type: ignore[arg-type]  # the literal's words
+                base_url=simulator.base_url,
+            ),
+        ),
+        accounts=(Account(name=f"{kind}-1", upstream=kind, key=Secret("sk-sim-account")),),
+        routes=(Route(match="*", upstream=kind),),
+    )
+    lines: list[dict[str, Any]] = []
+    with (
+        running_gateway(config, lambda line: lines.append(msgspec.json.decode(line))) as gateway,
+        tapped(gateway.port) as tap,
+    ):
+        yield Stage(kind, simulator, tap, lines)

@@ -1,0 +1,129 @@
+"""Real programs complete a tool loop on every kind of upstream, and nothing is lost unsaid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.clients.accounting import leaves, told, unaccounted
+from tests.clients.programs import PROGRAMS
+from tests.clients.reading import called, instructions, offered
+from tests.clients.stage import Exchange, Stage
+
+CONTENT = 'First line: "quotes" \\ ünïcode ☂'
+SAID = "All of it is done."
+THOUGHT = "A file is wanted, and I have a tool that writes some."
+BILLING = "x-anthropic-billing-header"
+
+
+def ask(path: Path, *options: str) -> str:
+    """A prompt that has the simulated model write a file of that path."""
+    quoted = CONTENT.replace("\\", "\\\\").replace('"', '\\"')
+    steering = f'scenario=agent path={path} content="{quoted}" text="{SAID}" thought="{THOUGHT}"'
+    return f"Please write it down. [[sim: {' '.join((steering, *options))}]]"
+
+
+CASES = [
+    ("claude-code", "claude-sonnet-5"),
+    ("claude-code", "some-model"),
+    ("codex", "gpt-5.5"),
+    ("codex", "gpt-6-sol"),
+    ("codex", "some-model"),
+    ("ai-sdk-chat", "gpt-5.5"),
+    ("ai-sdk-compatible", "some-model"),
+    ("ai-sdk-responses", "gpt-5.5"),
+    ("ai-sdk-anthropic", "claude-sonnet-5"),
+    ("openai-agents-chat", "some-model"),
+    ("openai-agents-responses", "some-model"),
+]
+ONE_BY_ONE = [("codex", "gpt-6-sol")]
+"""Programs that forbid a model to make several calls at once."""
+
+
+@pytest.mark.parametrize(("program", "model"), CASES)
+def test_a_program_writes_a_file(stage: Stage, program: str, model: str, tmp_path: Path) -> None:
+    """The file is there, the final text is shown, and what the client sent has arrived."""
+    target = tmp_path / "work" / "notes.txt"
+
+    finished = stage.run(program, model, ask(target), tmp_path)
+
+    assert finished.status == 0, finished
+    assert target.read_text().rstrip("\n") == CONTENT
+    assert SAID in finished.output, finished
+    first, second = stage.exchanges()
+    for exchange in (first, second):
+        assert unaccounted(exchange.sent, exchange.received, exchange.losses) == []
+        check_tools(exchange)
+        check_instructions(exchange, stage)
+    check_history(second, calls=1)
+    check_reasoning(second, program, stage)
+
+
+@pytest.mark.parametrize(("program", "model"), CASES)
+def test_a_program_writes_two_files_at_once(
+    stage: Stage, program: str, model: str, tmp_path: Path
+) -> None:
+    """Parallel calls of one turn; where the client forbids them, one after the other."""
+    target = tmp_path / "work" / "notes.txt"
+
+    finished = stage.run(program, model, ask(target, "calls=2"), tmp_path)
+
+    assert finished.status == 0, finished
+    for path in (target, target.with_name("notes-2.txt")):
+        assert path.read_text().rstrip("\n") == CONTENT
+    assert SAID in finished.output, finished
+    exchanges = stage.exchanges()
+    assert len(exchanges) == (3 if (program, model) in ONE_BY_ONE else 2)
+    last = exchanges[-1]
+    assert unaccounted(last.sent, last.received, last.losses) == []
+    check_history(last, calls=2)
+
+
+def check_tools(exchange: Exchange) -> None:
+    """Every tool that was declared is offered with its schema, or named by the ledger."""
+    there = {tool.name: tool for tool in offered(exchange.received)}
+    declared = offered(exchange.sent)
+    assert declared
+    for tool in declared:
+        if tool.name not in there:
+            assert told(tool.path, exchange.losses), f"{tool.path}: {tool.name} is gone"
+            continue
+        arrived = there[tool.name]
+        assert tool.description in arrived.description
+        if tool.schema is not None:
+            assert arrived.schema == tool.schema
+        elif arrived.schema is not None:  # a free-text tool as a function
+            assert list(arrived.schema["properties"]) == ["input"]
+
+
+def check_instructions(exchange: Exchange, stage: Stage) -> None:
+    """All instructions arrive as such; Anthropic's billing text goes to nobody else, for its value
+    changes with every request and would spoil the cache of what follows."""
+    sent, arrived = instructions(exchange.sent), "\n".join(instructions(exchange.received))
+    assert sent
+    for text in sent:
+        if text.startswith(BILLING) and stage.kind != "messages":
+            assert "system[0]" in exchange.losses
+        else:
+            assert text in arrived
+    if stage.kind != "messages":
+        assert BILLING.encode() not in exchange.recorded.body
+
+
+def check_history(exchange: Exchange, calls: int) -> None:
+    """The calls of earlier turns stand in the history with what the tools answered."""
+    arrived = called(exchange.received)
+    assert len(arrived) == calls
+    assert all(call.result for call in arrived)
+    assert arrived == called(exchange.sent)
+
+
+def check_reasoning(exchange: Exchange, program: str, stage: Stage) -> None:
+    """What the model thought comes back to it where both protocols can say it.
+
+    That it is unaltered is the simulator's to say: it refuses what is not.
+    """
+    if PROGRAMS[program].protocol != "chat" and stage.kind != "chat":
+        sealed = "signature" if stage.kind == "messages" else "encrypted_content"
+        assert any(path.endswith(f".{sealed}") for path, _ in leaves(exchange.received))

@@ -1,0 +1,150 @@
+"""The recorded requests of real clients, through the translation."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from dragoman.canonical.losses import LossKind
+from dragoman.translation import translate_request
+from tests.clients import ledgers
+from tests.clients.filler import Filler
+from tests.clients.prefixes import broken_prefix
+from tests.clients.recordings import PROTOCOLS, Recording, recordings
+
+CELLS = [
+    pytest.param(recording, upstream, id=f"{recording.name}-{upstream}")
+    for recording in recordings()
+    for upstream in PROTOCOLS.values()
+]
+OWN_MARKS = frozenset({"claude-code", "claude-code-other-model"})
+"""Clients that move their cache marks from turn to turn, and write texts now so, now so."""
+
+
+@pytest.mark.parametrize(("recording", "upstream"), CELLS)
+def test_no_request_is_refused(recording: Recording, upstream: str) -> None:
+    """Every turn translates in the balanced policy; its own protocol loses nothing."""
+    for turn in recording.turns:
+        call = translate_request(recording.protocol, upstream, turn.encoded, model="theirs")
+
+        assert json.loads(call.body)["model"] == "theirs"
+        assert LossKind.CONTENT not in {loss.kind for loss in call.losses}
+        if upstream == recording.protocol:
+            assert call.losses == ()
+            assert json.loads(call.body) == {**turn.body, "model": "theirs", **_asked(turn.body)}
+
+
+def _asked(body: dict[str, object]) -> dict[str, object]:
+    """Streams of Chat upstreams are asked for usage, whatever the client wants."""
+    wanted = body.get("stream") and "messages" in body and "max_tokens" not in body
+    return {"stream_options": {"include_usage": True}} if wanted else {}
+
+
+@pytest.mark.parametrize(("recording", "upstream"), CELLS)
+def test_a_turn_repeats_the_turn_before(recording: Recording, upstream: str) -> None:
+    """What the upstream received before is the beginning of what it receives next, so that its
+    prompt cache finds it: byte for byte, where the client itself does not move its cache marks.
+    """
+    calls = [
+        translate_request(recording.protocol, upstream, turn.encoded) for turn in recording.turns
+    ]
+    moved = recording.name in OWN_MARKS and upstream == recording.protocol
+
+    for earlier, later in pairwise(json.loads(call.body) for call in calls):
+        assert broken_prefix(upstream, earlier, later, exact=not moved) == ""
+
+
+@pytest.mark.parametrize("name", sorted(OWN_MARKS))
+def test_the_nonce_of_the_billing_header_reaches_no_other_vendor(name: str) -> None:
+    recording = next(one for one in recordings() if one.name == name)
+    body = recording.turns[0].body
+    assert body["system"][0]["text"].startswith("x-anthropic-billing-header:")
+
+    for upstream in ("openai_chat", "openai_responses"):
+        call = translate_request(recording.protocol, upstream, recording.turns[0].encoded)
+        assert b"billing-header" not in call.body
+
+
+def test_there_is_a_recording_of_each_kind() -> None:
+    assert {recording.api for recording in recordings()} == {"chat", "messages", "responses"}
+    assert all(len(recording.turns) >= 2 for recording in recordings())
+    sizes = [len(turn.encoded) for one in recordings() for turn in one.turns]
+    assert max(sizes) > 80_000, "an agent's request is large"
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert ledgers.PAGE.read_text() == ledgers.page(), "run python -m tests.clients.ledgers"
+
+
+# The measure and the filler ------------------------------------------------------------------------
+
+
+def test_a_broken_prefix_is_found() -> None:
+    """Another first word, an item left out, another order of tools; marks only where exact."""
+    said = {"role": "user", "content": "Hello"}
+    marked = {
+        "role": "user",
+        "content": [{"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}}],
+    }
+    more = [said, {"role": "assistant", "content": "Hi"}]
+
+    def broken(*messages: object, exact: bool = False) -> str:
+        bodies = [{"messages": one} for one in messages]
+        return broken_prefix("anthropic_messages", *bodies, exact=exact)
+
+    assert broken([said], more) == ""
+    assert broken([said], more, exact=True) == ""
+    assert broken([marked], more) == ""
+    assert "messages" in broken([marked], more, exact=True)
+    assert "messages" in broken(more, [said])
+    assert "messages" in broken([{**said, "content": "hello"}], more)
+    tools = [{"name": "a"}, {"name": "b"}]
+    earlier, later = {"tools": tools, "messages": []}, {"tools": tools[::-1], "messages": []}
+    assert "tools" in broken_prefix("openai_chat", earlier, later)
+
+
+def test_filler_keeps_shapes_and_no_words() -> None:
+    body = {
+        "model": "gpt-5.5",
+        "input": [
+            {"type": "message", "id": "msg_0a1b-2c", "role": "user", "content": "Secret words 12"},
+            {"type": "function_call", "name": "write", "arguments": '{"path":"/home/me/x.txt"}'},
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "name": "write",
+                "description": "Writes it.",
+                "parameters": {
+                    "type": "object",
+                    "description": "What",
+                    "properties": {"description": {"type": "string", "enum": ["big"]}},
+                    "required": ["description"],
+                },
+            }
+        ],
+    }
+
+    filled = Filler(b"secret").body(body)
+    text = json.dumps(filled)
+
+    assert not [word for word in ("Secret", "home", "Writes", "What", "0a1b") if word in text]
+    assert len(text) == len(json.dumps(body))
+    assert filled["input"][0]["id"].startswith("msg_")
+    assert filled["input"][0]["role"] == "user"
+    assert json.loads(filled["input"][1]["arguments"]).keys() == {"path"}
+    schema = filled["tools"][0]["parameters"]
+    assert schema["properties"] == body["tools"][0]["parameters"]["properties"]  # type: ignore[index]
+    assert schema["required"] == ["description"]
+
+
+def test_filler_keeps_beginnings() -> None:
+    """A text that goes on where another one ends still does; numbers stay apart."""
+    filler = Filler(b"secret")
+    first, second = filler.text("one two"), filler.text("one two three")
+
+    assert second.startswith(first)
+    assert filler.text("nonce 12345678") != filler.text("nonce 87654321")
+    assert filler.text("one two") == first
