@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_VENV := .lock-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pytest bench docs lock node clients drift clean
+.PHONY: help demo test lint format types pytest bench docs lock node clients record-clients drift clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.runtime ## serve the demo on 127.0.0.1:8080 (PORT= overrides)
 	@exec $(BIN)/dragoman demo --port $(PORT)
@@ -38,6 +38,7 @@ drift: $(VENV)/.dev ## what the installed SDKs have that the gateway does not ac
 docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python -m dragoman.config.reference docs/configuration.md
 	$(BIN)/python -m tests.matrix.table
+	$(BIN)/python -m tests.clients.ledgers
 
 format: $(VENV)/.dev ## let ruff rewrite the code
 	$(BIN)/ruff check --fix
@@ -47,6 +48,10 @@ node: tests/node/node_modules/.package-lock.json ## install the Node SDKs that t
 
 CLIENTS := tests/clients
 clients: $(CLIENTS)/node_modules/.package-lock.json $(CLIENTS)/.venv/.installed ## install the agents that the tests drive
+
+record-clients: $(VENV)/.dev clients ## record anew what the agents send
+	$(BIN)/python -m tests.clients.record
+	$(BIN)/python -m tests.clients.ledgers
 
 # uv only resolves here: it is thrown away, and neither the package nor its tests need it.
 LOCK := $(UV_VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -23,19 +23,19 @@ TITLES = {
 }
 HEAD = """# What real clients lose
 
-Written by `python -m tests.clients.ledgers` from recorded requests of the real programs (their texts
-replaced by filler) and the translation itself; a test keeps this page up to date. It shows the
-ledger of a whole conversation in the `balanced` policy: nothing of it is refused. Each line is a
-path in the client's request, how often it occurs in the longest request, and what became of it. On
-an upstream of the client's own protocol nothing is lost: the request is passed through.
+Written by `python -m tests.clients.ledgers` from recorded requests of the real programs, their
+texts replaced by filler, and the translation itself; a test keeps this page up to date. It shows
+the ledger of a whole conversation in the `balanced` policy: nothing of it is refused. Each line is
+a path in the client's request, how often it occurs in the longest request, and what became of it.
+On an upstream of the client's own protocol nothing is lost: the request is passed through.
 
 Kinds: **knob**, a hint or setting the client works without; **converted**, told in another form;
 **repaired**, completed for the upstream's rules.
 
-What is lost of this size matters little to an agent. Two lines deserve a thought: the state of
-reasoning is lost only where it belongs to another vendor (a conversation that changes its upstream
-in the middle), and hosted tools (`web_search`) are run by the vendor of the client's own protocol
-and by nobody else.
+The clients were recorded on an upstream of their own protocol, so the reasoning in these
+conversations belongs to another vendor than the upstream of the table, and is left out. In a
+conversation that stays on its upstream it comes back in the gateway's envelope and is sent. Hosted
+tools (`web_search`) are run by the vendor of the client's own protocol and by nobody else.
 """
 
 

@@ -78,7 +78,7 @@ def test_the_page_is_up_to_date() -> None:
     assert ledgers.PAGE.read_text() == ledgers.page(), "run python -m tests.clients.ledgers"
 
 
-# The measure and the filler ------------------------------------------------------------------------
+# The measure and the filler -------------------------------------------------------------------
 
 
 def test_a_broken_prefix_is_found() -> None:
