@@ -66,11 +66,18 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     seconds = _number(value)
     if seconds is None and value is not None:
         until = _moment(value)
-        since = _moment(headers.get("date", "")) or now
+        since = answered_at(headers)
+        since = now if since is None else since
         if until is None or since is None:
             return None
         seconds = max(0.0, until - since)
     return None if seconds is None else min(seconds, _LONGEST_WAIT)
+
+
+def answered_at(headers: Mapping[str, str]) -> float | None:
+    """When the upstream answered, by its own clock (`date`), in Unix seconds."""
+    value = headers.get("date")
+    return None if value is None else _moment(value)
 
 
 def plain_text(body: bytes) -> str:

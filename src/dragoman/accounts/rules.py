@@ -1,8 +1,14 @@
 """Rule sets: what the failures of upstreams mean, as rows. The first row that fits decides.
 
-Sources: `DEFAULT` follows what the vendors document of their statuses (a 429 is mostly a passing
-limit, quota has codes of its own); `SOP` is the contract of the account-pool procedure: 429 and
-402 take the account out, and what no row names goes back to the client.
+`DEFAULT` follows what the vendors document of their statuses and codes: a 429 is mostly a passing
+limit, quota has codes of its own. `SOP` is the contract of the account-pool procedure: 429 and 402
+take the account out, and what no row names goes back to the client.
+
+Sources beside the vendors' error references (OpenAI, guide "Error codes"; Anthropic, API reference
+"Errors", and the types of its SDK for `details.error_code`): OpenRouter, "Errors and debugging"
+(403 for a flagged input); Google, "Gemini API troubleshooting" (a refused key is a 400 with the
+reason API_KEY_INVALID); Amazon, "Troubleshooting Amazon Bedrock API error codes"
+(ServiceQuotaExceededException is a 400, to be sent again later).
 """
 
 from __future__ import annotations
@@ -11,17 +17,29 @@ from typing import Literal
 
 from msgspec import Struct
 
+from dragoman.accounts.limits import WINDOW_SPENT
 from dragoman.failing import Rule, Verdict
 
 _QUOTA_WORDS = (
+    # OpenAI
     "insufficient_quota",
     "credit_balance_exhausted",
     "billing_hard_limit_reached",
+    "billing_not_active",
+    # Anthropic
     "billing_error",
     "enforced_spend_limit_reached",
     "contract_spend_limit_reached",
+    "linked_organization_spend_limit_reached",
+    "linked_organization_billing_unavailable",
 )
+_QUOTA_TEXTS = ("exceeded your current quota", "reached your api usage limits")
+_WINDOW_WORDS = (WINDOW_SPENT, "usage_limit_reached")
 _POOR_TEXTS = ("insufficient tokens", "upgrade your plan", "limit reached")
+_NO_STATUSES = (*range(100, 400), *range(600, 1000))
+_OUT_OF_QUOTA = "out of quota"
+_WINDOW_OVER = "its usage window is spent"
+_KEY_REFUSED = "the upstream refused its key"
 
 _TOO_EXPENSIVE = Rule(
     Verdict.RETURN_TO_CLIENT,
@@ -32,8 +50,7 @@ _TOO_EXPENSIVE = Rule(
 _TOO_POOR = Rule(
     Verdict.TRY_NEXT, "too little quota for this request", statuses=(403,), texts=_POOR_TEXTS
 )
-_BAD_KEY = Rule(Verdict.DISABLE, "the upstream refused its key", statuses=(401,))
-_NO_STATUSES = (*range(100, 400), *range(600, 1000))
+_BAD_KEY = Rule(Verdict.DISABLE, _KEY_REFUSED, statuses=(401,))
 _UNREACHABLE = Rule(Verdict.TRY_NEXT, "the upstream could not be reached", statuses=(0,))
 
 
@@ -52,18 +69,66 @@ DEFAULT = RuleSet(
     (
         _TOO_EXPENSIVE,
         _TOO_POOR,
-        _BAD_KEY,
-        Rule(Verdict.EXHAUST, "out of quota", statuses=(402,)),
-        Rule(Verdict.EXHAUST, "out of quota", statuses=(403, 429), words=_QUOTA_WORDS),
+        # Quota.
+        Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(402,)),
+        Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(400, 403, 429), words=_QUOTA_WORDS),
+        Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(403, 429), texts=_QUOTA_TEXTS),
         Rule(
             Verdict.EXHAUST,
-            "out of quota",
+            _OUT_OF_QUOTA,
             statuses=(400,),
             texts=("credit balance is too low", "reached your specified api usage limits"),
         ),
+        Rule(
+            Verdict.EXHAUST, "its usage window is spent", statuses=(403, 429), words=_WINDOW_WORDS
+        ),
+        _TOO_POOR,
+        # Keys and organisations that are refused.
+        _BAD_KEY,
+        Rule(Verdict.DISABLE, _KEY_REFUSED, statuses=(400,), words=("api_key_invalid",)),
+        Rule(
+            Verdict.DISABLE,
+            "its organisation is disabled",
+            statuses=(400, 403),
+            texts=("organization has been disabled",),
+        ),
+        # Limits that say nothing of the account's next request.
+        Rule(
+            Verdict.TRY_NEXT,
+            "the request is larger than its limits allow",
+            statuses=(429,),
+            texts=("request too large for",),
+        ),
+        Rule(
+            Verdict.TRY_NEXT,
+            "its plan lacks what the request asks for",
+            statuses=(429,),
+            texts=("required for long context",),
+        ),
         Rule(Verdict.COOL, "rate limited", statuses=(429,)),
-        # An organisation without access to the model or region: the account is as good as before.
+        Rule(
+            Verdict.COOL,
+            "rate limited",
+            statuses=(400,),
+            words=("servicequotaexceededexception",),
+        ),
+        # A 403 is about the account, but for an input that was flagged. The account without access
+        # to a model is avoided for it; otherwise it is as good as before.
+        Rule(
+            Verdict.RETURN_TO_CLIENT,
+            "the input was flagged",
+            statuses=(403,),
+            texts=("input was flagged",),
+        ),
+        Rule(
+            Verdict.COOL,
+            "it has no access to the model",
+            statuses=(403,),
+            words=("model_not_found",),
+            soft=True,
+        ),
         Rule(Verdict.TRY_NEXT, "not permitted", statuses=(403,)),
+        # The service as a whole.
         Rule(Verdict.COOL, "the upstream is overloaded", statuses=(503, 529), soft=True),
         Rule(Verdict.TRY_NEXT, "the upstream gave up waiting", statuses=(408, 425)),
         Rule(Verdict.COOL, "the upstream failed", statuses=tuple(range(500, 600)), soft=True),
@@ -72,13 +137,16 @@ DEFAULT = RuleSet(
         Rule(Verdict.TRY_NEXT, "the upstream's answer is unusable", statuses=_NO_STATUSES),
     )
 )
-"""Rules for official upstreams and what imitates them."""
+"""Rules for official upstreams and what imitates them. What no row names (400, 404, 409, 413, 422
+and such) is the request's own fault: it goes to the client, and the account is not punished. That
+includes a model that does not exist: other accounts of one upstream have the same models, and
+those that differ are told apart by their `models`."""
 
 SOP = RuleSet(
     (
         _TOO_EXPENSIVE,
         _TOO_POOR,
-        Rule(Verdict.DISABLE, "out of quota", statuses=(402, 429)),
+        Rule(Verdict.DISABLE, _OUT_OF_QUOTA, statuses=(402, 429)),
         _BAD_KEY,
         _UNREACHABLE,
     ),

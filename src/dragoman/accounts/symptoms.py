@@ -19,6 +19,7 @@ from dragoman.canonical.errors import Fault, FaultKind
 _BODY_READ = 64 * 1024
 """Bytes of an error body that are looked at."""
 _LONGEST_WORD = 200
+_MOST_DETAILS = 20
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -67,23 +68,32 @@ _STATUS_OF_KIND = {
     FaultKind.FORBIDDEN: 403,
     FaultKind.NOT_FOUND: 404,
     FaultKind.MODEL_NOT_FOUND: 404,
+    FaultKind.METHOD_NOT_ALLOWED: 405,
+    FaultKind.REQUEST_TIMEOUT: 408,
     FaultKind.CONFLICT: 409,
     FaultKind.TOO_LARGE: 413,
+    FaultKind.UNSUPPORTED_MEDIA_TYPE: 415,
     FaultKind.UNPROCESSABLE: 422,
+    FaultKind.UPGRADE_REQUIRED: 426,
     FaultKind.RATE_LIMITED: 429,
     FaultKind.OVERLOADED: 529,
     FaultKind.UPSTREAM_TIMEOUT: 504,
 }
 
 
-def symptom_of_fault(fault: Fault) -> Symptom:
-    """What an error inside an answer with status 200 looks like: as if it had its own status."""
-    words = frozenset({fault.code.lower()}) if fault.code else frozenset()
-    status = _STATUS_OF_KIND.get(fault.kind, 502)
+def symptom_of_fault(fault: Fault, now: float | None = None) -> Symptom:
+    """What an error inside an answer with status 200 looks like: as if it had its own status.
+
+    `now` is Unix time; without it, dates in the message say nothing.
+    """
+    status = fault.status or _STATUS_OF_KIND.get(fault.kind, 502)
+    details = fault.details or {}
+    told = (fault.code, *_words_of(details))
+    words = frozenset(word.lower()[:_LONGEST_WORD] for word in told if word)
     text = fault.message.lower()
     wait = fault.retry_after
     if wait is None:
-        wait = limits_of(status, _NO_HEADERS, (), text, 0.0).rest
+        wait = limits_of(status, _NO_HEADERS, (details,), text, now).rest
     return Symptom(status, words, text, wait)
 
 
@@ -106,27 +116,32 @@ def _read(body: bytes) -> _Error:
     if not isinstance(value, dict):
         return _Error((), body.decode("utf-8", "replace"))
     members = tuple(_objects(value))
-    words = tuple(
-        word
-        for member in members
-        for key in ("type", "code", "status", "error_code", "reason")
-        if isinstance(word := member.get(key), str) and word != "error"
-    )
-    for text in (_text(member) for member in reversed(members)):
+    words = tuple(word for member in members for word in _words_of(member))
+    for text in (_text(member) for member in members[1:] + members[:1]):
         if text:
             return _Error(words, text, members)
     return _Error(words, body.decode("utf-8", "replace"), members)
 
 
 def _objects(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The body's own object, its `error`, and the `details` of that."""
+    """The body's own object, its `error`, and the `details` of that: one object with Anthropic,
+    several with Google.
+    """
     yield value
     error = value.get("error")
     if isinstance(error, dict):
         yield error
         details = error.get("details")
-        if isinstance(details, dict):
-            yield details
+        for member in details[:_MOST_DETAILS] if isinstance(details, list) else (details,):
+            if isinstance(member, dict):
+                yield member
+
+
+def _words_of(member: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("type", "code", "status", "error_code", "reason"):
+        word = member.get(key)
+        if isinstance(word, str) and word != "error":
+            yield word
 
 
 def _text(member: Mapping[str, Any]) -> str:

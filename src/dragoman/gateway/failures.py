@@ -64,7 +64,7 @@ def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) 
 
 def unusable(fault: Fault) -> Failure:
     """The failure of an answer with status 200 that is an error, or no answer at all."""
-    return Failure(fault, symptom_of_fault(fault))
+    return Failure(fault, symptom_of_fault(fault, time.time()))
 
 
 _WORTH = {
