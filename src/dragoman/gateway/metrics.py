@@ -1,0 +1,335 @@
+"""What `/metrics` tells: counts of this worker, those of all workers, and their text form.
+
+Each worker counts for itself and shows the others what it has counted (`Board`), so that a scrape,
+which reaches any one of them, is answered with the sums of all.
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from mmap import mmap
+
+import msgspec
+from msgspec import Struct, field
+
+from dragoman.canonical.usage import Usage
+from dragoman.gateway.record import Record
+
+LATENCIES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Upper bounds of the buckets of whole requests, in seconds."""
+
+FIRST_BYTES = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of the buckets of the time to the head of the answer, in seconds."""
+
+TOKENS = ("input", "cached", "cache_write", "output", "reasoning")
+"""Kinds of tokens, as in `dragoman.canonical.usage`: `input` includes `cached` and `cache_write`,
+`output` includes `reasoning`."""
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+_SLOT_BYTES = 1024 * 1024
+_HEAD_BYTES = 8
+_READS = 3
+
+
+class Histogram(Struct, array_like=True):
+    """How many values fell into each bucket, those beyond the last included, and their sum."""
+
+    buckets: list[int]
+    total: float = 0.0
+
+    def add(self, other: Histogram) -> None:
+        """Add the counts of `other`."""
+        self.buckets = [mine + its for mine, its in zip(self.buckets, other.buckets, strict=True)]
+        self.total += other.total
+
+
+class Series(Struct, array_like=True):
+    """Counts of the requests on one route, answered with one class of status, for one upstream."""
+
+    requests: int = 0
+    attempts: int = 0
+    retries: int = 0
+    latency: Histogram = field(default_factory=lambda: Histogram([0] * (len(LATENCIES) + 1)))
+    first_byte: Histogram = field(default_factory=lambda: Histogram([0] * (len(FIRST_BYTES) + 1)))
+    tokens: list[int] = field(default_factory=lambda: [0] * len(TOKENS))
+
+    def add(self, other: Series) -> None:
+        """Add the counts of `other`."""
+        self.requests += other.requests
+        self.attempts += other.attempts
+        self.retries += other.retries
+        self.latency.add(other.latency)
+        self.first_byte.add(other.first_byte)
+        self.tokens = [mine + its for mine, its in zip(self.tokens, other.tokens, strict=True)]
+
+
+class Counts(Struct):
+    """All that one worker, or several together, counted.
+
+    `series` is by route, class of status and upstream, `errors` by upstream and kind, both joined
+    by a blank, which none of them holds. `gauges` are what holds now rather than since the start.
+    """
+
+    series: dict[str, Series] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, int] = field(default_factory=dict)
+    probes: dict[str, int] = field(default_factory=dict)
+    store_failures: int = 0
+    gauges: dict[str, float] = field(default_factory=dict)
+
+    def add(self, other: Counts) -> None:
+        """Add the counts of `other`."""
+        for key, series in other.series.items():
+            self.series.setdefault(key, Series()).add(series)
+        for mine, its in (
+            (self.errors, other.errors),
+            (self.losses, other.losses),
+            (self.probes, other.probes),
+        ):
+            for name, count in its.items():
+                mine[name] = mine.get(name, 0) + count
+        self.store_failures += other.store_failures
+        for name, value in other.gauges.items():
+            self.gauges[name] = self.gauges.get(name, 0) + value
+
+
+class Metrics:
+    """Counts of one worker. `before` are those of a worker that died and whose place this takes:
+    they go on, since a count that falls is taken for a restart of everything."""
+
+    def __init__(self, before: Counts | None = None) -> None:
+        self.counts = before or Counts()
+        self.counts.gauges = {}
+
+    def finished(
+        self,
+        route: str,
+        status: int,
+        record: Record,
+        usage: Usage | None,
+        seconds: float,
+        first_byte: float | None,
+    ) -> None:
+        """Count one request. `route` is of a bounded set of names without blanks, `usage` what is
+        to be paid for it; `first_byte` is in seconds, None if the answer has no head."""
+        counts = self.counts
+        key = f"{route} {status // 100}xx {record.upstream}"
+        series = counts.series.get(key)
+        if series is None:
+            series = counts.series[key] = Series()
+        series.requests += 1
+        attempts = record.attempts
+        if attempts:
+            series.attempts += attempts
+            series.retries += attempts - 1
+        latency = series.latency
+        latency.buckets[bisect_left(LATENCIES, seconds)] += 1
+        latency.total += seconds
+        if first_byte is not None:
+            latency = series.first_byte
+            latency.buckets[bisect_left(FIRST_BYTES, first_byte)] += 1
+            latency.total += first_byte
+        if usage is not None:
+            tokens = series.tokens
+            tokens[0] += usage.input
+            tokens[1] += usage.cached or 0
+            tokens[2] += usage.cache_write or 0
+            tokens[3] += usage.output
+            tokens[4] += usage.reasoning or 0
+        if record.error:
+            _one_more(counts.errors, f"{record.upstream} {record.error}")
+        for loss in record.losses:
+            _one_more(counts.losses, loss.kind)
+
+    def probed(self, upstream: str, came_back: bool) -> None:
+        """Count one probe of an account."""
+        _one_more(self.counts.probes, f"{upstream} {'passed' if came_back else 'failed'}")
+
+
+class Board:
+    """What workers show one another: a piece of memory that processes share which are forked after
+    it was made, with a place for each."""
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._memory = mmap(-1, places * _SLOT_BYTES)
+
+    def show(self, place: int, counts: Counts) -> None:
+        """Put up what a worker counted. Only one process may use a place."""
+        data = msgspec.msgpack.encode(counts)
+        if len(data) > _SLOT_BYTES - _HEAD_BYTES:
+            return
+        start = place * _SLOT_BYTES
+        # A reader that meets a half-written place sees by the checksum that it is one.
+        head = len(data).to_bytes(4, "big") + zlib.crc32(data).to_bytes(4, "big")
+        self._memory[start : start + _HEAD_BYTES + len(data)] = head + data
+
+    def read(self, place: int) -> Counts | None:
+        """What the worker at `place` showed last, None if it has shown nothing yet, or is writing
+        whenever it is looked at."""
+        start = place * _SLOT_BYTES
+        for _ in range(_READS):
+            head = self._memory[start : start + _HEAD_BYTES]
+            size = int.from_bytes(head[:4], "big")
+            if not 0 < size <= _SLOT_BYTES - _HEAD_BYTES:
+                return None
+            data = self._memory[start + _HEAD_BYTES : start + _HEAD_BYTES + size]
+            if zlib.crc32(data).to_bytes(4, "big") == head[4:]:
+                return msgspec.msgpack.decode(data, type=Counts)
+        return None
+
+    def others(self, place: int) -> Iterator[Counts]:
+        """What the workers at all other places showed last."""
+        for number in range(self._places):
+            if number != place and (found := self.read(number)) is not None:
+                yield found
+
+
+def render(counts: Counts, accounts: Mapping[tuple[str, str], int], version: str) -> bytes:
+    """The counts in Prometheus's text format 0.0.4. `accounts` is how many there are by upstream
+    and state."""
+    lines = list(_build_info(version))
+    series = [(tuple(key.split(" ")), found) for key, found in sorted(counts.series.items())]
+    lines += _family(
+        "requests_total",
+        "counter",
+        "Requests answered, by route, class of status and upstream.",
+        (
+            (_labels(route=route, status=status, upstream=upstream), found.requests)
+            for (route, status, upstream), found in series
+        ),
+    )
+    lines += _family(
+        "errors_total",
+        "counter",
+        "Requests that ended in an error, by upstream and kind.",
+        _by_two(counts.errors, "upstream", "kind"),
+    )
+    by_upstream: dict[str, Series] = {}
+    by_route: dict[tuple[str, str], Series] = {}
+    for (route, _, upstream), found in series:
+        by_route.setdefault((route, upstream), Series()).add(found)
+        if upstream:
+            by_upstream.setdefault(upstream, Series()).add(found)
+    lines += _family(
+        "attempts_total",
+        "counter",
+        "Accounts tried for requests, by upstream.",
+        ((_labels(upstream=name), found.attempts) for name, found in by_upstream.items()),
+    )
+    lines += _family(
+        "retries_total",
+        "counter",
+        "Accounts tried after another had failed, by upstream.",
+        ((_labels(upstream=name), found.retries) for name, found in by_upstream.items()),
+    )
+    lines += _family(
+        "tokens_total",
+        "counter",
+        "Tokens by kind and upstream; input includes cached and cache_write, output reasoning.",
+        (
+            (_labels(upstream=name, kind=kind), number)
+            for name, found in by_upstream.items()
+            for kind, number in zip(TOKENS, found.tokens, strict=True)
+        ),
+    )
+    lines += _histograms(
+        "request_duration_seconds",
+        "From the head of a request to the end of its answer.",
+        LATENCIES,
+        ((place, found.latency) for place, found in by_route.items()),
+    )
+    lines += _histograms(
+        "first_byte_seconds",
+        "From the head of a request to the head of its answer.",
+        FIRST_BYTES,
+        ((place, found.first_byte) for place, found in by_route.items()),
+    )
+    lines += _family(
+        "losses_total",
+        "counter",
+        "What translations could not carry, by kind.",
+        ((_labels(kind=kind), number) for kind, number in sorted(counts.losses.items())),
+    )
+    lines += _family(
+        "probes_total",
+        "counter",
+        "Probes of accounts that are out, by upstream and result.",
+        _by_two(counts.probes, "upstream", "result"),
+    )
+    lines += _family(
+        "store_failures_total",
+        "counter",
+        "Exchanges with the store that failed; what they held is told again.",
+        [("", counts.store_failures)],
+    )
+    for name, told in _GAUGES.items():
+        lines += _family(name, "gauge", told, [("", counts.gauges.get(name, 0))])
+    lines += _family(
+        "accounts",
+        "gauge",
+        "Accounts by upstream and state.",
+        (
+            (_labels(upstream=upstream, state=state), number)
+            for (upstream, state), number in sorted(accounts.items())
+        ),
+    )
+    return "\n".join(lines).encode() + b"\n"
+
+
+_GAUGES = {
+    "workers": "Processes that serve and told of themselves.",
+    "in_flight": "Requests that are being served.",
+    "queue_length": "Requests that wait for an account to be free.",
+}
+
+
+def _build_info(version: str) -> Iterable[str]:
+    return _family("build_info", "gauge", "The version that runs.", [(_labels(version=version), 1)])
+
+
+def _one_more(counts: dict[str, int], name: str) -> None:
+    counts[name] = counts.get(name, 0) + 1
+
+
+def _by_two(counts: Mapping[str, int], first: str, second: str) -> Iterator[tuple[str, int]]:
+    for key, number in sorted(counts.items()):
+        one, _, other = key.partition(" ")
+        yield _labels(**{first: one, second: other}), number
+
+
+def _family(name: str, kind: str, told: str, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
+    yield f"# HELP dragoman_{name} {told}"
+    yield f"# TYPE dragoman_{name} {kind}"
+    for labels, value in samples:
+        yield f"dragoman_{name}{labels} {value:.15g}"
+
+
+def _histograms(
+    name: str,
+    told: str,
+    bounds: tuple[float, ...],
+    found: Iterable[tuple[tuple[str, str], Histogram]],
+) -> Iterator[str]:
+    yield from _family(name, "histogram", told, ())
+    for (route, upstream), histogram in found:
+        below = 0
+        for bound, number in zip((*bounds, "+Inf"), histogram.buckets, strict=True):
+            below += number
+            le = bound if isinstance(bound, str) else f"{bound:g}"
+            labels = _labels(route=route, upstream=upstream, le=le)
+            yield f"dragoman_{name}_bucket{labels} {below}"
+        labels = _labels(route=route, upstream=upstream)
+        yield f"dragoman_{name}_sum{labels} {histogram.total:.15g}"
+        yield f"dragoman_{name}_count{labels} {below}"
+
+
+def _labels(**values: str) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
