@@ -17,8 +17,6 @@ from dragoman.gateway.record import Record
 SAMPLE = re.compile(
     r'^dragoman_[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\[\\"n])*"(,[a-z]+="[^"]*")*\})? \S+$'
 )
-    r'^dragoman_[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\[\\"n])*"(,[a-z]+="[^"]*")*\})? \S+$'
-)
 
 
 def one(upstream: str = "up", attempts: int = 1, error: str = "", *losses: Loss) -> Record:
