@@ -112,7 +112,8 @@ def on_trial(state: AccountState, model: str, now: float) -> bool:
     again: its exhaustion ended, or so did the last of several rests in a row, and no answer has
     been good since.
     """
-    if state.disabled or standing(state, model, now) is not None:
+    rest = standing(state, model, now)
+    if rest is not None and not rest.soft:
         return False
     if state.exhausted is not None:
         return True
@@ -146,22 +147,27 @@ def observe(
             why = _brief(outcome.why) or "disabled"
             return replace(state, disabled=why, refused_key="", by_hand=True)
         case KeyChanged():
-            if not state.disabled or state.by_hand or outcome.key == state.refused_key:
+            held = state.disabled or state.exhausted is not None
+            if not held or state.by_hand or outcome.key == state.refused_key:
                 return state
-            return replace(state, disabled="", refused_key="")
+            return AccountState(state.name)
 
 
 def _failed(
     state: AccountState, outcome: Failed, model: str, now: float, spread: float
 ) -> AccountState:
+    if state.disabled:
+        return state
     decision = outcome.decision
     match decision.verdict:
-        case Verdict.DISABLE if not state.disabled:
+        case Verdict.DISABLE:
             why = _brief(decision.why) or "disabled"
             return replace(state, disabled=why, refused_key=outcome.key)
         case Verdict.EXHAUST:
             rest = _exhaustion(state.exhausted, decision, now, spread)
-            return state if rest is state.exhausted else replace(state, exhausted=rest)
+            if rest is state.exhausted:
+                return state
+            return replace(state, exhausted=rest, refused_key=outcome.key)
         case Verdict.COOL:
             name = "" if decision.every_model else model
             before = state.cooling.get(name)
@@ -199,7 +205,8 @@ def _succeeded(state: AccountState, source: Source, model: str, now: float) -> A
     cooling = state.cooling
     if ended:
         cooling = {name: rest for name, rest in cooling.items() if name not in ended}
-    return replace(state, exhausted=exhausted, cooling=cooling)
+    refused_key = state.refused_key if state.disabled or exhausted is not None else ""
+    return replace(state, refused_key=refused_key, exhausted=exhausted, cooling=cooling)
 
 
 def _cooled(before: Rest | None, decision: Decision, now: float, spread: float) -> Rest:

@@ -38,10 +38,11 @@ class Rest(Struct, frozen=True, omit_defaults=True):
 class AccountState(Struct, frozen=True, omit_defaults=True):
     """What is known of one account.
 
-    `disabled` is the reason it is out for good, empty if it is not; `by_hand` is whether a person
-    took it out, else `refused_key` is the print of the key with which it fell out. `exhausted`
-    rests it for every model, `cooling` for the model named, that of the empty name for all. Rests
-    are kept when they are over, until a good answer: they tell how many failures came in a row.
+    `disabled` is the reason it is out for good, empty if it is not, `by_hand` whether a person took
+    it out. `exhausted` rests it for every model, `cooling` for the model named, that of the empty
+    name for all. `refused_key` is the print of the key with which it was disabled or exhausted.
+    Rests are kept when they are over, until a good answer: they tell how many failures came in a
+    row.
     """
 
     name: str
