@@ -1,0 +1,49 @@
+"""What real programs have an upstream read again is what it has read: prompts only grow."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.clients.prefixes import broken_prefix
+from tests.clients.programs import PROGRAMS
+from tests.clients.stage import UPSTREAMS, Stage
+
+PROMPTS = (
+    'Please write it down. [[sim: scenario=agent path=one.txt content="One" calls=2]]',
+    'Now the other. [[sim: scenario=agent path=two.txt content="Two"]]',
+)
+CASES = [
+    ("claude-code", "claude-sonnet-5"),
+    ("claude-code", "some-model"),
+    ("codex", "gpt-5.5"),
+    ("codex", "gpt-6-sol"),
+    ("ai-sdk-chat", "gpt-5.5"),
+    ("ai-sdk-compatible", "some-model"),
+    ("ai-sdk-anthropic", "claude-sonnet-5"),
+    ("openai-agents-chat", "some-model"),
+    ("openai-agents-responses", "some-model"),
+]
+MOVES_MARKS = "claude-code"
+"""Moves its cache marks from turn to turn, and writes texts now as text, now as a list."""
+
+
+@pytest.mark.parametrize(("program", "model"), CASES)
+def test_each_request_goes_on_where_the_last_one_ended(
+    stage: Stage, program: str, model: str, tmp_path: Path
+) -> None:
+    """Reasoning, calls, results and a second prompt come after what was there, which stays as it
+    is to the byte: with reasoning that was made here and has come back."""
+    received = []
+    prompts = PROMPTS if PROGRAMS[program].resumable else PROMPTS[:1]
+    for number, prompt in enumerate(prompts):
+        finished = stage.run(program, model, prompt, tmp_path, resume=number > 0)
+        assert finished.status == 0, finished
+        received += [exchange.received for exchange in stage.exchanges()]
+
+    assert len(received) >= 2 * len(prompts)
+    moved = program == MOVES_MARKS and stage.kind == PROGRAMS[program].protocol
+    for earlier, later in pairwise(received):
+        assert broken_prefix(UPSTREAMS[stage.kind], earlier, later, exact=not moved) == ""
