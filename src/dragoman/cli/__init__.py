@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import click
 
 import dragoman
-
-if TYPE_CHECKING:
-    from dragoman.config import Config
+from dragoman.cli.common import FILE, count, read_config
 
 PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
 POLICIES = ("strict", "balanced", "lenient")
@@ -22,7 +20,6 @@ SIMULATOR_PORT = 8099
 """Default port of `simulate`; the simulator's own, repeated here so as not to import it."""
 
 _PORT = click.IntRange(0, 65535)
-_FILE = click.Path(path_type=Path)
 _CHUNK_BYTES = 64 * 1024
 
 
@@ -34,11 +31,11 @@ def main() -> None:
 
 @main.command()
 @click.option(
-    "--config", type=_FILE, default="dragoman.toml", show_default=True, help="The configuration."
+    "--config", type=FILE, default="dragoman.toml", show_default=True, help="The configuration."
 )
 def serve(config: Path) -> None:
     """Serve the gateway until interrupted."""
-    settings = _read_config(config)
+    settings = read_config(config)
     from dragoman.gateway import server
 
     with _serving(settings.server.host, settings.server.port):
@@ -56,18 +53,18 @@ def demo(port: int) -> None:
 
 
 @main.command()
-@click.argument("config", type=_FILE)
+@click.argument("config", type=FILE)
 def check(config: Path) -> None:
     """Read CONFIG as `serve` would, and name the line and key of each fault.
 
     The exit status is 1 when the configuration cannot be used. Warnings do not change it.
     """
-    found = _read_config(config)
+    found = read_config(config)
     counts = (
-        _count(len(found.clients), "client"),
-        _count(len(found.upstreams), "upstream"),
-        _count(len(found.accounts), "account"),
-        _count(len(found.routes), "route"),
+        count(len(found.clients), "client"),
+        count(len(found.upstreams), "upstream"),
+        count(len(found.accounts), "account"),
+        count(len(found.routes), "route"),
     )
     click.echo(f"{config}: usable ({', '.join(counts)})")
 
@@ -151,21 +148,6 @@ def translate(
         click.echo(f"lost: {loss.path} ({loss.kind}): {loss.detail}", err=True)
 
 
-def _read_config(path: Path) -> Config:
-    """The configuration at `path`, its warnings told; a fault ends the command, all told."""
-    from dragoman.config import ConfigError, read_config
-
-    try:
-        loaded = read_config(path)
-    except ConfigError as error:
-        for problem in error.problems:
-            click.echo(f"error: {problem.located(error.file)}", err=True)
-        raise click.exceptions.Exit(1) from None
-    for warning in loaded.warnings:
-        click.echo(f"warning: {warning.located(str(path))}", err=True)
-    return loaded.config
-
-
 @contextmanager
 def _serving(host: str, port: int) -> Iterator[None]:
     """Make an interrupt an ordinary end, and an address that cannot be had a message."""
@@ -175,7 +157,3 @@ def _serving(host: str, port: int) -> Iterator[None]:
         return
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from None
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
