@@ -28,8 +28,8 @@ CITY: JsonObject = {
 SCHEMA: JsonObject = {
     "type": "object",
     "properties": {
-        "name": {"type": "string", "minLength": 2},
-        "age": {"type": "integer", "minimum": 18},
+        "name": {"type": "string"},
+        "age": {"type": "integer"},
         "tags": {"type": "array", "items": {"enum": ["a", "b"]}},
     },
     "required": ["name", "age", "tags"],

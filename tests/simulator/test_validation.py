@@ -8,12 +8,9 @@ from dragoman.simulator.script import Protocol
 from dragoman.simulator.testing import RunningSimulator
 from tests.simulator.refused import (
     CALL,
-    CHAT_ROWS,
     LOOSE,
-    MESSAGES_ROWS,
     MISSING,
     OUTPUT,
-    RESPONSES_ROWS,
     TOOL_RESULT,
     USER,
     Row,
@@ -22,6 +19,9 @@ from tests.simulator.refused import (
     turn,
     use,
 )
+from tests.simulator.refused_chat import CHAT_ROWS
+from tests.simulator.refused_messages import MESSAGES_ROWS
+from tests.simulator.refused_responses import RESPONSES_ROWS
 from tests.simulator.requests import (
     PROTOCOLS,
     JsonObject,

@@ -57,16 +57,28 @@ def open_redacted(data: str, organization: str) -> str | None:
 
 def encrypt(item_id: str, text: str, organization: str) -> str:
     """The ``encrypted_content`` of a Responses reasoning item."""
-    payload = item_id.encode() + b"\0" + text.encode()
-    return _ENCRYPTED_PREFIX + _sealed(b"encrypted", organization, payload)
+    payload = b"\0".join((organization.encode(), item_id.encode(), text.encode()))
+    return _ENCRYPTED_PREFIX + _sealed(b"encrypted", "", payload)
+
+
+def _decrypted(encrypted: str) -> list[bytes] | None:
+    """Organisation, item id and text; None if the simulator did not write them."""
+    if not encrypted.startswith(_ENCRYPTED_PREFIX):
+        return None
+    payload = _opened(b"encrypted", "", encrypted[len(_ENCRYPTED_PREFIX) :])
+    return None if payload is None else payload.split(b"\0", 2)
+
+
+def is_sealed(encrypted: str) -> bool:
+    """Whether the simulator wrote this ``encrypted_content``, for whatever organisation."""
+    return _decrypted(encrypted) is not None
 
 
 def decrypt(encrypted: str, organization: str) -> tuple[str, str] | None:
-    """The item id and the text behind ``encrypted_content``, or None if it is not genuine."""
-    if not encrypted.startswith(_ENCRYPTED_PREFIX):
+    """The item id and the text behind ``encrypted_content``, or None if it is not genuine or
+    belongs to another organisation.
+    """
+    found = _decrypted(encrypted)
+    if found is None or found[0] != organization.encode():
         return None
-    payload = _opened(b"encrypted", organization, encrypted[len(_ENCRYPTED_PREFIX) :])
-    if payload is None:
-        return None
-    item_id, _, text = payload.partition(b"\0")
-    return item_id.decode(), text.decode()
+    return found[1].decode(), found[2].decode()

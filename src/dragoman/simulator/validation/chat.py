@@ -4,17 +4,19 @@ Fields: ``types/chat/completion_create_params.py`` and its neighbours in the ope
 pairing of calls and tool messages is the service's own rule.
 """
 
+from dragoman.simulator.validation.chat_messages import check_messages
 from dragoman.simulator.validation.nodes import OPENAI, Node
 from dragoman.simulator.validation.openai_shared import (
     EFFORTS,
+    MOST_TOOLS,
     TOOL_NAME,
     VERBOSITIES,
-    check_cache_breakpoint,
+    check_custom_format,
+    check_json_word,
     check_metadata,
-    check_parameters,
     check_sampling,
-    check_strict,
 )
+from dragoman.simulator.validation.schemas import check_answer_schema, check_parameters
 from dragoman.simulator.view import JsonObject
 
 _FIELDS = frozenset(
@@ -58,36 +60,9 @@ _FIELDS = frozenset(
         "web_search_options",
     ]
 )
-_MESSAGE_FIELDS: dict[str, frozenset[str]] = {
-    "system": frozenset({"content", "name"}),
-    "developer": frozenset({"content", "name"}),
-    "user": frozenset({"content", "name"}),
-    "tool": frozenset({"content", "tool_call_id"}),
-    "function": frozenset({"content", "name"}),
-    # The reasoning fields are not OpenAI's: servers that send reasoning text take it back.
-    "assistant": frozenset(
-        [
-            "content",
-            "name",
-            "refusal",
-            "audio",
-            "tool_calls",
-            "function_call",
-            "annotations",
-            "reasoning_content",
-            "reasoning",
-            "reasoning_details",
-        ]
-    ),
-}
-_USER_PARTS = ("text", "image_url", "input_audio", "file")
-_PARTS: dict[str, tuple[str, ...]] = {
-    "system": ("text",),
-    "developer": ("text",),
-    "user": _USER_PARTS,
-    "tool": ("text",),
-    "assistant": ("text", "refusal"),
-}
+_AUDIO_FORMATS = ("wav", "aac", "mp3", "flac", "opus", "pcm16")
+_MOST_CHOICES = 128
+_MOST_STOPS = 4
 
 
 def check_chat(request: JsonObject, *, compatible: bool = False) -> None:
@@ -105,7 +80,7 @@ def check_chat(request: JsonObject, *, compatible: bool = False) -> None:
     _check_options(root)
     _check_tools(root)
     _check_response_format(root)
-    _check_messages(root.child("messages"))
+    check_messages(root.child("messages"))
 
 
 def _check_options(root: Node) -> None:
@@ -123,7 +98,7 @@ def _check_options(root: Node) -> None:
         if node := root.get(name):
             node.number(-2, 2)
     if node := root.get("n"):
-        node.integer(1, 128)
+        node.integer(1, _MOST_CHOICES)
     if node := root.get("seed"):
         node.integer()
     if node := root.get("reasoning_effort"):
@@ -137,6 +112,15 @@ def _check_options(root: Node) -> None:
         node.boolean()
     if root.get("top_logprobs") and not root.value.get("logprobs"):
         root.child("top_logprobs").fail("the parameter is only allowed when 'logprobs' is enabled.")
+    if node := root.get("prompt_cache_options"):
+        node.object(allowed=("mode", "ttl"))
+        if mode := node.get("mode"):
+            mode.one_of(("implicit", "explicit"))
+        if ttl := node.get("ttl"):
+            ttl.one_of(("30m",))
+    _check_audio(root)
+    _check_prediction(root)
+    _check_web_search(root)
     if node := root.get("stop"):
         _check_stop(node)
     if node := root.get("stream_options"):
@@ -146,19 +130,45 @@ def _check_options(root: Node) -> None:
         for name in ("include_usage", "include_obfuscation"):
             if flag := node.get(name):
                 flag.boolean()
+
+
+def _check_audio(root: Node) -> None:
+    if audio := root.get("audio"):
+        audio.object(allowed=(), required=("format", "voice"))
+        audio.child("format").one_of(_AUDIO_FORMATS)
     if node := root.get("modalities"):
-        for modality in node.items():
+        for modality in node.items(least=1):
             modality.one_of(("text", "audio"))
         if "audio" in node.value:
             node.fail("this model does not support audio output.", "unsupported_value")
 
 
+def _check_prediction(root: Node) -> None:
+    if node := root.get("prediction"):
+        node.object(allowed=(), required=("type", "content"))
+        node.child("type").one_of(("content",))
+        content = node.child("content")
+        if not isinstance(content.value, str):
+            for part in content.items(least=1):
+                part.tag(("text",))
+                part.object(required=("text",)).child("text").string()
+
+
+def _check_web_search(root: Node) -> None:
+    if node := root.get("web_search_options"):
+        node.object(allowed=("search_context_size", "user_location"))
+        if size := node.get("search_context_size"):
+            size.one_of(("low", "medium", "high"))
+        if location := node.get("user_location"):
+            location.object(allowed=(), required=("type", "approximate"))
+            location.child("type").one_of(("approximate",))
+            location.child("approximate").object(allowed=("city", "country", "region", "timezone"))
+
+
 def _check_stop(stop: Node) -> None:
     if isinstance(stop.value, str):
         return
-    if len(stop.value) > 4:
-        stop.fail("array too long. Expected at most 4 elements.", "array_above_max_length")
-    for sequence in stop.items():
+    for sequence in stop.items(most=_MOST_STOPS):
         sequence.string()
 
 
@@ -166,21 +176,39 @@ def _check_tools(root: Node) -> None:
     tools = root.get("tools")
     names: set[tuple[str, str]] = set()
     if tools is not None:
-        for tool in tools.items():
+        for tool in tools.items(least=1, most=MOST_TOOLS):
             names.add(_check_tool(tool))
-        if not names:
-            tools.fail("empty array. Expected at least 1 element.", "empty_array")
     if choice := root.get("tool_choice"):
         if not names:
             choice.fail_plainly("'tool_choice' is only allowed when 'tools' are specified.")
         _check_choice(choice, names)
     if (parallel := root.get("parallel_tool_calls")) and not names:
         parallel.fail_plainly("'parallel_tool_calls' is only allowed when 'tools' are specified.")
+    _check_functions(root)
+
+
+def _check_functions(root: Node) -> None:
+    """The predecessors of tools."""
+    names = set()
+    if functions := root.get("functions"):
+        for function in functions.items(least=1, most=MOST_TOOLS):
+            function.object(allowed=("description", "parameters"), required=("name",))
+            names.add(function.child("name").string(pattern=TOOL_NAME))
+            if parameters := function.get("parameters"):
+                check_parameters(parameters, function.value["name"], strict=False)
+    if choice := root.get("function_call"):
+        if not names:
+            choice.fail_plainly("'function_call' is only allowed when 'functions' are specified.")
+        if isinstance(choice.value, str):
+            choice.one_of(("none", "auto"))
+        else:
+            choice.object(allowed=(), required=("name",))
+            if choice.child("name").string() not in names:
+                choice.fail_plainly("Function choice not found in 'functions' parameter.")
 
 
 def _check_tool(tool: Node) -> tuple[str, str]:
-    tool.object(required=("type",))
-    kind = tool.child("type").one_of(("function", "custom"))
+    kind = tool.tag(("function", "custom"))
     tool.object(allowed=("type", kind), required=(kind,))
     body = tool.child(kind)
     if kind == "function":
@@ -188,7 +216,7 @@ def _check_tool(tool: Node) -> tuple[str, str]:
         strict = body.get("strict")
         is_strict = strict.boolean() if strict else False
         if parameters := body.get("parameters"):
-            check_parameters(parameters, is_strict)
+            check_parameters(parameters, body.value["name"], strict=is_strict)
     else:
         body.object(allowed=("description", "format"), required=("name",))
         if text_format := body.get("format"):
@@ -199,27 +227,26 @@ def _check_tool(tool: Node) -> tuple[str, str]:
 
 
 def _check_custom_format(text_format: Node) -> None:
-    text_format.object(required=("type",))
-    if text_format.child("type").one_of(("text", "grammar")) == "grammar":
+    if text_format.tag(("text", "grammar")) == "grammar":
         text_format.object(allowed=("type",), required=("grammar",))
-        grammar = text_format.child("grammar").object(required=("definition", "syntax"))
-        grammar.child("definition").string(least=1)
-        grammar.child("syntax").one_of(("lark", "regex"))
+        grammar = text_format.child("grammar")
+        check_custom_format(grammar.object(allowed=(), required=("definition", "syntax")))
+    else:
+        text_format.object(allowed=("type",))
 
 
 def _check_choice(choice: Node, names: set[tuple[str, str]]) -> None:
     if isinstance(choice.value, str):
         choice.one_of(("none", "auto", "required"))
         return
-    choice.object(required=("type",))
-    kind = choice.child("type").one_of(("function", "custom", "allowed_tools"))
+    kind = choice.tag(("function", "custom", "allowed_tools"))
     choice.object(allowed=("type", kind), required=(kind,))
     body = choice.child(kind)
     if kind == "allowed_tools":
         body.object(allowed=(), required=("mode", "tools"))
         body.child("mode").one_of(("auto", "required"))
-        for tool in body.child("tools").items():
-            inner = tool.object(required=("type",)).child("type").one_of(("function", "custom"))
+        for tool in body.child("tools").items(least=1):
+            inner = tool.tag(("function", "custom"))
             tool.object(allowed=("type",), required=(inner,))
             _check_known(tool.child(inner), inner, names)
     else:
@@ -236,141 +263,19 @@ def _check_response_format(root: Node) -> None:
     node = root.get("response_format")
     if node is None:
         return
-    node.object(required=("type",))
-    kind = node.child("type").one_of(("text", "json_object", "json_schema"))
-    if kind == "json_schema":
-        node.object(allowed=("type",), required=("json_schema",))
-        inner = node.child("json_schema")
-        inner.object(allowed=("description", "schema", "strict"), required=("name",))
-        inner.child("name").string(pattern=TOOL_NAME)
-        if schema := inner.get("schema"):
-            schema.object()
-            if inner.value.get("strict"):
-                check_strict(schema)
-    else:
+    kind = node.tag(("text", "json_object", "json_schema"))
+    if kind != "json_schema":
         node.object(allowed=("type",))
-        if kind == "json_object" and "json" not in str(root.value["messages"]).lower():
-            root.child("messages").fail_plainly(
-                "'messages' must contain the word 'json' in some form, to use "
-                "'response_format' of type 'json_object'."
-            )
-
-
-def _check_messages(messages: Node) -> None:
-    open_calls: dict[str, str] = {}
-    count = 0
-    for message in messages.items():
-        count += 1
-        message.object(required=("role",))
-        role = message.child("role").one_of(tuple(_MESSAGE_FIELDS))
-        message.object(allowed=_MESSAGE_FIELDS[role] | {"role"})
-        if role == "tool":
-            _check_tool_message(message, open_calls)
-        elif open_calls:
-            _complain_of_open_calls(messages, open_calls)
-        if role == "assistant":
-            open_calls = _check_assistant(message)
-        elif role == "function":
-            message.object(required=("name", "content"))
-        else:
-            message.object(required=("content",))
-            _check_content(message.child("content"), role)
-    if not count:
-        messages.fail("empty array. Expected at least 1 element.", "empty_array")
-    if open_calls:
-        _complain_of_open_calls(messages, open_calls)
-
-
-def _complain_of_open_calls(messages: Node, open_calls: dict[str, str]) -> None:
-    messages.fail_plainly(
-        "An assistant message with 'tool_calls' must be followed by tool messages responding to "
-        "each 'tool_call_id'. The following tool_call_ids did not have response messages: "
-        + ", ".join(open_calls)
-    )
-
-
-def _check_tool_message(message: Node, open_calls: dict[str, str]) -> None:
-    message.object(required=("tool_call_id",))
-    call_id = message.child("tool_call_id").string()
-    if open_calls.pop(call_id, None) is None:
-        message.child("role").fail_plainly(
-            "Invalid parameter: messages with role 'tool' must be a response to a preceding "
-            "message with 'tool_calls'."
-        )
-
-
-def _check_content(content: Node, role: str) -> None:
-    if isinstance(content.value, str):
+        if kind == "json_object":
+            check_json_word(root, "messages", "response_format", "'messages'")
         return
-    parts = list(content.items())
-    if not parts:
-        content.fail("empty array. Expected at least 1 element.", "empty_array")
-    for part in parts:
-        part.object(required=("type",))
-        _check_part(part, part.child("type").one_of(_PARTS[role]))
-
-
-def _check_part(part: Node, kind: str) -> None:
-    part.object(allowed=("type", "prompt_cache_breakpoint"), required=(kind,))
-    check_cache_breakpoint(part)
-    body = part.child(kind)
-    match kind:
-        case "text" | "refusal":
-            body.string()
-        case "image_url":
-            body.object(allowed=("detail",), required=("url",))
-            body.child("url").url()
-            if detail := body.get("detail"):
-                detail.one_of(("auto", "low", "high", "original"))
-        case "input_audio":
-            body.object(allowed=(), required=("data", "format"))
-            body.child("data").base64()
-            body.child("format").one_of(("wav", "mp3"))
-        case "file":
-            body.object(allowed=("file_data", "file_id", "filename"))
-            _check_file(body)
-
-
-def _check_file(body: Node) -> None:
-    if data := body.get("file_data"):
-        if data.string().startswith("data:"):
-            data.data_url()
-        else:
-            data.base64()
-        if not body.get("filename"):
-            body.fail("'filename' is required with 'file_data'.", "missing_required_parameter")
-    elif not body.get("file_id"):
-        body.fail("expected 'file_data' or 'file_id'.", "missing_required_parameter")
-
-
-def _check_assistant(message: Node) -> dict[str, str]:
-    """Returns the ids of its calls, which tool messages now have to answer."""
-    calls = message.get("tool_calls")
-    content = message.get("content")
-    if content is not None:
-        _check_content(content, "assistant")
-    elif calls is None and not any(
-        message.get(name) for name in ("refusal", "function_call", "audio")
-    ):
-        message.fail_plainly(
-            f"Invalid value for 'content': expected a string, got null ('{message.name}').",
-            "invalid_value",
-        )
-    for name in ("refusal", "reasoning_content", "reasoning"):
-        if node := message.get(name):
-            node.string()
-    if calls is None:
-        return {}
-    ids = {}
-    for call in calls.items():
-        call.object(required=("type", "id"))
-        kind = call.child("type").one_of(("function", "custom"))
-        call.object(allowed=("type", "id"), required=(kind,))
-        field = "arguments" if kind == "function" else "input"
-        body = call.child(kind).object(allowed=(), required=("name", field))
-        body.child("name").string(pattern=TOOL_NAME)
-        body.child(field).string()
-        ids[call.child("id").string(least=1)] = kind
-    if not ids:
-        calls.fail("empty array. Expected at least 1 element.", "empty_array")
-    return ids
+    node.object(allowed=("type",), required=("json_schema",))
+    inner = node.child("json_schema")
+    inner.object(allowed=("description", "schema", "strict"), required=("name",))
+    name = inner.child("name").string(pattern=TOOL_NAME)
+    if description := inner.get("description"):
+        description.string()
+    strict = inner.get("strict")
+    is_strict = strict.boolean() if strict else False
+    if schema := inner.get("schema"):
+        check_answer_schema(schema, name, strict=is_strict)

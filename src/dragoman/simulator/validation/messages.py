@@ -5,17 +5,17 @@ the types do not state (placement of tool results and system messages, empty tex
 are the service's own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from dragoman.simulator.errors import ApiError
 from dragoman.simulator.validation.messages_blocks import (
-    check_assistant_blocks,
+    Exchange,
     check_cache_control,
     check_system_blocks,
-    check_user_blocks,
 )
 from dragoman.simulator.validation.messages_tools import check_tools
 from dragoman.simulator.validation.nodes import ANTHROPIC, Node
+from dragoman.simulator.validation.schemas import check_structured
 from dragoman.simulator.view import JsonObject
 
 NEW_VERSION = "2026-10-21"
@@ -68,6 +68,8 @@ _BETA_FIELDS: dict[str, str] = {
 """Body fields that need a beta, and how the beta's name begins."""
 
 _MAX_CACHE_MARKS = 4
+_MAX_MESSAGES = 100_000
+_THINKING = ("thinking", "redacted_thinking")
 
 
 def check_messages(
@@ -92,13 +94,13 @@ def check_messages(
     root.child("model").string(least=1)
     if node := root.get("max_tokens"):
         node.integer(0)
-    _check_options(root, version)
+    _check_options(root, betas)
     _check_thinking(root)
     names = check_tools(root)
     if system := root.get("system"):
         check_system_blocks(system, betas)
-    _check_turns(root.child("messages"), version, organization, betas, names)
-    _check_manual_thinking(root)
+    _check_turns(root.child("messages"), Exchange(version, organization, betas, names))
+    _check_ends(root)
     _check_cache_marks(root)
 
 
@@ -125,7 +127,7 @@ def _check_known_fields(root: Node, version: str, betas: list[str], counting: bo
             root.child(name).fail_plainly(f"{name}: Extra inputs are not permitted")
 
 
-def _check_options(root: Node, version: str) -> None:
+def _check_options(root: Node, betas: list[str]) -> None:
     if node := root.get("stream"):
         node.boolean()
     if node := root.get("temperature"):
@@ -150,28 +152,43 @@ def _check_options(root: Node, version: str) -> None:
         node.string()
     if node := root.get("cache_control"):
         check_cache_control(node)
+    if node := root.get("container"):
+        _check_container(node)
+    if node := root.get("diagnostics"):
+        node.object(allowed=("previous_message_id",))
     if node := root.get("output_config"):
-        node.object(allowed=("effort", "format", "task_budget"))
+        node.object(allowed=("effort", "format", "task_budget") if betas else ("effort", "format"))
         if effort := node.get("effort"):
             effort.one_of(("low", "medium", "high", "xhigh", "max"))
         if output_format := node.get("format"):
             _check_format(output_format)
     if node := root.get("output_format"):
         _check_format(node)
+    if node := root.get("context_management"):
+        node.object(allowed=("edits",))
+
+
+def _check_container(node: Node) -> None:
+    if isinstance(node.value, str):
+        return
+    node.object(allowed=("id", "skills"))
+    if skills := node.get("skills"):
+        for skill in skills.items():
+            skill.object(allowed=("version",), required=("type", "skill_id"))
 
 
 def _check_format(node: Node) -> None:
+    node.tag(("json_schema",))
     node.object(allowed=(), required=("type", "schema"))
-    node.child("type").one_of(("json_schema",))
-    node.child("schema").object()
+    check_structured(node.child("schema"))
 
 
 def _check_thinking(root: Node) -> None:
     thinking = root.get("thinking")
     if thinking is None:
         return
-    thinking.object(required=("type",))
-    kind = thinking.child("type").one_of(("adaptive", "enabled", "disabled", "between_tools"))
+    kind = thinking.tag(("adaptive", "enabled", "disabled", "between_tools"))
+    thinking = thinking.tagged(kind)
     if kind == "enabled":
         thinking.object(allowed=("type", "display", "block_binding"), required=("budget_tokens",))
         budget = thinking.child("budget_tokens")
@@ -195,21 +212,24 @@ def _check_thinking(root: Node) -> None:
             root.child("temperature").fail_plainly(
                 "`temperature` may only be set to 1 when thinking is enabled."
             )
+        if root.get("top_k"):
+            root.child("top_k").fail_plainly("`top_k` must be unset when thinking is enabled.")
+        if not 0.95 <= (root.value.get("top_p") or 1) <= 1:
+            root.child("top_p").fail_plainly(
+                "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled."
+            )
 
 
-def _check_turns(
-    messages: Node, version: str, organization: str, betas: list[str], tools: set[str]
-) -> None:
+def _check_turns(messages: Node, exchange: Exchange) -> None:
     """Roles, their order, and that calls and results meet.
 
     Neighbouring turns of one role are one turn for the service, so the pairing is checked on the
     merged turns.
     """
-    turns = list(messages.items())
+    turns = list(messages.items(most=_MAX_MESSAGES))
     if not turns:
         messages.fail("at least one message is required")
-    open_calls: set[str] = set()
-    seen_calls: set[str] = set()
+    betas = exchange.betas
     previous = ""
     for index, turn in enumerate(turns):
         turn.object(required=("role", "content"))
@@ -227,17 +247,18 @@ def _check_turns(
             check_system_blocks(content, betas)
             continue
         if role == "user":
-            answered = check_user_blocks(content, version, open_calls, betas)
-            open_calls -= answered
-            if open_calls and next_role != "user":
-                _complain_of_open_calls(turn, open_calls)
+            exchange.check_user(content)
+            if exchange.open_calls and next_role != "user":
+                _complain_of_open_calls(turn, exchange.open_calls)
         else:
-            if open_calls and previous != "assistant":
-                _complain_of_open_calls(turn, open_calls)
-            open_calls |= check_assistant_blocks(content, version, organization, seen_calls, betas)
+            if exchange.open_calls and previous != "assistant":
+                _complain_of_open_calls(turn, exchange.open_calls)
+            exchange.check_assistant(content)
+            if next_role != "assistant":
+                _check_last_block(turn)
         previous = role
-    if open_calls:
-        _complain_of_open_calls(turns[-1], open_calls)
+    if exchange.open_calls:
+        _complain_of_open_calls(turns[-1], exchange.open_calls)
 
 
 def _check_text_content(content: Node, role: str, *, is_last: bool) -> None:
@@ -248,8 +269,16 @@ def _check_text_content(content: Node, role: str, *, is_last: bool) -> None:
                 f"{content.name}: all messages must have non-empty content except for the "
                 "optional final assistant message"
             )
+        if not content.value.strip() and not optional:
+            content.fail("text content blocks must contain non-whitespace text")
     elif isinstance(content.value, list) and not content.value:
         content.fail(f"{role} messages must have non-empty content")
+
+
+def _check_last_block(turn: Node) -> None:
+    blocks = turn.value["content"]
+    if isinstance(blocks, list) and blocks[-1]["type"] in _THINKING:
+        turn.fail(f"The final block in an assistant message cannot be `{blocks[-1]['type']}`.")
 
 
 def _check_system_turn(turn: Node, previous: str, next_role: object) -> None:
@@ -268,18 +297,42 @@ def _complain_of_open_calls(turn: Node, open_calls: set[str]) -> None:
     )
 
 
-def _check_manual_thinking(root: Node) -> None:
-    """With manual thinking, the assistant turn of a tool loop starts with its thinking."""
-    if (root.value.get("thinking") or {}).get("type") != "enabled":
-        return
+def _check_ends(root: Node) -> None:
+    """What a prefill excludes, and how the turns of a tool loop begin."""
+    kind = (root.value.get("thinking") or {}).get("type")
     turns = list(root.child("messages").items())
+    last = turns[-1]
+    if last.value["role"] == "assistant":
+        _check_prefill(root, last, thinks=kind in ("enabled", "adaptive"))
+    if kind == "enabled":
+        _check_manual_thinking(turns)
+
+
+def _check_prefill(root: Node, last: Node, *, thinks: bool) -> None:
+    """The rules of a final assistant message, which the answer continues."""
+    if thinks:
+        last.fail_plainly(
+            "This model does not support assistant message prefill. The conversation must end "
+            "with a user message."
+        )
+    output = root.value.get("output_config") or {}
+    if output.get("format") or root.value.get("output_format"):
+        last.fail_plainly("Prefilling assistant messages is not supported with structured outputs.")
+    content = last.value["content"]
+    text = content if isinstance(content, str) else content[-1].get("text", "")
+    if text != text.rstrip():
+        last.fail_plainly("messages: final assistant content cannot end with trailing whitespace")
+
+
+def _check_manual_thinking(turns: list[Node]) -> None:
+    """With manual thinking, the assistant turn of a tool loop starts with its thinking."""
     for turn in reversed(turns[:-1]):
         if turn.value["role"] != "assistant":
             continue
         blocks = turn.value["content"]
         if isinstance(blocks, str) or not any(b["type"] == "tool_use" for b in blocks):
             return
-        if blocks[0]["type"] not in ("thinking", "redacted_thinking"):
+        if blocks[0]["type"] not in _THINKING:
             turn.child("content").fail_plainly(
                 f"{turn.name}.content.0.type: Expected `thinking` or `redacted_thinking`, but "
                 f"found `{blocks[0]['type']}`. When `thinking` is enabled, a final `assistant` "
@@ -289,21 +342,28 @@ def _check_manual_thinking(root: Node) -> None:
 
 
 def _check_cache_marks(root: Node) -> None:
-    marks = sum(_cache_marks(root.value.get(name)) for name in ("system", "tools", "messages"))
-    marks += root.value.get("cache_control") is not None
-    if marks > _MAX_CACHE_MARKS:
+    """How many blocks ask to be cached, and that longer lifetimes come first."""
+    marks = [
+        mark for name in ("tools", "system", "messages") for mark in _marks(root.value.get(name))
+    ]
+    found = len(marks) + (root.value.get("cache_control") is not None)
+    if found > _MAX_CACHE_MARKS:
         root.fail_plainly(
             f"A maximum of {_MAX_CACHE_MARKS} blocks with cache_control may be provided. "
-            f"Found {marks}."
+            f"Found {found}."
+        )
+    lifetimes = [mark.get("ttl") or "5m" for mark in marks]
+    if lifetimes != sorted(lifetimes):
+        root.fail_plainly(
+            "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. "
+            "Note that blocks are processed in the following order: `tools`, `system`, `messages`."
         )
 
 
-def _cache_marks(value: object) -> int:
+def _marks(value: object) -> Iterator[JsonObject]:
     """Markers on tools and blocks; only ``content`` nests blocks, schemas are not looked into."""
-    if not isinstance(value, list):
-        return 0
-    return sum(
-        (entry.get("cache_control") is not None) + _cache_marks(entry.get("content"))
-        for entry in value
-        if isinstance(entry, dict)
-    )
+    for entry in value if isinstance(value, list) else ():
+        if isinstance(entry, dict):
+            yield from _marks(entry.get("content"))
+            if entry.get("cache_control") is not None:
+                yield entry["cache_control"]

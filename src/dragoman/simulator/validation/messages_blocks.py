@@ -1,11 +1,13 @@
 """Content blocks of a Messages request."""
 
 import re
+from dataclasses import dataclass, field
 
 from dragoman.simulator.seals import open_redacted, thinking_is_genuine
 from dragoman.simulator.validation.nodes import Node
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _BLOCK_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "text": (("text",), ("cache_control", "citations")),
@@ -20,20 +22,38 @@ _BLOCK_FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("cache_control", "content", "is_error", "toolset_name"),
     ),
     "tool_reference": (("tool_name",), ("cache_control",)),
+    "server_tool_use": (("id", "name", "input"), ("cache_control", "caller")),
+    "web_search_tool_result": (("tool_use_id", "content"), ("cache_control", "caller")),
+    "web_fetch_tool_result": (("tool_use_id", "content"), ("cache_control", "caller")),
+    "code_execution_tool_result": (("tool_use_id", "content"), ("cache_control",)),
+    "bash_code_execution_tool_result": (("tool_use_id", "content"), ("cache_control",)),
+    "text_editor_code_execution_tool_result": (("tool_use_id", "content"), ("cache_control",)),
+    "tool_search_tool_result": (("tool_use_id", "content"), ("cache_control",)),
+    "container_upload": (("file_id",), ("cache_control",)),
 }
 """Required and optional fields beside ``type``."""
 
-_HOSTED = (
-    "server_tool_use",
+_SERVER_RESULTS = (
     "web_search_tool_result",
     "web_fetch_tool_result",
     "code_execution_tool_result",
     "bash_code_execution_tool_result",
     "text_editor_code_execution_tool_result",
     "tool_search_tool_result",
-    "container_upload",
-    "browser_state",
 )
+_HOSTED = ("server_tool_use", *_SERVER_RESULTS, "container_upload", "browser_state")
+_CITATIONS: dict[str, tuple[str, ...]] = {
+    "char_location": ("document_index", "start_char_index", "end_char_index"),
+    "page_location": ("document_index", "start_page_number", "end_page_number"),
+    "content_block_location": ("document_index", "start_block_index", "end_block_index"),
+    "web_search_result_location": ("url", "encrypted_index"),
+    "search_result_location": (
+        "search_result_index",
+        "source",
+        "start_block_index",
+        "end_block_index",
+    ),
+}
 _BETA_BLOCKS = (
     "mcp_tool_use",
     "mcp_tool_result",
@@ -51,8 +71,8 @@ _NEW_VERSION = "2026-10-21"
 
 def check_cache_control(node: Node) -> None:
     """``{"type": "ephemeral", "ttl": "5m" | "1h"}``."""
-    node.object(allowed=("ttl",), required=("type",))
-    node.child("type").one_of(("ephemeral",))
+    kind = node.tag(("ephemeral",))
+    node = node.tagged(kind).object(allowed=("ttl",), required=("type",))
     if ttl := node.get("ttl"):
         ttl.one_of(("5m", "1h"))
 
@@ -65,80 +85,110 @@ def check_system_blocks(content: Node, betas: list[str]) -> None:
         _check_block(block, ("text",), betas)
 
 
-def check_user_blocks(
-    content: Node, version: str, open_calls: set[str], betas: list[str]
-) -> set[str]:
-    """Check a user turn; returns the ids of the calls that it answers."""
-    if isinstance(content.value, str):
-        return set()
-    answered: set[str] = set()
-    only_results = True
-    for block in content.items():
-        kind = _check_block(block, _USER, betas)
-        if kind == "text" and version == _NEW_VERSION and block.value.get("citations"):
-            block.child("citations").fail("citations are not permitted in user messages")
-        if kind != "tool_result":
-            only_results = False
-            continue
+@dataclass(slots=True)
+class Exchange:
+    """What the turns so far have left open.
+
+    ``open_calls`` are calls whose results have to come; ``said`` tells that something else than
+    a result has been said since they were made, for neighbouring turns of one role are one turn.
+    """
+
+    version: str
+    organization: str
+    betas: list[str]
+    tools: set[str]
+    open_calls: set[str] = field(default_factory=set)
+    seen_calls: set[str] = field(default_factory=set)
+    server_calls: set[str] = field(default_factory=set)
+    said: bool = False
+
+    def check_user(self, content: Node) -> None:
+        """Check a user turn, whose results come before all else."""
+        if isinstance(content.value, str):
+            self.said = True
+            return
+        answered: set[str] = set()
+        for block in content.items():
+            kind = _check_block(block, _USER, self.betas)
+            citations = block.value.get("citations") if kind == "text" else None
+            if citations and self.version == _NEW_VERSION:
+                block.child("citations").fail("citations are not permitted in user messages")
+            if kind == "tool_result":
+                self._check_result(block, answered)
+            else:
+                self.said = True
+        self.open_calls -= answered
+
+    def _check_result(self, block: Node, answered: set[str]) -> None:
         call_id = block.value["tool_use_id"]
-        if call_id not in open_calls:
+        if call_id in answered:
+            block.fail(f"each tool_use must have a single result. Found multiple for {call_id}")
+        if call_id not in self.open_calls:
             block.fail_plainly(
                 f"{block.name}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}. "
                 "Each `tool_result` block must have a corresponding `tool_use` block in the "
                 "previous message."
             )
-        if call_id in answered:
-            block.fail(f"each tool_use must have a single result. Found multiple for {call_id}")
-        if not only_results:
+        if self.said:
             block.fail_plainly(
                 f"{block.name}: `tool_result` blocks must come first in the user message that "
                 "answers `tool_use` blocks"
             )
         answered.add(call_id)
-    return answered
+        content = block.value.get("content")
+        for inner in content if isinstance(content, list) else ():
+            if inner["type"] == "tool_reference" and inner["tool_name"] not in self.tools:
+                block.fail_plainly(
+                    f"Tool reference '{inner['tool_name']}' not found in available tools"
+                )
 
+    def check_assistant(self, content: Node) -> None:
+        """Check an assistant turn and open its calls."""
+        self.said = False
+        if isinstance(content.value, str):
+            return
+        old = self.version != _NEW_VERSION
+        allowed = (*_ASSISTANT, "document", "image") if old else _ASSISTANT
+        for block in content.items():
+            kind = _check_block(block, allowed, self.betas)
+            if kind == "thinking":
+                text, signature = block.value["thinking"], block.value["signature"]
+                if not thinking_is_genuine(text, signature, self.organization):
+                    block.fail("Invalid `signature` in `thinking` block")
+            elif kind == "redacted_thinking":
+                if open_redacted(block.value["data"], self.organization) is None:
+                    block.fail("Invalid `data` in `redacted_thinking` block")
+            elif kind == "tool_use":
+                self._open_call(block)
+            elif kind == "server_tool_use":
+                self.server_calls.add(block.value["id"])
+            elif kind in _SERVER_RESULTS and block.value["tool_use_id"] not in self.server_calls:
+                block.fail_plainly(
+                    f"{block.name}: unexpected `tool_use_id` found in `{kind}` blocks: "
+                    f"{block.value['tool_use_id']}. Each `{kind}` block must have a corresponding "
+                    "`server_tool_use` block before it."
+                )
 
-def check_assistant_blocks(
-    content: Node, version: str, organization: str, seen_calls: set[str], betas: list[str]
-) -> set[str]:
-    """Check an assistant turn; returns the ids of its calls and adds them to ``seen_calls``."""
-    if isinstance(content.value, str):
-        return set()
-    allowed = _ASSISTANT if version == _NEW_VERSION else (*_ASSISTANT, "document", "image")
-    calls: set[str] = set()
-    for block in content.items():
-        kind = _check_block(block, allowed, betas)
-        if kind == "thinking":
-            genuine = thinking_is_genuine(
-                block.value["thinking"], block.value["signature"], organization
-            )
-            if not genuine:
-                block.fail("Invalid `signature` in `thinking` block")
-        elif kind == "redacted_thinking":
-            if open_redacted(block.value["data"], organization) is None:
-                block.fail("Invalid `data` in `redacted_thinking` block")
-        elif kind == "tool_use":
-            call_id = block.value["id"]
-            if call_id in seen_calls:
-                block.child("id").fail("`tool_use` ids must be unique")
-            seen_calls.add(call_id)
-            calls.add(call_id)
-    return calls
+    def _open_call(self, block: Node) -> None:
+        call_id = block.value["id"]
+        if call_id in self.seen_calls:
+            block.child("id").fail("`tool_use` ids must be unique")
+        self.seen_calls.add(call_id)
+        self.open_calls.add(call_id)
 
 
 def _check_block(block: Node, allowed: tuple[str, ...], betas: list[str]) -> str:
-    block.object(required=("type",))
-    kind = block.child("type").one_of((*allowed, *_BETA_BLOCKS) if betas else allowed)
+    kind = block.tag((*allowed, *_BETA_BLOCKS) if betas else allowed)
     if kind not in _BLOCK_FIELDS:
         return kind
+    plain, block = block, block.tagged(kind)
     required, optional = _BLOCK_FIELDS[kind]
     block.object(allowed=("type", *optional), required=required)
     if cache := block.get("cache_control"):
         check_cache_control(cache)
     match kind:
         case "text":
-            if not block.child("text").string().strip():
-                block.fail_plainly(f"{block.name}: text content blocks must be non-empty")
+            _check_text(plain, block)
         case "thinking":
             block.child("thinking").string()
             block.child("signature").string()
@@ -153,38 +203,59 @@ def _check_block(block: Node, allowed: tuple[str, ...], betas: list[str]) -> str
                 _check_block(inner, ("text",), betas)
         case "tool_use":
             block.child("id").string(pattern=_ID)
-            block.child("name").string(least=1, most=200)
+            block.child("name").string(pattern=_NAME)
             block.child("input").object()
         case "tool_result":
-            _check_result(block, betas)
+            _check_result(plain, block, betas)
+        case "server_tool_use":
+            block.child("id").string(pattern=_ID)
+            block.child("name").string(least=1)
+            block.child("input").object()
     return kind
 
 
-def _check_result(block: Node, betas: list[str]) -> None:
+def _check_text(plain: Node, block: Node) -> None:
+    text = block.child("text").string()
+    if not text:
+        plain.fail_plainly(f"{plain.name}: text content blocks must be non-empty")
+    if not text.strip():
+        plain.fail_plainly(f"{plain.name}: text content blocks must contain non-whitespace text")
+    citations = block.get("citations")
+    if citations is None or isinstance(citations.value, dict):
+        return
+    for citation in citations.items():
+        kind = citation.tag(tuple(_CITATIONS))
+        citation.tagged(kind).object(required=(*_CITATIONS[kind], "cited_text"))
+
+
+def _check_result(plain: Node, block: Node, betas: list[str]) -> None:
     block.child("tool_use_id").string(pattern=_ID)
     if flag := block.get("is_error"):
         flag.boolean()
     content = block.get("content")
     if content is None or isinstance(content.value, str):
         return
-    for inner in content.items():
-        _check_block(inner, _RESULT, betas)
+    kinds = {_check_block(inner, _RESULT, betas) for inner in content.items()}
+    if block.value.get("is_error") and not kinds <= {"text"}:
+        plain.fail_plainly(f"{block.name}: all content must be type `text` if `is_error` is true")
 
 
 def _check_image_source(source: Node) -> None:
-    source.object(required=("type",))
-    match source.child("type").one_of(("base64", "url", "file")):
+    kind = source.tag(("base64", "url", "file"))
+    source = source.tagged(kind)
+    match kind:
         case "base64":
             source.object(allowed=("type",), required=("media_type", "data"))
             source.child("media_type").one_of(_IMAGE_TYPES)
             source.child("data").base64()
-        case kind:
+        case _:
             _check_reference(source, "url" if kind == "url" else "file_id")
 
 
 def _check_document_source(source: Node, betas: list[str]) -> None:
-    source.object(required=("type",))
-    match source.child("type").one_of(("base64", "text", "content", "url", "file")):
+    kind = source.tag(("base64", "text", "content", "url", "file"))
+    source = source.tagged(kind)
+    match kind:
         case "base64":
             source.object(allowed=("type",), required=("media_type", "data"))
             source.child("media_type").one_of(("application/pdf",))
@@ -199,10 +270,12 @@ def _check_document_source(source: Node, betas: list[str]) -> None:
             if not isinstance(content.value, str):
                 for inner in content.items():
                     _check_block(inner, ("text", "image"), betas)
-        case kind:
+        case _:
             _check_reference(source, "url" if kind == "url" else "file_id")
 
 
-def _check_reference(source: Node, field: str) -> None:
-    source.object(allowed=("type",), required=(field,))
-    source.child(field).string(least=1)
+def _check_reference(source: Node, name: str) -> None:
+    source.object(allowed=("type",), required=(name,))
+    value = source.child(name).string(least=1)
+    if name == "url" and not value.startswith("https://"):
+        source.child(name).fail("Only HTTPS URLs are supported.")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from dragoman.simulator.errors import ApiError
 
-_DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(;[\w-]+=[^;,]*)*;base64,")
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(;[\w-]+=[^;,]*)*;base64,")
 _TYPE_NAMES: dict[type, str] = {
     dict: "an object",
     list: "an array",
@@ -19,6 +19,15 @@ _TYPE_NAMES: dict[type, str] = {
     float: "a decimal number",
     type(None): "null",
 }
+_VALID: dict[str, str] = {
+    "an object": "a valid dictionary",
+    "an array": "a valid list",
+    "a string": "a valid string",
+    "a boolean": "a valid boolean",
+    "an integer": "a valid integer",
+    "a decimal number": "a valid number",
+}
+"""How Anthropic names what it expects."""
 
 Path = tuple[str | int, ...]
 
@@ -27,14 +36,22 @@ Path = tuple[str | int, ...]
 class Vendor:
     """How a vendor words a complaint. The texts are formatted with ``path`` and more."""
 
-    dotted_indexes: bool
+    dotted: bool
     missing: str
     unknown: str
     wrong_type: str
     invalid: str
+    not_one_of: str
+    too_short: str
+    too_long: str
+    no_match: str
+    too_small: str
+    too_great: str
+    too_few: str
+    too_many: str
 
     def path(self, path: Path) -> str:
-        if self.dotted_indexes:
+        if self.dotted:
             return ".".join(map(str, path))
         text = ""
         for part in path:
@@ -46,18 +63,55 @@ class Vendor:
 
 
 OPENAI = Vendor(
-    dotted_indexes=False,
+    dotted=False,
     missing="Missing required parameter: '{path}'.",
     unknown="Unknown parameter: '{path}'.",
     wrong_type="Invalid type for '{path}': expected {expected}, but got {got} instead.",
     invalid="Invalid '{path}': {detail}",
+    not_one_of="Invalid value: '{got}'. Supported values are: {options}.",
+    too_short=(
+        "Invalid '{path}': empty string. Expected a string with minimum length {limit}, but got "
+        "an empty string instead."
+    ),
+    too_long=(
+        "Invalid '{path}': string too long. Expected a string with maximum length {limit}, but "
+        "got a string with length {got} instead."
+    ),
+    no_match=(
+        "Invalid '{path}': string does not match pattern. Expected a string that matches the "
+        "pattern '^{pattern}$'."
+    ),
+    too_small=(
+        "Invalid '{path}': {kind} below minimum value. Expected a value >= {limit}, but got {got} "
+        "instead."
+    ),
+    too_great=(
+        "Invalid '{path}': {kind} above maximum value. Expected a value <= {limit}, but got {got} "
+        "instead."
+    ),
+    too_few=(
+        "Invalid '{path}': empty array. Expected an array with minimum length {limit}, but got an "
+        "empty array instead."
+    ),
+    too_many=(
+        "Invalid '{path}': array too long. Expected an array with maximum length {limit}, but got "
+        "an array with length {got} instead."
+    ),
 )
 ANTHROPIC = Vendor(
-    dotted_indexes=True,
+    dotted=True,
     missing="{path}: Field required",
     unknown="{path}: Extra inputs are not permitted",
-    wrong_type="{path}: Input should be {expected}",
+    wrong_type="{path}: Input should be {valid}",
     invalid="{path}: {detail}",
+    not_one_of="{path}: Input should be {options}",
+    too_short="{path}: String should have at least {limit} character",
+    too_long="{path}: String should have at most {limit} characters",
+    no_match="{path}: String should match pattern '^{pattern}$'",
+    too_small="{path}: Input should be greater than or equal to {limit}",
+    too_great="{path}: Input should be less than or equal to {limit}",
+    too_few="{path}: List should have at least {limit} item after validation, not {got}",
+    too_many="{path}: List should have at most {limit} items after validation, not {got}",
 )
 
 
@@ -91,10 +145,13 @@ class Node:
     def _raise(self, message: str, code: str | None) -> NoReturn:
         raise ApiError(400, message, code=code, param=self.name or None)
 
+    def _say(self, text: str, code: str, **values: object) -> NoReturn:
+        self._raise(text.format(path=self.name, **values), code)
+
     def _wrong_type(self, expected: str) -> NoReturn:
         got = _TYPE_NAMES.get(type(self.value), "something else")
-        message = self.vendor.wrong_type.format(path=self.name, expected=expected, got=got)
-        self._raise(message, "invalid_type")
+        valid = _VALID[expected]
+        self._say(self.vendor.wrong_type, "invalid_type", expected=expected, valid=valid, got=got)
 
     def child(self, key: str | int) -> "Node":
         """The value at a key or an index that is known to be there."""
@@ -123,10 +180,20 @@ class Node:
         """The field's node, or None if it is absent or null."""
         return None if self.value.get(key) is None else self.child(key)
 
-    def items(self) -> Iterator["Node"]:
+    def tagged(self, tag: str) -> "Node":
+        """This node as Anthropic names it once a tag has told which member of a union it is."""
+        path = (*self.path, tag) if self.vendor.dotted else self.path
+        return Node(self.value, self.vendor, path)
+
+    def items(self, *, least: int = 0, most: int | None = None) -> Iterator["Node"]:
         """The elements of an array."""
         if not isinstance(self.value, list):
             self._wrong_type("an array")
+        got = len(self.value)
+        if got < least:
+            self._say(self.vendor.too_few, "empty_array", limit=least, got=got)
+        if most is not None and got > most:
+            self._say(self.vendor.too_many, "array_above_max_length", limit=most, got=got)
         return (self.child(index) for index in range(len(self.value)))
 
     def string(
@@ -134,24 +201,43 @@ class Node:
     ) -> str:
         if not isinstance(self.value, str):
             self._wrong_type("a string")
-        if len(self.value) < least:
-            self.fail(f"string should have at least {least} character")
-        if most is not None and len(self.value) > most:
-            self.fail(
-                f"string too long. Expected a string with maximum length {most}, "
-                f"but got a string with length {len(self.value)} instead.",
-                "string_above_max_length",
-            )
+        got = len(self.value)
+        if got < least:
+            self._say(self.vendor.too_short, "empty_string", limit=least)
+        if most is not None and got > most:
+            self._say(self.vendor.too_long, "string_above_max_length", limit=most, got=got)
         if pattern is not None and not pattern.fullmatch(self.value):
-            self.fail(f"string does not match pattern. Expected '{pattern.pattern}'.")
+            self._say(self.vendor.no_match, "invalid_value", pattern=pattern.pattern)
         return self.value
 
     def one_of(self, values: Collection[str]) -> str:
         """A string out of a closed set."""
         text = self.string()
         if text not in values:
-            options = ", ".join(f"'{value}'" for value in values)
-            self.fail(f"invalid value '{text[:100]}'. Supported values are: {options}.")
+            options = self._listed(values)
+            self._say(self.vendor.not_one_of, "invalid_value", got=text[:100], options=options)
+        return text
+
+    def _listed(self, values: Collection[str]) -> str:
+        *others, last = (f"'{value}'" for value in values)
+        if not others:
+            return last
+        if self.vendor.dotted:
+            return f"{', '.join(others)} or {last}"
+        return f"{', '.join(others)}{',' * (len(others) > 1)} and {last}"
+
+    def tag(self, values: Collection[str]) -> str:
+        """The ``type`` of an object, which tells which member of a union it is."""
+        self.object(required=("type",))
+        if not self.vendor.dotted:
+            return self.child("type").one_of(values)
+        text = self.child("type").string()
+        if text not in values:
+            expected = ", ".join(f"'{value}'" for value in values)
+            self.fail(
+                f"Input tag '{text[:100]}' found using 'type' does not match any of the expected "
+                f"tags: {expected}"
+            )
         return text
 
     def boolean(self) -> bool:
@@ -162,41 +248,47 @@ class Node:
     def integer(self, least: int | None = None, most: int | None = None) -> int:
         if isinstance(self.value, bool) or not isinstance(self.value, int):
             self._wrong_type("an integer")
-        self._bounds(least, most)
+        self._bounds("integer", least, most)
         return self.value
 
     def number(self, least: float | None = None, most: float | None = None) -> float:
         if isinstance(self.value, bool) or not isinstance(self.value, int | float):
             self._wrong_type("a decimal number")
-        self._bounds(least, most)
+        self._bounds("decimal", least, most)
         return self.value
 
-    def _bounds(self, least: float | None, most: float | None) -> None:
-        if least is not None and self.value < least:
-            self.fail(f"should be at least {least}, but got {self.value}.", "below_min_value")
-        if most is not None and self.value > most:
-            self.fail(f"should be at most {most}, but got {self.value}.", "above_max_value")
+    def _bounds(self, kind: str, least: float | None, most: float | None) -> None:
+        got = self.value
+        if least is not None and got < least:
+            code = f"{kind}_below_min_value"
+            self._say(self.vendor.too_small, code, kind=kind, limit=least, got=got)
+        if most is not None and got > most:
+            code = f"{kind}_above_max_value"
+            self._say(self.vendor.too_great, code, kind=kind, limit=most, got=got)
 
-    def base64(self) -> None:
-        """Text that is base64 and not empty."""
+    def base64(self) -> bytes:
+        """The bytes behind text that is base64 and not empty."""
         text = self.string(least=1)
         try:
-            base64.b64decode(text, validate=True)
+            return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            self.fail("the value is not valid base64.")
+            self.fail("the value is not valid base64.", "invalid_base64")
 
-    def url(self) -> None:
-        """A link or a data URL whose data is base64."""
+    def url(self, *, media_types: Collection[str]) -> None:
+        """A link, or a data URL of one of the media types whose data is base64."""
         text = self.string(least=1)
         if text.startswith("data:"):
-            self.data_url()
+            self.data_url(media_types)
         elif not text.startswith(("http://", "https://")):
             self.fail("expected a valid URL or a base64-encoded data URL.")
 
-    def data_url(self) -> None:
-        """A data URL whose data is base64."""
+    def data_url(self, media_types: Collection[str] | None = None) -> None:
+        """A data URL, of one of the media types if given, whose data is base64."""
         text = self.string(least=1)
         head = _DATA_URL.match(text)
         if head is None:
             self.fail("expected a base64-encoded data URL with a MIME type.")
+        if media_types is not None and head[1].lower() not in media_types:
+            expected = ", ".join(f"'{kind}'" for kind in media_types)
+            self.fail(f"unsupported MIME type '{head[1]}'. Expected one of: {expected}.")
         Node(text[head.end() :], self.vendor, self.path).base64()

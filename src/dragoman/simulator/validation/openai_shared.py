@@ -1,19 +1,19 @@
 """Rules that Chat Completions and Responses have in common."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dragoman.simulator.validation.nodes import Node
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 VERBOSITIES = ("low", "medium", "high")
-TIERS = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp")
+TIERS = ("auto", "default", "flex", "scale", "priority", "fast")
+MOST_TOOLS = 128
 _CACHE_TTLS = ("30m", "12h")
 
 
-def check_sampling(root: Node) -> None:
+def check_sampling(root: Node, tiers: tuple[str, ...] = TIERS) -> None:
     """Fields of the same name and range in both protocols."""
     for name, least, most in (("temperature", 0, 2), ("top_p", 0, 1)):
         if node := root.get(name):
@@ -24,7 +24,7 @@ def check_sampling(root: Node) -> None:
         if node := root.get(name):
             node.boolean()
     if node := root.get("service_tier"):
-        node.one_of(TIERS)
+        node.one_of(tiers)
     if node := root.get("safety_identifier"):
         node.string(most=128)
     for name in ("user", "prompt_cache_key"):
@@ -32,6 +32,7 @@ def check_sampling(root: Node) -> None:
             node.string()
     if node := root.get("prompt_cache_retention"):
         node.one_of(("in_memory", "in-memory", "24h"))
+    check_moderation(root)
 
 
 def check_metadata(root: Node) -> None:
@@ -57,54 +58,39 @@ def check_cache_breakpoint(part: Node) -> None:
             ttl.one_of(_CACHE_TTLS)
 
 
-def check_parameters(parameters: Node, strict: bool) -> None:
-    """A function's parameters: an object schema, closed all the way down when strict."""
-    parameters.object()
-    schema = parameters.value
-    if schema and schema.get("type") != "object":
-        got = schema.get("type")
-        parameters.fail_plainly(
-            f"Invalid schema for function: schema must be a JSON Schema of 'type: \"object\"', "
-            f"got 'type: \"{got}\"'.",
-            "invalid_function_parameters",
+def check_custom_format(grammar: Node) -> None:
+    """The grammar of a free-text tool."""
+    grammar.child("definition").string(least=1)
+    grammar.child("syntax").one_of(("lark", "regex"))
+
+
+def check_user_file(body: Node) -> None:
+    """``file_data`` with its name; anything else is looked at by the caller."""
+    body.child("file_data").data_url()
+    if not body.get("filename"):
+        body.fail("'filename' is required with 'file_data'.", "missing_required_parameter")
+
+
+def check_moderation(root: Node) -> None:
+    """``moderation``: a model, and what is done with input and output."""
+    node = root.get("moderation")
+    if node is None:
+        return
+    node.object(allowed=("policy",), required=("model",))
+    node.child("model").string(least=1)
+    if policy := node.get("policy"):
+        policy.object(allowed=("input", "output"))
+        for side in ("input", "output"):
+            if rule := policy.get(side):
+                rule.object(allowed=(), required=("mode",))
+                rule.child("mode").one_of(("score", "block"))
+
+
+def check_json_word(root: Node, where: str, setting: str, subject: str) -> None:
+    """JSON without a schema has to be asked for in words as well."""
+    if "json" not in str(root.value.get(where)).lower():
+        target = root.get(where) or root
+        target.fail_plainly(
+            f"{subject} must contain the word 'json' in some form, to use '{setting}' of type "
+            "'json_object'."
         )
-    if strict:
-        check_strict(parameters)
-
-
-def check_strict(schema: Node) -> None:
-    """The rules of strict schemas: objects are closed and require all their properties."""
-    problem = _loose(schema.value, "")
-    if problem is not None:
-        schema.fail_plainly(f"Invalid schema: {problem}", "invalid_function_parameters")
-
-
-def _loose(schema: Any, where: str) -> str | None:
-    if isinstance(schema, Sequence) and not isinstance(schema, str):
-        return next(filter(None, (_loose(part, where) for part in schema)), None)
-    if not isinstance(schema, Mapping):
-        return None
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping) or schema.get("type") == "object":
-        names = properties if isinstance(properties, Mapping) else {}
-        if schema.get("additionalProperties") is not False:
-            return f"In context={where or '()'}, 'additionalProperties' is required to be false."
-        required = schema.get("required") or []
-        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-            return f"In context={where or '()'}, 'required' is not an array of strings."
-        missing = set(names) - set(required)
-        if missing:
-            return (
-                f"In context={where or '()'}, 'required' is required to be supplied and to include "
-                f"every key in properties. Missing '{min(missing)}'."
-            )
-    for key, value in schema.items():
-        if key in ("properties", "$defs", "definitions") and isinstance(value, Mapping):
-            for name, inner in value.items():
-                if (problem := _loose(inner, f"{where}/{name}")) is not None:
-                    return problem
-        elif key in ("items", "anyOf", "allOf", "oneOf", "prefixItems"):
-            problem = _loose(value, f"{where}/{key}")
-            if problem is not None:
-                return problem
-    return None

@@ -8,14 +8,16 @@ service's own rules.
 from dragoman.simulator.validation.nodes import OPENAI, Node
 from dragoman.simulator.validation.openai_shared import (
     EFFORTS,
+    TIERS,
     TOOL_NAME,
     VERBOSITIES,
+    check_json_word,
     check_metadata,
     check_sampling,
-    check_strict,
 )
 from dragoman.simulator.validation.responses_items import check_items
 from dragoman.simulator.validation.responses_tools import check_choice, check_tools
+from dragoman.simulator.validation.schemas import check_answer_schema
 from dragoman.simulator.view import JsonObject
 
 _FIELDS = frozenset(
@@ -100,8 +102,9 @@ def check_responses(
 
 
 def _check_options(root: Node) -> None:
-    check_sampling(root)
+    check_sampling(root, (*TIERS, "ultrafast"))
     check_metadata(root)
+    _check_services(root)
     if node := root.get("max_output_tokens"):
         node.integer(_LEAST_OUTPUT_TOKENS)
     if node := root.get("max_tool_calls"):
@@ -145,18 +148,42 @@ def _check_text(root: Node) -> None:
     text_format = text.get("format")
     if text_format is None:
         return
-    text_format.object(required=("type",))
-    kind = text_format.child("type").one_of(("text", "json_object", "json_schema"))
-    if kind == "json_schema":
-        text_format.object(allowed=("type", "description", "strict"), required=("name", "schema"))
-        text_format.child("name").string(pattern=TOOL_NAME)
-        schema = text_format.child("schema").object()
-        if text_format.value.get("strict"):
-            check_strict(schema)
-    else:
+    kind = text_format.tag(("text", "json_object", "json_schema"))
+    if kind != "json_schema":
         text_format.object(allowed=("type",))
-        if kind == "json_object" and "json" not in str(root.value.get("input")).lower():
-            text_format.fail_plainly(
-                "Response input messages must contain the word 'json' in some form to use "
-                "'text.format' of type 'json_object'."
-            )
+        if kind == "json_object":
+            check_json_word(root, "input", "text.format", "Response input messages")
+        return
+    text_format.object(allowed=("type", "description", "strict"), required=("name", "schema"))
+    name = text_format.child("name").string(pattern=TOOL_NAME)
+    if description := text_format.get("description"):
+        description.string()
+    strict = text_format.get("strict")
+    is_strict = strict.boolean() if strict else False
+    check_answer_schema(text_format.child("schema"), name, strict=is_strict)
+
+
+def _check_services(root: Node) -> None:
+    """Caching, compaction and other services around the answer."""
+    if node := root.get("prompt_cache_options"):
+        node.object(allowed=("comparison_response_id", "mode", "prewarm", "ttl"))
+        if mode := node.get("mode"):
+            mode.one_of(("implicit", "explicit"))
+        if ttl := node.get("ttl"):
+            ttl.one_of(("30m", "12h"))
+        if prewarm := node.get("prewarm"):
+            prewarm.boolean()
+    if node := root.get("context_management"):
+        for entry in node.items():
+            entry.object(allowed=("compact_threshold",), required=("type",))
+            entry.child("type").one_of(("compaction",))
+            if threshold := entry.get("compact_threshold"):
+                threshold.integer(1)
+    if node := root.get("image"):
+        node.object(allowed=("context_compression",))
+        if compression := node.get("context_compression"):
+            compression.one_of(("auto", "enabled", "disabled"))
+    if node := root.get("access_programs"):
+        node.object(allowed=("cyber",))
+    if node := root.get("client_metadata"):
+        node.object()

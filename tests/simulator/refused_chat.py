@@ -1,0 +1,118 @@
+"""Chat Completions requests that the service refuses."""
+
+from __future__ import annotations
+
+from tests.simulator.refused import (
+    LOOSE,
+    MISSING,
+    PDF,
+    TOOL_RESULT,
+    USER,
+    Row,
+    chat_call,
+    turn,
+)
+
+CHAT_ROWS: list[Row] = [
+    ({"model": MISSING}, "model", "Missing required parameter"),
+    ({"model": ""}, "model", ""),
+    ({"messages": MISSING}, "messages", "Missing required parameter"),
+    ({"messages": []}, "messages", "empty array"),
+    ({"messages": "hi"}, "messages", "expected an array"),
+    ({"messages": ["hi"]}, "messages[0]", "expected an object"),
+    ({"messages": [{"role": "robot", "content": "hi"}]}, "messages[0].role", "'robot'"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content", "Missing"),
+    ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content", "expected an array"),
+    ({"messages": [{**USER, "mood": 1}]}, "messages[0].mood", "Unknown parameter"),
+    ({"messages": [turn({"type": "image"})]}, "messages[0].content[0].type", "'image'"),
+    (
+        {"messages": [turn({"type": "image_url", "image_url": {"url": "data:;base64,!"}})]},
+        "messages[0].content[0].image_url.url",
+        "data URL",
+    ),
+    (
+        {"messages": [turn({"type": "file", "file": {"file_data": PDF}})]},
+        "messages[0].content[0].file",
+        "filename",
+    ),
+    ({"messages": [USER, {"role": "assistant", "content": None}]}, "messages[1]", "got null"),
+    ({"messages": [USER, chat_call()]}, "messages", "call_1"),
+    ({"messages": [USER, chat_call(), USER]}, "messages", "call_1"),
+    ({"messages": [USER, TOOL_RESULT]}, "messages[1].role", "preceding"),
+    (
+        {"messages": [USER, chat_call(), {**TOOL_RESULT, "tool_call_id": "other"}]},
+        "messages[2].role",
+        "preceding",
+    ),
+    (
+        {"messages": [USER, chat_call(), {**TOOL_RESULT, "content": [{"type": "image_url"}]}]},
+        "messages[2].content[0].type",
+        "'image_url'",
+    ),
+    ({"system": "be nice"}, "system", "Unknown parameter"),
+    ({"top_k": 5}, "top_k", "Unknown parameter"),
+    ({"max_output_tokens": 5}, "max_output_tokens", "Unknown parameter"),
+    ({"temperature": 2.5}, "temperature", "decimal above maximum value. Expected a value <= 2"),
+    ({"temperature": "[undefined]"}, "temperature", "expected a decimal number"),
+    ({"top_p": True}, "top_p", "expected a decimal number"),
+    ({"max_tokens": 0}, "max_tokens", "integer below minimum value"),
+    ({"max_tokens": 5, "max_completion_tokens": 5}, "max_tokens", "at the same time"),
+    ({"n": 0}, "n", "Expected a value >= 1"),
+    ({"stop": ["a"] * 5}, "stop", "array too long. Expected an array with maximum length 4"),
+    ({"top_logprobs": 2}, "top_logprobs", "logprobs"),
+    ({"stream_options": {"include_usage": True}}, "stream_options", "stream"),
+    ({"reasoning_effort": "huge"}, "reasoning_effort", "'huge'"),
+    ({"modalities": ["text", "audio"]}, "modalities", "audio"),
+    ({"metadata": {"a": 1}}, "metadata.a", "expected a string"),
+    ({"safety_identifier": "x" * 129}, "safety_identifier", "128"),
+    ({"tools": []}, "tools", "empty array"),
+    ({"tool_choice": "auto"}, "tool_choice", "only allowed when"),
+    ({"parallel_tool_calls": False}, "parallel_tool_calls", "only allowed when"),
+    ({"tools": [{"type": "function", "name": "f"}]}, "tools[0].function", "Missing"),
+    ({"tools": [{"type": "web_search"}]}, "tools[0].type", "'web_search'"),
+    (
+        {"tools": [{"type": "function", "function": {"name": "a b"}}]},
+        "tools[0].function.name",
+        "pattern",
+    ),
+    (
+        {
+            "tools": [
+                {"type": "function", "function": {"name": "f", "parameters": {"type": "string"}}}
+            ]
+        },
+        "tools[0].function.parameters",
+        "object",
+    ),
+    (
+        {
+            "tools": [
+                {"type": "function", "function": {"name": "f", "strict": True, "parameters": LOOSE}}
+            ]
+        },
+        "tools[0].function.parameters",
+        "additionalProperties",
+    ),
+    (
+        {
+            "tools": [{"type": "function", "function": {"name": "f"}}],
+            "tool_choice": {"type": "function", "function": {"name": "g"}},
+        },
+        "tool_choice.function.name",
+        "not found",
+    ),
+    (
+        {
+            "tools": [{"type": "function", "function": {"name": "f"}}],
+            "tool_choice": {"type": "tool", "name": "f"},
+        },
+        "tool_choice.type",
+        "'tool'",
+    ),
+    ({"response_format": {"type": "json_object"}}, "messages", "json"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}},
+        "response_format.json_schema.name",
+        "Missing",
+    ),
+]
