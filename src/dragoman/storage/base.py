@@ -14,6 +14,21 @@ from msgspec import Struct, field
 
 from dragoman.accounts.states import AccountState, Entry, Transition
 
+LOST_AFTER_S = 3.0
+"""Seconds of silence after which a worker's leases are dropped."""
+
+MOST_PINS = 100_000
+"""Pins that a worker is told of at once when it starts."""
+
+SWEPT_AT_ONCE = 1000
+"""Rows of one kind that a sweep drops at most."""
+
+HISTORY_KEPT = 200
+"""Lines of history that are kept of one account at most."""
+
+REMOVED_KEPT_S = 7 * 24 * 3600.0
+"""Seconds for which workers can still be told that an account was removed."""
+
 
 class StoreError(Exception):
     """The store cannot be used now: gone, full, locked for too long, or not ours. The message
@@ -74,7 +89,8 @@ class Batch(Struct, kw_only=True):
     accounts it has requests in flight with now, and how many.
 
     `used` is when accounts were last chosen, `spent` the tokens to subtract from balances, `pins`
-    which account a conversation (by its digest) belongs to since when.
+    which account a conversation (by its digest) belongs to since when. `balances` are those that
+    the configuration sets: one that is not what it set before replaces what is left.
     """
 
     transitions: list[Transition] = field(default_factory=list)
@@ -83,6 +99,7 @@ class Batch(Struct, kw_only=True):
     used: dict[str, float] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     pins: dict[bytes, tuple[str, float]] = field(default_factory=dict)
+    balances: dict[str, float] = field(default_factory=dict)
 
 
 class Changes(Struct, frozen=True, kw_only=True):
@@ -110,16 +127,20 @@ class Store(Protocol):
     def exchange(self, worker: str, batch: Batch, since: int) -> Changes:
         """Apply `batch` and tell what changed after `since` (0: everything there is).
 
-        Transitions are applied by `dragoman.accounts.decisions.observe` to the states in the
+        Transitions are applied by `dragoman.accounts.decisions.apply` to the states in the
         store, in one transaction, so that no worker's view overwrites another's. Leases of
-        workers that have not called for a few seconds are dropped.
+        workers that have not called for `LOST_AFTER_S` are dropped. Everything there is means
+        the latest `MOST_PINS` pins. A store that was replaced by another, as by a backup, tells
+        everything whatever `since` is.
         """
 
     def define(self, definitions: Iterable[Definition]) -> None:
-        """Add accounts, or replace those of the same name; all or none of them."""
+        """Add accounts, or replace those of the same name; all or none of them. An account keeps
+        its state, and its balance unless another is set. Nothing is held against one that was
+        removed before."""
 
     def remove(self, names: Iterable[str]) -> int:
-        """Remove accounts with their states. Returns how many there were."""
+        """Remove accounts with their states and history. Returns how many there were."""
 
     def definitions(self) -> list[Definition]:
         """All accounts kept here, by name."""
@@ -136,8 +157,9 @@ class Store(Protocol):
     def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
         """Usage of the hours that begin in [since, until), in Unix seconds."""
 
-    def sweep(self, now: float) -> None:
-        """Drop what is too old to keep, a bounded amount at a time."""
+    def sweep(self, now: float) -> int:
+        """Drop what is too old to keep at `now` (Unix seconds), at most `SWEPT_AT_ONCE` of a kind.
+        Returns how much that was of the kind with the most: as many as that, and there is more."""
 
     def close(self) -> None:
         """Close the store. Harmless when it was closed before."""

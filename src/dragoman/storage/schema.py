@@ -1,0 +1,106 @@
+"""The tables of the SQLite store, as the migrations that make them.
+
+A migration is never changed once it was released: a new one is added at the end. All that a file
+lacks are applied in one transaction, so that it is never half of one and half of another.
+
+Every row that workers learn of carries the `version` of the transaction that wrote it last, by
+which "what changed since" is a range of an index.
+"""
+
+from __future__ import annotations
+
+APPLICATION_ID = 0x44524147
+"""What tells this program's files from other SQLite files ("DRAG"); offset 68 of the file."""
+
+_FIRST = (
+    # When each step of this list was taken.
+    "CREATE TABLE migrations (number INTEGER PRIMARY KEY, applied REAL NOT NULL)",
+    # One row: how many transactions have written here.
+    "CREATE TABLE clock (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL)",
+    "INSERT INTO clock VALUES (1, 0)",
+    # Accounts that are kept here. `sealed` is encrypted; `models` is JSON, NULL for all models.
+    # `removed` is when the account was removed, so that workers can be told; NULL if it was not.
+    """CREATE TABLE accounts (
+        name TEXT PRIMARY KEY,
+        version INTEGER NOT NULL,
+        removed REAL,
+        upstream TEXT NOT NULL,
+        sealed BLOB NOT NULL,
+        models TEXT,
+        priority INTEGER NOT NULL,
+        weight REAL NOT NULL,
+        max_concurrent INTEGER,
+        balance REAL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX accounts_version ON accounts (version)",
+    # What is known of accounts, also of those in the configuration file. `entries` counts the
+    # lines of history there ever were: the next one's place in the ring is told by it.
+    """CREATE TABLE states (
+        account TEXT PRIMARY KEY,
+        version INTEGER NOT NULL,
+        entries INTEGER NOT NULL,
+        state TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX states_version ON states (version)",
+    # The last lines of each account's history: a ring, so that an account that falls out every
+    # few seconds takes no more room than any other. `entry` is JSON.
+    """CREATE TABLE history (
+        account TEXT NOT NULL,
+        slot INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        at REAL NOT NULL,
+        entry TEXT NOT NULL,
+        PRIMARY KEY (account, slot)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX history_at ON history (at)",
+    # Sums by the hour; columns as in `UsageKey` and `UsageCount`.
+    """CREATE TABLE usage (
+        hour INTEGER NOT NULL,
+        account TEXT NOT NULL,
+        client TEXT NOT NULL,
+        model TEXT NOT NULL,
+        route TEXT NOT NULL,
+        requests INTEGER NOT NULL,
+        errors INTEGER NOT NULL,
+        unmetered INTEGER NOT NULL,
+        input INTEGER NOT NULL,
+        cached INTEGER NOT NULL,
+        cache_write INTEGER NOT NULL,
+        output INTEGER NOT NULL,
+        reasoning INTEGER NOT NULL,
+        milliseconds REAL NOT NULL,
+        PRIMARY KEY (hour, account, client, model, route)
+    ) WITHOUT ROWID""",
+    # Workers with requests in flight: when each was last heard of, and its leases as JSON.
+    """CREATE TABLE workers (
+        name TEXT PRIMARY KEY,
+        seen REAL NOT NULL,
+        leases TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    # When each account was last chosen.
+    """CREATE TABLE used (
+        account TEXT PRIMARY KEY, version INTEGER NOT NULL, at REAL NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX used_version ON used (version)",
+    # Tokens left. `told` is the balance that was last set by a person or the configuration: only
+    # another one replaces what is left.
+    """CREATE TABLE balances (
+        account TEXT PRIMARY KEY,
+        version INTEGER NOT NULL,
+        told REAL NOT NULL,
+        remaining REAL NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX balances_version ON balances (version)",
+    # Which account a conversation is with, since when. `digest` tells nothing of the conversation.
+    """CREATE TABLE pins (
+        digest BLOB PRIMARY KEY,
+        version INTEGER NOT NULL,
+        account TEXT NOT NULL,
+        at REAL NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX pins_version ON pins (version)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+"""Statements that lead from each version of the tables to the next; the first from an empty
+file."""

@@ -1,0 +1,392 @@
+"""The store in one SQLite file: for any number of processes on one machine.
+
+The file is in WAL mode: readers never wait for a writer, and a process that is killed leaves
+nothing that the next one could not open. Whoever writes does so in one short IMMEDIATE transaction
+that counts up the version in `clock` and stamps it on the rows it changes. An exchange with nothing
+to tell and nothing to learn costs one small read.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.accounts.decisions import apply, entry_of
+from dragoman.accounts.states import AccountState, Entry, Transition
+from dragoman.storage.base import (
+    HISTORY_KEPT,
+    LOST_AFTER_S,
+    MOST_PINS,
+    REMOVED_KEPT_S,
+    SWEPT_AT_ONCE,
+    Batch,
+    Changes,
+    Definition,
+    UsageCount,
+    UsageKey,
+)
+from dragoman.storage.sqlite_file import SqliteFile, version_of
+
+_DAY_S = 24 * 3600.0
+_HEARTBEAT_S = 1.0
+"""Seconds after which a worker with unchanged leases says that it is still there."""
+
+_COUNTED = UsageCount.__struct_fields__
+_KEYED = UsageKey.__struct_fields__
+_DEFINED = (
+    "name, upstream, sealed, models, priority, weight, max_concurrent, balance"  # as `Definition`
+)
+
+_ADD_USAGE = (
+    f"INSERT INTO usage ({', '.join(_KEYED + _COUNTED)})"
+    f" VALUES ({', '.join('?' * len(_KEYED + _COUNTED))})"
+    f" ON CONFLICT ({', '.join(_KEYED)}) DO UPDATE SET "
+    + ", ".join(f"{name} = {name} + excluded.{name}" for name in _COUNTED)
+)
+_SET_BALANCE = (
+    "INSERT INTO balances (account, version, told, remaining) VALUES (?1, ?2, ?3, ?3)"
+    " ON CONFLICT (account) DO UPDATE SET version = ?2, told = ?3, remaining = ?3 WHERE told <> ?3"
+)
+
+_state_json = msgspec.json.Encoder()
+_read_state = msgspec.json.Decoder(AccountState).decode
+_read_entry = msgspec.json.Decoder(Entry).decode
+_read_leases = msgspec.json.Decoder(dict[str, int]).decode
+_read_models = msgspec.json.Decoder(tuple[str, ...] | None).decode
+
+
+class SqliteStore:
+    """The store in the file at `path`, which is made if it is not there.
+
+    `lock_s` is how long to wait for other writers; history, usage and pins older than their limits
+    are dropped by `sweep`. `clock` is Unix time. The file is opened by `open`, or when it is first
+    needed, and again after a failure. One thread may use a store at a time, whichever it is; a
+    process that forks must not use what its parent opened.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        history_days: float = 30.0,
+        usage_days: float = 400.0,
+        pins_s: float = 3600.0,
+        lock_s: float = 5.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._file = SqliteFile(path, lock_s)
+        self._history_s = history_days * _DAY_S
+        self._usage_s = usage_days * _DAY_S
+        self._pins_s = pins_s
+        self._clock = clock
+        self._opened = 0
+        self._told: dict[str, tuple[Mapping[str, int], float]] = {}
+        self._workers: list[tuple[str, float, dict[str, int]]] = []
+        self._workers_at = -1
+
+    def open(self) -> None:
+        """Open the file, and bring its tables up to date.
+
+        Raises:
+            StoreError: it cannot be opened, is not a store, or is one of a newer version.
+        """
+        self._file.open()
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self._file.close()
+
+    def exchange(self, worker: str, batch: Batch, since: int) -> Changes:
+        """See `Store.exchange`."""
+        now = self._clock()
+        self._file.open()
+        if self._opened != self._file.opened:
+            self._opened = self._file.opened
+            self._told.clear()
+            self._workers_at = -1
+        if self._has_news(worker, batch, now):
+            with self._file.writing() as (connection, version):
+                self._write(connection, version, worker, batch, now)
+                changes = self._changes(connection, worker, version, since, now)
+            if batch.leases:
+                self._told[worker] = (dict(batch.leases), now)
+            else:
+                self._told.pop(worker, None)
+        else:
+            with self._file.reading() as connection:
+                changes = self._changes(connection, worker, version_of(connection), since, now)
+        self._file.replaced = False
+        return changes
+
+    def define(self, definitions: Iterable[Definition]) -> None:
+        """See `Store.define`."""
+        with self._file.writing() as (connection, version):
+            for one in definitions:
+                self._define(connection, version, one)
+
+    def remove(self, names: Iterable[str]) -> int:
+        """See `Store.remove`."""
+        now = self._clock()
+        count = 0
+        with self._file.writing() as (connection, version):
+            for name in names:
+                found = connection.execute(
+                    "UPDATE accounts SET version = ?, removed = ?, sealed = x''"
+                    " WHERE name = ? AND removed IS NULL",
+                    (version, now, name),
+                ).rowcount
+                if found:
+                    count += 1
+                    _forget(connection, name)
+        return count
+
+    def definitions(self) -> list[Definition]:
+        """See `Store.definitions`."""
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {_DEFINED} FROM accounts WHERE removed IS NULL ORDER BY name"
+            )
+            return [_definition(row) for row in rows]
+
+    def states(self) -> dict[str, AccountState]:
+        """See `Store.states`."""
+        with self._file.reading() as connection:
+            rows = connection.execute("SELECT account, state FROM states ORDER BY account")
+            return {name: _read_state(state) for name, state in rows}
+
+    def apply(self, transitions: Iterable[Transition]) -> None:
+        """See `Store.apply`."""
+        with self._file.writing() as (connection, version):
+            _apply(connection, version, transitions)
+
+    def history(self, account: str, limit: int = 100) -> list[Entry]:
+        """See `Store.history`."""
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT entry FROM history WHERE account = ? ORDER BY number DESC LIMIT ?",
+                (account, limit),
+            )
+            return [_read_entry(entry) for (entry,) in rows]
+
+    def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
+        """See `Store.usage`."""
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {', '.join(_KEYED + _COUNTED)} FROM usage WHERE hour >= ? AND hour < ?",
+                (since, until),
+            )
+            keyed = len(_KEYED)
+            return {UsageKey(*row[:keyed]): UsageCount(*row[keyed:]) for row in rows}
+
+    def sweep(self, now: float) -> int:
+        """See `Store.sweep`."""
+        with self._file.writing(stamped=False) as (connection, _):
+            gone = connection.execute(
+                "SELECT name FROM accounts WHERE removed < ? LIMIT ?",
+                (now - REMOVED_KEPT_S, SWEPT_AT_ONCE),
+            ).fetchall()
+            for (name,) in gone:
+                connection.execute("DELETE FROM accounts WHERE name = ?", (name,))
+                _forget(connection, name)
+            counts = [len(gone)]
+            for statement, age in (
+                (_SWEEP_HISTORY, self._history_s),
+                (_SWEEP_USAGE, self._usage_s),
+                (_SWEEP_PINS, self._pins_s),
+            ):
+                done = connection.execute(statement, (now - age, SWEPT_AT_ONCE))
+                counts.append(done.rowcount)
+        return max(counts)
+
+    def _has_news(self, worker: str, batch: Batch, now: float) -> bool:
+        if batch.transitions or batch.usage or batch.used or batch.pins:
+            return True
+        if batch.spent or batch.balances:
+            return True
+        told, at = self._told.get(worker, ({}, 0.0))
+        if batch.leases != told:
+            return True
+        return bool(told) and not 0 <= now - at < _HEARTBEAT_S
+
+    def _write(
+        self,
+        connection: sqlite3.Connection,
+        version: int,
+        worker: str,
+        batch: Batch,
+        now: float,
+    ) -> None:
+        _apply(connection, version, batch.transitions)
+        many = connection.executemany
+        many(
+            _ADD_USAGE,
+            [
+                (*msgspec.structs.astuple(key), *msgspec.structs.astuple(count))
+                for key, count in batch.usage.items()
+            ],
+        )
+        many(
+            "INSERT INTO used VALUES (?1, ?2, ?3) ON CONFLICT (account)"
+            " DO UPDATE SET version = ?2, at = ?3 WHERE at < ?3",
+            [(name, version, at) for name, at in batch.used.items()],
+        )
+        many(_SET_BALANCE, [(name, version, told) for name, told in batch.balances.items()])
+        many(
+            "UPDATE balances SET version = ?2, remaining = remaining - ?3 WHERE account = ?1",
+            [(name, version, tokens) for name, tokens in batch.spent.items() if tokens],
+        )
+        many(
+            "INSERT INTO pins VALUES (?1, ?2, ?3, ?4) ON CONFLICT (digest)"
+            " DO UPDATE SET version = ?2, account = ?3, at = ?4 WHERE at <= ?4",
+            [(digest, version, name, at) for digest, (name, at) in batch.pins.items()],
+        )
+        if batch.leases:
+            connection.execute(
+                "INSERT OR REPLACE INTO workers VALUES (?, ?, ?)",
+                (worker, now, msgspec.json.encode(batch.leases).decode()),
+            )
+        else:
+            connection.execute("DELETE FROM workers WHERE name = ?", (worker,))
+        connection.execute("DELETE FROM workers WHERE abs(? - seen) > ?", (now, LOST_AFTER_S))
+
+    def _changes(
+        self, connection: sqlite3.Connection, worker: str, version: int, since: int, now: float
+    ) -> Changes:
+        if version != self._workers_at:
+            rows = connection.execute("SELECT name, seen, leases FROM workers")
+            self._workers = [(name, seen, _read_leases(leases)) for name, seen, leases in rows]
+            self._workers_at = version
+        leases: dict[str, int] = {}
+        for name, seen, held in self._workers:
+            if name != worker and abs(now - seen) <= LOST_AFTER_S:
+                for account, count in held.items():
+                    leases[account] = leases.get(account, 0) + count
+        if since == version and not self._file.replaced:
+            return Changes(version=version, leases=leases)
+        after = 0 if self._file.replaced or since > version else since
+
+        def changed(columns: str, table: str, and_so: str = "") -> Sequence[tuple[Any, ...]]:
+            # `columns` and `table` are this module's own.
+            statement = f"SELECT {columns} FROM {table} WHERE version > ? {and_so}"
+            return connection.execute(statement, (after,)).fetchall()
+
+        pinned = connection.execute(
+            "SELECT digest, account, at FROM pins WHERE version > ? AND at > ?"
+            " ORDER BY version DESC LIMIT ?",
+            (after, now - self._pins_s, MOST_PINS),
+        )
+        return Changes(
+            version=version,
+            states={
+                name: _read_state(state) for name, state in changed("account, state", "states")
+            },
+            definitions=tuple(
+                _definition(row) for row in changed(_DEFINED, "accounts", "AND removed IS NULL")
+            ),
+            # Who knows of no account yet need not be told of those that are gone.
+            removed=tuple(
+                name for (name,) in changed("name", "accounts", "AND removed IS NOT NULL") if after
+            ),
+            leases=leases,
+            used=dict(changed("account, at", "used")),
+            balances=dict(changed("account, remaining", "balances")),
+            pins={digest: (account, at) for digest, account, at in pinned},
+        )
+
+    def _define(self, connection: sqlite3.Connection, version: int, one: Definition) -> None:
+        removed = connection.execute(
+            "SELECT 1 FROM accounts WHERE name = ? AND removed IS NOT NULL", (one.name,)
+        ).fetchone()
+        if removed:
+            # A worker may have told of a request that ended after the removal.
+            _forget(connection, one.name)
+        models = None if one.models is None else msgspec.json.encode(one.models).decode()
+        connection.execute(
+            f"INSERT OR REPLACE INTO accounts (version, {_DEFINED})"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                version,
+                one.name,
+                one.upstream,
+                one.sealed,
+                models,
+                one.priority,
+                one.weight,
+                one.max_concurrent,
+                one.balance,
+            ),
+        )
+        if one.balance is not None:
+            connection.execute(_SET_BALANCE, (one.name, version, one.balance))
+
+
+_SWEEP_HISTORY = """DELETE FROM history WHERE (account, slot) IN
+    (SELECT account, slot FROM history WHERE at < ? ORDER BY at LIMIT ?)"""
+_SWEEP_USAGE = f"""DELETE FROM usage WHERE ({", ".join(_KEYED)}) IN
+    (SELECT {", ".join(_KEYED)} FROM usage WHERE hour < ? ORDER BY hour LIMIT ?)"""
+# The oldest version is that of the pin that was not renewed for longest.
+_SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND digest IN
+    (SELECT digest FROM pins ORDER BY version LIMIT ?2)"""
+
+
+def _apply(connection: sqlite3.Connection, version: int, transitions: Iterable[Transition]) -> None:
+    """Apply transitions to the states in the store, in order."""
+    states: dict[str, tuple[AccountState, int]] = {}
+    touched: set[str] = set()
+    for transition in transitions:
+        name = transition.account
+        if name not in states:
+            row = connection.execute(
+                "SELECT state, entries FROM states WHERE account = ?", (name,)
+            ).fetchone()
+            states[name] = (AccountState(name), 0) if row is None else (_read_state(row[0]), row[1])
+        before, entries = states[name]
+        after = apply(before, transition)
+        # Even what changed nothing here is told again: it changed something for the worker.
+        touched.add(name)
+        entry = entry_of(before, after, transition)
+        if entry is not None:
+            connection.execute(
+                "INSERT OR REPLACE INTO history VALUES (?, ?, ?, ?, ?)",
+                (
+                    name,
+                    entries % HISTORY_KEPT,
+                    entries,
+                    entry.at,
+                    _state_json.encode(entry).decode(),
+                ),
+            )
+            entries += 1
+        states[name] = after, entries
+    connection.executemany(
+        "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)",
+        [
+            (name, version, states[name][1], _state_json.encode(states[name][0]).decode())
+            for name in touched
+        ],
+    )
+
+
+def _forget(connection: sqlite3.Connection, name: str) -> None:
+    for table in ("states", "history", "used", "balances"):
+        connection.execute(f"DELETE FROM {table} WHERE account = ?", (name,))
+
+
+def _definition(row: Sequence[Any]) -> Definition:
+    """A row of `_DEFINED`."""
+    name, upstream, sealed, models, priority, weight, most, balance = row
+    return Definition(
+        name=name,
+        upstream=upstream,
+        sealed=sealed,
+        models=None if models is None else _read_models(models),
+        priority=priority,
+        weight=weight,
+        max_concurrent=most,
+        balance=balance,
+    )

@@ -1,0 +1,213 @@
+"""One SQLite file: made, opened, brought up to date, and opened again after a failure."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from dragoman.storage.base import StoreError
+from dragoman.storage.schema import APPLICATION_ID, MIGRATIONS
+
+_LOCK_POLL_S = 0.02
+_WAL_KEPT_BYTES = 16 * 1024 * 1024
+
+_EXPLAINED = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_BUSY: "another process has it locked",
+    sqlite3.SQLITE_LOCKED: "another process has it locked",
+    sqlite3.SQLITE_READONLY: "cannot be written to",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+    sqlite3.SQLITE_PERM: "may not be opened",
+    sqlite3.SQLITE_NOTADB: "is not a database",
+    sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_IOERR: "cannot be read or written (disk I/O error)",
+}
+
+
+class SqliteFile:
+    """The file at `path`, which is made, for its owner alone, if it is not there.
+
+    `lock_s` is how long to wait for other writers. `opened` counts how often it was opened, and
+    `replaced` tells that it was not the same file the last time. One thread may use it at a time,
+    whichever it is.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], lock_s: float) -> None:
+        self.path = Path(path)
+        self.opened = 0
+        self.replaced = False
+        self._lock_s = lock_s
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+
+    def open(self) -> None:
+        """Open the file, and bring its tables up to date.
+
+        Raises:
+            StoreError: it cannot be opened, is not a store, or is one of a newer version.
+        """
+        with self._failing():
+            self._connected()
+
+    def close(self) -> None:
+        """Close the file. Harmless when it was closed before."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    @contextmanager
+    def writing(self, *, stamped: bool = True) -> Iterator[tuple[sqlite3.Connection, int]]:
+        """A transaction that writes, and the version it makes; one that is not `stamped` makes
+        none, as it changes nothing that workers are told of.
+
+        Raises:
+            StoreError: nothing of it was done.
+        """
+        with self._transaction("IMMEDIATE") as connection:
+            if stamped:
+                connection.execute("UPDATE clock SET version = version + 1")
+            yield connection, version_of(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that sees one state of the store throughout.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        with self._transaction("DEFERRED") as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
+        with self._failing():
+            connection = self._connected()
+            connection.execute(f"BEGIN {kind}")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                # SQLite has rolled back by itself after some errors.
+                if connection.in_transaction:
+                    with suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                raise
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is not None:
+            if self._found() != self._identity:
+                # What is written to a file that was unlinked is gone when it is closed.
+                raise StoreError(f"{self.path}: the file was removed or replaced")
+            return self._connection
+        self._make()
+        connection = self._connection = sqlite3.connect(
+            self.path, timeout=self._lock_s, isolation_level=None, check_same_thread=False
+        )
+        self._prepare(connection)
+        found = self._found()
+        self.replaced = self.replaced or self._identity not in (None, found)
+        self._identity = found
+        self.opened += 1
+        return connection
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Make every failure a `StoreError`, after which the file is opened anew."""
+        try:
+            yield
+        except StoreError:
+            self.close()
+            raise
+        except sqlite3.Error as error:
+            self.close()
+            raise StoreError(f"{self.path}: {_explained(error)}") from error
+        except OSError as error:
+            self.close()
+            raise StoreError(f"{self.path}: {error.strerror}") from error
+        except msgspec.DecodeError as error:
+            self.close()
+            raise StoreError(f"{self.path}: holds what no version wrote: {error}") from error
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _make(self) -> None:
+        """Make the file if it is not there.
+
+        It is opened here only then: closing another descriptor of an open SQLite file would give
+        up the locks that this process has on it.
+        """
+        if self.path.exists():
+            return
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        present = _tables_version(connection, self.path)
+        deadline = time.monotonic() + self._lock_s
+        while True:
+            # SQLite does not wait for whoever else is just changing the mode.
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOCK_POLL_S)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
+        if present == len(MIGRATIONS):
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        for number in range(_tables_version(connection, self.path), len(MIGRATIONS)):
+            for statement in MIGRATIONS[number]:
+                connection.execute(statement)
+            connection.execute("INSERT INTO migrations VALUES (?, ?)", (number + 1, time.time()))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of the last transaction that wrote."""
+    version: int = connection.execute("SELECT version FROM clock").fetchone()[0]
+    return version
+
+
+def _tables_version(connection: sqlite3.Connection, path: Path) -> int:
+    """How many migrations the file has; 0 if it is empty.
+
+    Raises:
+        StoreError: it is another program's, or of a newer version of this one.
+    """
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if not tables:
+        return 0
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise StoreError(f"{path}: is a database of another program")
+    found: int = connection.execute("SELECT max(number) FROM migrations").fetchone()[0]
+    if found > len(MIGRATIONS):
+        raise StoreError(
+            f"{path}: has version {found} of the tables, and this dragoman knows "
+            f"{len(MIGRATIONS)}: a newer dragoman has used it"
+        )
+    return found
+
+
+def _explained(error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorcode", None)
+    said = _EXPLAINED.get(code & 0xFF) if code is not None else None
+    return said or str(error)
