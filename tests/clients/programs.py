@@ -26,7 +26,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +57,7 @@ class Task:
     home: Path
     folder: Path
     resume: bool = False
+    arguments: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def run(
     workdir: Path,
     *,
     resume: bool = False,
+    arguments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     time_limit_s: float = _TIME_LIMIT_S,
 ) -> Finished:
@@ -108,6 +110,7 @@ def run(
 
     Args:
         gateway_url: without `/v1`.
+        arguments: further words of the program's own command line.
         environment: goes over the program's own.
 
     Skips the test when the program is not installed; with DRAGOMAN_REQUIRE_SERVICES=1 fails it.
@@ -115,7 +118,7 @@ def run(
     home, folder = workdir / "home", workdir / "work"
     for made in (home, folder):
         made.mkdir(parents=True, exist_ok=True)
-    task = Task(gateway_url, model, prompt, home, folder, resume)
+    task = Task(gateway_url, model, prompt, home, folder, resume, arguments)
     command = PROGRAMS[program].command(task)
     surroundings = {**_usual(home), **command.environment, **(environment or {})}
     # What it shows goes into files: a child that outlives it could hold a pipe open.
@@ -218,7 +221,7 @@ def _claude_code(task: Task) -> Command:
     if task.resume:
         words.append("--continue")
     return Command(
-        words,
+        [*words, *task.arguments],
         {
             "ANTHROPIC_BASE_URL": task.url,
             "ANTHROPIC_AUTH_TOKEN": KEY,
@@ -255,7 +258,7 @@ def _codex(task: Task) -> Command:
     codex_home = task.home / ".codex"
     codex_home.mkdir(exist_ok=True)
     return Command(
-        [*words, task.prompt],
+        [*words, *task.arguments, task.prompt],
         {"CODEX_HOME": str(codex_home), "GATEWAY_KEY": KEY},
     )
 

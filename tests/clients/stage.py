@@ -23,6 +23,7 @@ UPSTREAMS: dict[Api, str] = {
     "responses": "openai_responses",
 }
 GENERATING = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
+_ANSWERED = tuple(f"POST {path}" for path in GENERATING)
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Stage:
         ]
 
     def _answers(self) -> list[dict[str, Any]]:
-        return [line for line in self.lines if line["route"].partition(" ")[2] in GENERATING]
+        return [line for line in self.lines if line["route"] in _ANSWERED]
 
 
 def _losses(line: dict[str, Any]) -> dict[str, str]:

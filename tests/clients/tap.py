@@ -80,6 +80,8 @@ class Tap:
     def _connect(self, client: socket.socket) -> None:
         with client, socket.create_connection(self._target, timeout=_PATIENCE_S) as server:
             server.settimeout(None)
+            for side in (client, server):
+                side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._open |= {client, server}
             back = threading.Thread(target=_copy, args=(server, client), daemon=True)

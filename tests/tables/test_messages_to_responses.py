@@ -258,6 +258,11 @@ def chosen(**choice: Any) -> JsonObject:
 TOOLS = [
     Row("client tool", {"tools": [T]}, {"tools": [SENT_T]}),
     Row(
+        "a schema that says no more than object",
+        {"tools": [tool("f", {"type": "object"})]},
+        {"tools": [sent.function(parameters={"type": "object", "properties": {}}, strict=False)]},
+    ),
+    Row(
         "strict tool",
         {"tools": [tool("f", CLOSED, strict=True)]},
         {"tools": [sent.function(parameters=CLOSED, strict=True)]},

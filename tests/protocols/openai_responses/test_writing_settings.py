@@ -261,7 +261,11 @@ class TestTools:
         [
             (None, {"type": "object", "properties": {}}, {}),
             ({"properties": {}}, {"type": "object", "properties": {}}, {"tools[0]": REPAIRED}),
-            ({"type": "object", "$defs": {}}, {"type": "object", "$defs": {}}, {}),
+            (
+                {"type": "object", "$defs": {}},
+                {"type": "object", "$defs": {}, "properties": {}},
+                {},
+            ),
         ],
     )
     def test_schemas_are_objects(self, schema: Any, written: Any, losses: Any) -> None:

@@ -285,11 +285,15 @@ def _write_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
     if tool.schema is None:
         empty: JsonObject = {"type": "object", "properties": {}}
         return {**empty, "additionalProperties": False} if tool.strict else empty
-    if "type" in tool.schema:
-        return tool.schema
-    detail = "a tool schema needs the type object"
-    outbound.ledger.add(tool.path, LossKind.REPAIRED, detail)
-    return {"type": "object", **tool.schema}
+    schema = tool.schema
+    if "type" not in schema:
+        detail = "a tool schema needs the type object"
+        outbound.ledger.add(tool.path, LossKind.REPAIRED, detail)
+        schema = {"type": "object", **schema}
+    if schema["type"] == "object" and "properties" not in schema:
+        # The service refuses an object that does not say which; saying "none" changes nothing.
+        schema = {**schema, "properties": {}}
+    return schema
 
 
 def write_tool_choice(
