@@ -101,6 +101,60 @@ _FIRST = (
     "CREATE INDEX pins_version ON pins (version)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+_RESPONSES = (
+    # Stored responses, one turn each; `response` is an object, `input` and `output` arrays of
+    # items, as JSON. `deleted` ones are hidden, and kept while a later turn builds on them.
+    # `alive` is when whoever runs a background response was last heard of.
+    """CREATE TABLE responses (
+        id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        previous TEXT,
+        created REAL NOT NULL,
+        expires REAL NOT NULL,
+        status TEXT NOT NULL,
+        response BLOB NOT NULL,
+        input BLOB NOT NULL,
+        output BLOB NOT NULL,
+        bytes INTEGER NOT NULL,
+        background INTEGER NOT NULL,
+        alive REAL NOT NULL,
+        cancelled INTEGER NOT NULL DEFAULT 0,
+        deleted INTEGER NOT NULL DEFAULT 0
+    )""",
+    "CREATE INDEX responses_previous ON responses (previous)",
+    "CREATE INDEX responses_expires ON responses (expires)",
+    "CREATE INDEX responses_created ON responses (created)",
+    "CREATE INDEX responses_hidden ON responses (deleted) WHERE deleted",
+    "CREATE INDEX responses_running ON responses (alive) WHERE background",
+    # Where an item is to be found by its id.
+    """CREATE TABLE response_items (
+        owner TEXT NOT NULL,
+        item TEXT NOT NULL,
+        response TEXT NOT NULL,
+        PRIMARY KEY (owner, item)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX response_items_response ON response_items (response)",
+    # What a background response has said so far, frame by frame.
+    """CREATE TABLE response_events (
+        response TEXT NOT NULL,
+        sequence INTEGER NOT NULL,
+        frame BLOB NOT NULL,
+        PRIMARY KEY (response, sequence)
+    ) WITHOUT ROWID""",
+    # One row: the bytes of all responses together, so that nobody has to add them up.
+    "CREATE TABLE responses_held (id INTEGER PRIMARY KEY CHECK (id = 1), bytes INTEGER NOT NULL)",
+    "INSERT INTO responses_held VALUES (1, 0)",
+    """CREATE TRIGGER responses_added AFTER INSERT ON responses BEGIN
+        UPDATE responses_held SET bytes = bytes + new.bytes;
+    END""",
+    """CREATE TRIGGER responses_changed AFTER UPDATE OF bytes ON responses BEGIN
+        UPDATE responses_held SET bytes = bytes + new.bytes - old.bytes;
+    END""",
+    """CREATE TRIGGER responses_dropped AFTER DELETE ON responses BEGIN
+        UPDATE responses_held SET bytes = bytes - old.bytes;
+    END""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _RESPONSES)
 """Statements that lead from each version of the tables to the next; the first from an empty
 file."""

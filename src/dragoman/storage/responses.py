@@ -1,0 +1,114 @@
+"""The port of stored responses: what a Responses client may ask for later by an id.
+
+A stored response is one turn: the items its client added, the items of the answer, and the id of
+the turn before. A conversation is its turns, walked back. All methods may block, and are called
+from one thread that is not the event loop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+FINISHED: frozenset[ResponseStatus] = frozenset({"completed", "incomplete", "failed", "cancelled"})
+"""Statuses that do not change any more."""
+
+
+class Item(Struct, frozen=True):
+    """An input or output item: its id, and the whole of it as JSON."""
+
+    id: str
+    body: bytes
+
+
+class StoredResponse(Struct, frozen=True, kw_only=True):
+    """One turn. `owner` is the client's name: nobody else ever sees it.
+
+    `response` is the response object as the client was shown it last, `input` the items this turn
+    added to the conversation, `output` those of the answer with all reasoning state, also where
+    the client was shown less. Times are Unix seconds. `background` tells that it runs, or ran,
+    without its client.
+    """
+
+    id: str
+    owner: str
+    created: float
+    expires: float
+    status: ResponseStatus
+    response: bytes
+    previous: str | None = None
+    input: tuple[Item, ...] = ()
+    output: tuple[Item, ...] = ()
+    background: bool = False
+
+
+class Turn(Struct, frozen=True):
+    """What one turn of a conversation holds."""
+
+    id: str
+    input: tuple[Item, ...]
+    output: tuple[Item, ...]
+
+
+class StoredEvent(Struct, frozen=True):
+    """One event of a background response: its sequence number, and the frame that tells it."""
+
+    sequence: int
+    frame: bytes
+
+
+class TooLarge(Exception):
+    """A response is larger than may be kept."""
+
+
+class ResponseStore(Protocol):
+    """Stored responses. Every method raises `StoreError` when the store cannot be used, and has
+    then changed nothing. An id that is unknown, deleted, expired or another owner's is None."""
+
+    def put(self, stored: StoredResponse) -> None:
+        """Keep a response, or what became of one.
+
+        Raises:
+            TooLarge: it exceeds the limit of one, or of all even after older ones were dropped.
+        """
+
+    def get(self, response: str, owner: str) -> StoredResponse | None:
+        """The response of that id."""
+
+    def conversation(self, response: str, owner: str) -> list[Turn] | None:
+        """The turns that lead to a response, and its own as the last. Turns that were deleted or
+        expired are part of it as long as a later one is kept."""
+
+    def item(self, item: str, owner: str) -> Item | None:
+        """The item of that id, in whichever response."""
+
+    def delete(self, response: str, owner: str) -> bool:
+        """Drop a response. What later turns build on goes with the last of them. Returns whether
+        there was one."""
+
+    def append(self, response: str, events: Sequence[StoredEvent]) -> bool:
+        """Add events of a background response, and say that whoever runs it is alive. Returns
+        whether it is to go on: it was neither cancelled nor deleted."""
+
+    def events(self, response: str, owner: str, after: int, limit: int) -> list[StoredEvent]:
+        """Events with a sequence number above `after`, in order."""
+
+    def cancel(self, response: str, owner: str) -> StoredResponse | None:
+        """Ask whoever runs a background response to stop. Returns it as it is then."""
+
+    def abandoned(self, now: float) -> list[StoredResponse]:
+        """Background responses that are not finished and that nobody runs any more."""
+
+    def sweep(self, now: float) -> int:
+        """Drop what is too old, a bounded amount at a time. Returns how many were dropped."""
+
+    def close(self) -> None:
+        """Close the store. Harmless when it was closed before."""
+
+
+def ids_of(items: Iterable[Item]) -> list[str]:
+    """The ids of items, in order."""
+    return [item.id for item in items]

@@ -1,0 +1,233 @@
+"""Stored responses: who sees them, what a conversation is, what is dropped and when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.storage.base import StoreError
+from dragoman.storage.responses import Item, StoredEvent, StoredResponse, TooLarge
+from dragoman.storage.sqlite_responses import SqliteResponses
+
+DAY = 24 * 3600.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+Make = Callable[..., SqliteResponses]
+
+
+@pytest.fixture
+def make(tmp_path: Path, clock: Clock) -> Iterator[Make]:
+    """Opens the same store once more, as another worker would."""
+    opened: list[SqliteResponses] = []
+
+    def one(**limits: Any) -> SqliteResponses:
+        opened.append(SqliteResponses(tmp_path / "store.db", clock=clock, **limits))
+        return opened[-1]
+
+    yield one
+    for store in opened:
+        store.close()
+
+
+def item(name: str, **more: Any) -> Item:
+    return Item(name, json.dumps({"type": "message", "id": name, **more}).encode())
+
+
+def turn(number: int, clock: Clock, **changed: Any) -> StoredResponse:
+    fields: dict[str, Any] = {
+        "id": f"resp_{number}",
+        "owner": "me",
+        "created": clock.now + number,
+        "expires": clock.now + 30 * DAY,
+        "status": "completed",
+        "response": b'{"id":"resp_%d"}' % number,
+        "previous": f"resp_{number - 1}" if number else None,
+        "input": (item(f"msg_in_{number}"),),
+        "output": (item(f"rs_{number}", encrypted_content="e"), item(f"msg_out_{number}")),
+    }
+    return StoredResponse(**{**fields, **changed})
+
+
+def test_what_is_put_is_what_others_get(make: Make, clock: Clock) -> None:
+    store, other = make(), make()
+    stored = turn(0, clock)
+    store.put(stored)
+    assert other.get("resp_0", "me") == stored
+    changed = turn(0, clock, status="failed", response=b"{}")
+    other.put(changed)
+    assert store.get("resp_0", "me") == changed
+
+
+def test_nobody_sees_what_is_anothers(make: Make, clock: Clock) -> None:
+    store = make()
+    store.put(turn(0, clock))
+    assert store.get("resp_0", "you") is None
+    assert store.conversation("resp_0", "you") is None
+    assert store.item("msg_in_0", "you") is None
+    assert not store.delete("resp_0", "you")
+    assert store.cancel("resp_0", "you") is None
+    assert store.events("resp_0", "you", -1, 10) == []
+    store.put(turn(0, clock, owner="you", response=b"stolen"))
+    assert store.get("resp_0", "me") == turn(0, clock)
+    assert store.get("resp_0", "you") is None
+
+
+def test_a_conversation_is_its_turns_in_order(make: Make, clock: Clock) -> None:
+    store = make()
+    for number in range(5):
+        store.put(turn(number, clock))
+    turns = store.conversation("resp_4", "me")
+    assert turns is not None
+    assert [one.id for one in turns] == [f"resp_{number}" for number in range(5)]
+    assert turns[2].input == turn(2, clock).input
+    assert turns[2].output == turn(2, clock).output
+    fork = turn(9, clock, previous="resp_1")
+    store.put(fork)
+    forked = store.conversation("resp_9", "me")
+    assert forked is not None
+    assert [one.id for one in forked] == ["resp_0", "resp_1", "resp_9"]
+
+
+def test_a_turn_whose_beginning_is_missing_is_no_conversation(make: Make, clock: Clock) -> None:
+    store = make()
+    store.put(turn(3, clock))
+    assert store.get("resp_3", "me") is not None
+    assert store.conversation("resp_3", "me") is None
+
+
+def test_items_are_found_by_their_id(make: Make, clock: Clock) -> None:
+    store = make()
+    store.put(turn(0, clock))
+    assert store.item("rs_0", "me") == turn(0, clock).output[0]
+    assert store.item("msg_in_0", "me") == turn(0, clock).input[0]
+    assert store.item("rs_1", "me") is None
+
+
+def test_what_is_deleted_is_gone_but_for_those_that_build_on_it(make: Make, clock: Clock) -> None:
+    store = make()
+    for number in range(3):
+        store.put(turn(number, clock))
+    assert store.delete("resp_1", "me")
+    assert not store.delete("resp_1", "me")
+    assert store.get("resp_1", "me") is None
+    assert store.item("msg_out_1", "me") is None
+    assert store.conversation("resp_1", "me") is None
+    turns = store.conversation("resp_2", "me")
+    assert turns is not None
+    assert [one.id for one in turns] == ["resp_0", "resp_1", "resp_2"]
+    assert store.delete("resp_2", "me")
+    store.sweep(clock.now)
+    assert rows(store) == {"resp_0"}
+
+
+def test_what_is_too_old_is_gone(make: Make, clock: Clock) -> None:
+    store = make()
+    for number in range(3):
+        store.put(turn(number, clock, expires=clock.now + (number + 1) * DAY))
+    clock.now += 2.5 * DAY
+    assert store.get("resp_1", "me") is None
+    assert store.get("resp_2", "me") is not None
+    while store.sweep(clock.now):
+        pass
+    assert rows(store) == {"resp_0", "resp_1", "resp_2"}
+    clock.now += DAY
+    while store.sweep(clock.now):
+        pass
+    assert rows(store) == set()
+
+
+def rows(store: SqliteResponses) -> set[str]:
+    with store._file.reading() as connection:
+        return {name for (name,) in connection.execute("SELECT id FROM responses")}
+
+
+def test_the_oldest_make_room(make: Make, clock: Clock) -> None:
+    store = make(most_bytes=3000)
+    for number in range(10):
+        store.put(turn(number, clock, previous=None, response=b"x" * 700))
+    assert rows(store) == {"resp_7", "resp_8", "resp_9"}
+    with pytest.raises(TooLarge):
+        store.put(turn(11, clock, previous=None, response=b"x" * 3001))
+    assert "resp_9" in rows(make(most_bytes=3000))
+
+
+def test_one_may_be_too_large(make: Make, clock: Clock) -> None:
+    store = make(largest_bytes=100)
+    with pytest.raises(TooLarge):
+        store.put(turn(0, clock, response=b"x" * 101))
+    assert rows(store) == set()
+
+
+def test_a_background_response_is_followed_and_cancelled_from_elsewhere(
+    make: Make, clock: Clock
+) -> None:
+    runner, other = make(), make()
+    runner.put(turn(0, clock, status="queued", background=True))
+    events = [StoredEvent(number, b"frame %d" % number) for number in range(5)]
+    assert runner.append("resp_0", events[:3])
+    assert other.events("resp_0", "me", -1, 2) == events[:2]
+    assert runner.append("resp_0", events[2:])
+    assert other.events("resp_0", "me", 1, 10) == events[2:]
+    found = other.cancel("resp_0", "me")
+    assert found is not None
+    assert found.status == "queued"
+    assert not runner.append("resp_0", [StoredEvent(5, b"late")])
+    assert other.events("resp_0", "me", 4, 10) == []
+
+
+def test_a_finished_response_cannot_be_cancelled(make: Make, clock: Clock) -> None:
+    store = make()
+    store.put(turn(0, clock, background=True))
+    found = store.cancel("resp_0", "me")
+    assert found is not None
+    assert found.status == "completed"
+    assert store.append("resp_0", [])
+
+
+def test_a_deleted_background_response_stops(make: Make, clock: Clock) -> None:
+    store = make()
+    store.put(turn(0, clock, status="in_progress", background=True))
+    store.append("resp_0", [StoredEvent(0, b"frame")])
+    assert store.delete("resp_0", "me")
+    assert not store.append("resp_0", [StoredEvent(1, b"frame")])
+    store.put(turn(0, clock, background=True))
+    assert store.get("resp_0", "me") is None
+
+
+def test_who_runs_a_background_response_may_die(make: Make, clock: Clock) -> None:
+    store = make()
+    store.put(turn(0, clock, status="in_progress", background=True))
+    store.put(turn(1, clock, status="completed", background=True, previous=None))
+    clock.now += 5
+    assert store.abandoned(clock.now) == []
+    assert store.append("resp_0", [])
+    clock.now += 9
+    assert store.abandoned(clock.now) == []
+    clock.now += 9
+    assert [one.id for one in store.abandoned(clock.now)] == ["resp_0"]
+
+
+def test_a_store_that_cannot_be_used_says_so(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "store.db").write_bytes(b"not a database, and long enough to be read as one" * 100)
+    store = SqliteResponses(tmp_path / "store.db", clock=clock)
+    with pytest.raises(StoreError):
+        store.put(turn(0, clock))
+    with pytest.raises(StoreError):
+        store.get("resp_0", "me")
