@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from dragoman.accounts.decisions import classify, fitting, observe, on_trial, standing
-from dragoman.accounts.states import AccountState, Decision, Failed, Rest
+from dragoman.accounts.states import AccountState, Decision, Failed
 from dragoman.accounts.symptoms import Symptom
 from dragoman.failing import Rule
 
@@ -47,31 +47,23 @@ def of_request(decision: Decision) -> str:
 
 def of_account(before: AccountState, after: AccountState, model: str, now: float) -> str:
     """What has become of the account at `now`, as far as `model` is concerned."""
-    if before == after:
-        return "stays active" if not before.disabled and _free(before, model, now) else UNCHANGED
+    rest, trial = standing(after, model, now), on_trial(after, model, now)
+    if (rest, trial) == (standing(before, model, now), on_trial(before, model, now)) and (
+        before.by_hand == after.by_hand
+    ):
+        return UNCHANGED if rest is not None or trial else "stays active"
     if after.disabled:
-        end = "a person enables it"
-        return f"out until {end if after.by_hand else f'its key changes or {end}'}"
-    rest = standing(after, model, now)
+        return "disabled by hand" if after.by_hand else "disabled"
     if rest is None:
-        return "on trial" if on_trial(after, model, now) else "active"
-    for_all = rest is after.exhausted or rest is after.cooling.get("")
+        return "on trial" if trial else "active"
     length = span(rest.until - now)
+    then = ", then on trial" if on_trial(after, model, rest.until) else ""
+    if rest is after.exhausted:
+        return f"out for {length}{then}"
+    models = "every model" if rest is after.cooling.get("") else "this model"
     if rest.soft:
-        told = f"used last for {length}"
-    elif rest is after.exhausted:
-        return f"out for {length}, then on trial"
-    else:
-        told = f"rests {length}"
-    return f"{told}, for {'every' if for_all else 'this'} model{_then(rest)}"
-
-
-def _then(rest: Rest) -> str:
-    return ", then on trial" if not rest.soft and rest.streak > 1 else ""
-
-
-def _free(state: AccountState, model: str, now: float) -> bool:
-    return state.exhausted is None and not state.cooling and standing(state, model, now) is None
+        return f"used last for {length}, for {models}"
+    return f"rests {length}, for {models}{then}"
 
 
 def span(seconds: float) -> str:

@@ -1,0 +1,511 @@
+"""What upstreams answer, and what that means: the rows of the decision table.
+
+Each row tells what becomes of the request and of an account of which nothing was known before, by
+the rules `default` and `sop`. Vendors' bodies are in their own shapes. Sources: the vendors' error
+references and what `dragoman.accounts.limits` names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.accounts.symptoms import UNREACHABLE, Symptom, symptom_of_answer, symptom_of_fault
+from dragoman.canonical.errors import Fault, FaultKind
+
+NOW = 1_795_219_200.0
+"""Unix seconds: 2026-11-21T00:00:00Z."""
+
+ACTIVE = "stays active"
+DISABLED = "disabled"
+Fate = tuple[str, str]
+"""What becomes of the request, and of the account."""
+CLIENT: Fate = ("back to the client", ACTIVE)
+NEXT: Fate = ("next account", ACTIVE)
+DROPPED: Fate = ("next account", DISABLED)
+
+
+def rests(length: str) -> Fate:
+    """The account is not used for the model that was asked for."""
+    return "next account", f"rests {length}, for this model"
+
+
+def last(length: str) -> Fate:
+    """The account is used for the model only if no other is left."""
+    return "next account", f"used last for {length}, for this model"
+
+
+def out(length: str) -> Fate:
+    """The account is not used at all."""
+    return "next account", f"out for {length}, then on trial"
+
+
+class Answer(Struct, frozen=True):
+    """An error answer."""
+
+    status: int
+    body: Any = b""
+    headers: dict[str, str] = {}
+
+    def symptom(self) -> Symptom:
+        body = self.body if isinstance(self.body, bytes) else msgspec.json.encode(self.body)
+        return symptom_of_answer(self.status, self.headers, body, NOW)
+
+
+class Inside(Struct, frozen=True):
+    """An error inside a stream that began with status 200."""
+
+    fault: Fault
+
+    def symptom(self) -> Symptom:
+        return symptom_of_fault(self.fault, NOW)
+
+
+class Nothing(Struct, frozen=True):
+    """No answer."""
+
+    def symptom(self) -> Symptom:
+        return UNREACHABLE
+
+
+class Row(Struct, frozen=True):
+    """What happened, in an operator's words and as the gateway sees it, and what comes of it."""
+
+    told: str
+    answer: Answer | Inside | Nothing
+    default: Fate
+    sop: Fate
+
+
+def openai(
+    status: int, code: str | None = None, message: str = "", kind: str = "", **headers: str
+) -> Answer:
+    """An error as OpenAI writes it; `_` in the names of headers stands for `-`."""
+    error = {"message": message, "type": kind or code, "param": None, "code": code}
+    return Answer(status, {"error": error}, _names(headers))
+
+
+def anthropic(status: int, kind: str, message: str = "", code: str = "", **headers: str) -> Answer:
+    """An error as Anthropic writes it; `code` is `details.error_code`."""
+    error: dict[str, Any] = {"type": kind, "message": message}
+    if code:
+        error["details"] = {"error_code": code}
+    return Answer(status, {"type": "error", "error": error}, _names(headers))
+
+
+def google(status: int, word: str, message: str, **detail: str) -> Answer:
+    """An error as Google writes it."""
+    error = {"code": status, "message": message, "status": word, "details": [detail]}
+    return Answer(status, [{"error": error}])
+
+
+def unified(status: str, **windows: str) -> Answer:
+    """A 429 to a Claude subscription; `_` in the names of windows stands for `-`."""
+    headers = {f"anthropic-ratelimit-unified-{k}": v for k, v in _names(windows).items()}
+    headers["anthropic-ratelimit-unified-status"] = status
+    return Answer(429, anthropic(429, "rate_limit_error", "Error").body, headers)
+
+
+def codex(used: str, code: str = "rate_limit_exceeded", **error: int) -> Answer:
+    """A 429 to a ChatGPT subscription whose 5-hour window is used to `used` percent."""
+    headers = {
+        "x-codex-primary-used-percent": used,
+        "x-codex-primary-window-minutes": "300",
+        "x-codex-primary-reset-after-seconds": "7200",
+        "x-codex-secondary-used-percent": "12",
+        "x-codex-secondary-reset-after-seconds": "600000",
+    }
+    return Answer(429, {"error": {"type": code, "message": "Limit", **error}}, headers)
+
+
+def inside(kind: FaultKind, code: str | None = None, message: str = "Something") -> Inside:
+    """An error inside a stream, as a protocol's reader gives it."""
+    return Inside(Fault(kind, message, code=code))
+
+
+def _names(words: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in words.items()}
+
+
+def _epoch(seconds: float) -> str:
+    return str(int(NOW + seconds))
+
+
+SPENT_TEXT = (
+    "You have reached your specified API usage limits. You will regain access on 2026-12-01"
+)
+LOW_TEXT = "Your credit balance is too low to access the Anthropic API."
+SLOW_TEXT = "Rate limit reached for gpt-5 on tokens per min (TPM). Please try again in 1.5s."
+LARGE_TEXT = "Request too large for gpt-5 on tokens per min (TPM): Limit 30000, Requested 31538."
+QUOTA_TEXT = "You exceeded your current quota, please check your plan and billing details."
+LONG_TEXT = "Extra usage is required for long context requests."
+
+TABLE: dict[str, tuple[Row, ...]] = {
+    "The request is at fault": (
+        Row("400", openai(400, None, "Bad", "invalid_request_error"), CLIENT, CLIENT),
+        Row("400 from Anthropic", anthropic(400, "invalid_request_error", "x"), CLIENT, CLIENT),
+        Row(
+            "400, the conversation is too long for the model",
+            openai(400, "context_length_exceeded", "This model's maximum context length is ..."),
+            CLIENT,
+            CLIENT,
+        ),
+        Row("400 without a body", Answer(400), CLIENT, CLIENT),
+        Row("404, the model does not exist", openai(404, "model_not_found"), CLIENT, CLIENT),
+        Row("404 from Anthropic", anthropic(404, "not_found_error", "x"), CLIENT, CLIENT),
+        Row("405", Answer(405), CLIENT, CLIENT),
+        Row("409", anthropic(409, "conflict_error"), CLIENT, CLIENT),
+        Row("413", anthropic(413, "request_too_large"), CLIENT, CLIENT),
+        Row("415", Answer(415), CLIENT, CLIENT),
+        Row("422", openai(422, None, "Bad"), CLIENT, CLIENT),
+        Row("451", Answer(451), CLIENT, CLIENT),
+        Row(
+            '403, "estimated cost" in its text',
+            openai(403, None, "Estimated cost 12.50 exceeds the limit"),
+            CLIENT,
+            CLIENT,
+        ),
+        Row(
+            "403, OpenRouter's moderation",
+            openai(403, None, "Your chosen model requires moderation and your input was flagged"),
+            CLIENT,
+            CLIENT,
+        ),
+    ),
+    "A limit that passes": (
+        Row("429 without a word", Answer(429), rests("2 s"), DROPPED),
+        Row(
+            "429 `rate_limit_exceeded`",
+            openai(429, "rate_limit_exceeded", kind="requests"),
+            rests("2 s"),
+            DROPPED,
+        ),
+        Row("429 `slow_down`", openai(429, "slow_down"), rests("2 s"), DROPPED),
+        Row("429 `rate_limit_error`", anthropic(429, "rate_limit_error"), rests("2 s"), DROPPED),
+        Row(
+            "429 `ramp_limit_exceeded`",
+            anthropic(429, "rate_limit_error", code="ramp_limit_exceeded"),
+            rests("2 s"),
+            DROPPED,
+        ),
+        Row(
+            "429, `retry-after: 20`",
+            openai(429, "rate_limit_exceeded", retry_after="20"),
+            rests("20 s"),
+            DROPPED,
+        ),
+        Row(
+            "429, `retry-after-ms: 1500`",
+            openai(429, "rate_limit_exceeded", retry_after="2", retry_after_ms="1500"),
+            rests("1.5 s"),
+            DROPPED,
+        ),
+        Row(
+            "429, `retry-after` as a date 45 s ahead",
+            openai(429, "slow_down", retry_after="Sat, 21 Nov 2026 00:00:45 GMT"),
+            rests("45 s"),
+            DROPPED,
+        ),
+        Row("429, `retry-after: 0`", openai(429, retry_after="0"), rests("0.5 s"), DROPPED),
+        Row(
+            "429, `retry-after` of two days: longer than any passing limit",
+            openai(429, retry_after="172800"),
+            rests("1 h"),
+            DROPPED,
+        ),
+        Row(
+            '429, "Please try again in 1.5s"',
+            openai(429, "rate_limit_exceeded", SLOW_TEXT, "tokens"),
+            rests("1.5 s"),
+            DROPPED,
+        ),
+        Row(
+            '429, "Please try again in 7m12s"',
+            openai(429, "rate_limit_exceeded", "Please try again in 7m12s."),
+            rests("7.2 min"),
+            DROPPED,
+        ),
+        Row(
+            '429 from Azure, "Please retry after 26 seconds"',
+            openai(429, "429", "Requests have exceeded the limit. Please retry after 26 seconds."),
+            rests("26 s"),
+            DROPPED,
+        ),
+        Row(
+            "429 from Google with a `RetryInfo` of 34 s",
+            google(429, "RESOURCE_EXHAUSTED", "Quota", reason="RATE_LIMIT", retryDelay="34s"),
+            rests("34 s"),
+            DROPPED,
+        ),
+        Row(
+            "429, no tokens remain and `x-ratelimit-reset-tokens` is `1m4s`",
+            openai(
+                429,
+                "rate_limit_exceeded",
+                x_ratelimit_remaining_requests="12",
+                x_ratelimit_reset_requests="20h0m0s",
+                x_ratelimit_remaining_tokens="0",
+                x_ratelimit_reset_tokens="1m4s",
+            ),
+            rests("1.07 min"),
+            DROPPED,
+        ),
+        Row(
+            "429, OpenAI's headers show that something remains of every limit",
+            openai(
+                429,
+                "rate_limit_exceeded",
+                x_ratelimit_remaining_requests="12",
+                x_ratelimit_reset_requests="20h0m0s",
+            ),
+            rests("2 s"),
+            DROPPED,
+        ),
+        Row(
+            "429, no input tokens remain and their `anthropic-ratelimit-` reset is 30 s ahead",
+            anthropic(
+                429,
+                "rate_limit_error",
+                anthropic_ratelimit_input_tokens_remaining="0",
+                anthropic_ratelimit_input_tokens_reset="2026-11-21T00:00:30Z",
+                anthropic_ratelimit_requests_remaining="49",
+                anthropic_ratelimit_requests_reset="2026-11-21T00:59:00Z",
+            ),
+            rests("30 s"),
+            DROPPED,
+        ),
+        Row(
+            "429, `x-ratelimit-remaining: 0` and its reset 5 s ahead in milliseconds",
+            openai(429, x_ratelimit_remaining="0", x_ratelimit_reset=_epoch(5) + "000"),
+            rests("5 s"),
+            DROPPED,
+        ),
+        Row(
+            "429 to a Claude subscription, no window of which is at its end",
+            unified("allowed", **{"5h_reset": _epoch(9000), "7d_reset": _epoch(500_000)}),
+            rests("2 s"),
+            DROPPED,
+        ),
+        Row(
+            "429 to a Claude subscription whose weekly window for one model is at its end",
+            unified("rejected", **{"7d_opus_status": "rejected", "7d_opus_reset": _epoch(90_000)}),
+            rests("1 h"),
+            DROPPED,
+        ),
+        Row("429 to a ChatGPT subscription used to 64 %", codex("64"), rests("2 s"), DROPPED),
+        Row(
+            "400 `ServiceQuotaExceededException` from Bedrock",
+            openai(400, "ServiceQuotaExceededException"),
+            rests("2 s"),
+            CLIENT,
+        ),
+    ),
+    "A limit that this request alone exceeds": (
+        Row(
+            '429, "Request too large for ..."',
+            openai(429, "rate_limit_exceeded", LARGE_TEXT, "tokens"),
+            NEXT,
+            DROPPED,
+        ),
+        Row(
+            '429, "Extra usage is required for long context requests"',
+            anthropic(429, "rate_limit_error", LONG_TEXT),
+            NEXT,
+            DROPPED,
+        ),
+        Row('403, "insufficient tokens"', openai(403, None, "Insufficient tokens"), NEXT, NEXT),
+        Row('403, "upgrade your plan"', openai(403, None, "Please UPGRADE your plan"), NEXT, NEXT),
+        Row('403, "limit reached"', openai(403, None, "Monthly limit reached"), NEXT, NEXT),
+        Row("403, the same as plain text", Answer(403, b"insufficient tokens"), NEXT, NEXT),
+    ),
+    "Quota": (
+        Row("402", Answer(402), out("1 h"), DROPPED),
+        Row("402 `billing_error`", anthropic(402, "billing_error"), out("1 h"), DROPPED),
+        Row("402, `retry-after: 600`", openai(402, retry_after="600"), out("10 min"), DROPPED),
+        Row(
+            "429 `insufficient_quota`",
+            openai(429, "insufficient_quota", QUOTA_TEXT),
+            out("1 h"),
+            DROPPED,
+        ),
+        Row(
+            "429 `insufficient_quota`, `retry-after: 1`",
+            openai(429, "insufficient_quota", retry_after="1"),
+            out("15 s"),
+            DROPPED,
+        ),
+        Row(
+            "429 `credit_balance_exhausted`",
+            openai(429, "credit_balance_exhausted", kind="insufficient_quota"),
+            out("1 h"),
+            DROPPED,
+        ),
+        Row(
+            "429 `billing_hard_limit_reached`",
+            openai(429, "billing_hard_limit_reached"),
+            out("1 h"),
+            DROPPED,
+        ),
+        Row(
+            "400 `billing_hard_limit_reached`",
+            openai(400, "billing_hard_limit_reached"),
+            out("1 h"),
+            CLIENT,
+        ),
+        Row("429 `billing_not_active`", openai(429, "billing_not_active"), out("1 h"), DROPPED),
+        Row(
+            '429, "You exceeded your current quota" and no code',
+            openai(429, None, QUOTA_TEXT),
+            out("1 h"),
+            DROPPED,
+        ),
+        Row("403 `insufficient_quota`", openai(403, "insufficient_quota"), out("1 h"), CLIENT),
+        Row(
+            "429 `enforced_spend_limit_reached`, access again on 1 December",
+            anthropic(429, "rate_limit_error", SPENT_TEXT, "enforced_spend_limit_reached"),
+            out("10 d"),
+            DROPPED,
+        ),
+        Row(
+            "429 `contract_spend_limit_reached`",
+            anthropic(429, "rate_limit_error", "x", "contract_spend_limit_reached"),
+            out("1 h"),
+            DROPPED,
+        ),
+        Row(
+            '400, "Your credit balance is too low"',
+            anthropic(400, "invalid_request_error", LOW_TEXT),
+            out("1 h"),
+            CLIENT,
+        ),
+        Row(
+            '400, "You have reached your specified API usage limits", access again on 1 December',
+            anthropic(400, "invalid_request_error", SPENT_TEXT),
+            out("10 d"),
+            CLIENT,
+        ),
+        Row(
+            "429 to a Claude subscription whose 5-hour window is at its end",
+            unified(
+                "rejected",
+                **{
+                    "5h_status": "rejected",
+                    "5h_reset": _epoch(7200),
+                    "7d_status": "allowed",
+                    "7d_reset": _epoch(500_000),
+                },
+            ),
+            out("2 h"),
+            DROPPED,
+        ),
+        Row(
+            "429 to a Claude subscription, both windows of which are at their end",
+            unified(
+                "rejected",
+                **{
+                    "5h_status": "rejected",
+                    "5h_reset": _epoch(7200),
+                    "7d_status": "rejected",
+                    "7d_reset": _epoch(432_000),
+                },
+            ),
+            out("5 d"),
+            DROPPED,
+        ),
+        Row(
+            "429 to a Claude subscription that tells only which window decides",
+            unified("rejected", representative_claim="five_hour", reset=_epoch(1800)),
+            out("30 min"),
+            DROPPED,
+        ),
+        Row(
+            "429 to a ChatGPT subscription used to 100 %",
+            codex("100", "usage_limit_reached"),
+            out("2 h"),
+            DROPPED,
+        ),
+        Row(
+            "429 `usage_limit_reached`, `resets_in_seconds` 5400",
+            Answer(429, {"error": {"type": "usage_limit_reached", "resets_in_seconds": 5400}}),
+            out("1.5 h"),
+            DROPPED,
+        ),
+    ),
+    "The key, or what it may do": (
+        Row("401", Answer(401), DROPPED, DROPPED),
+        Row("401 `invalid_api_key`", openai(401, "invalid_api_key"), DROPPED, DROPPED),
+        Row("401 `authentication_error`", anthropic(401, "authentication_error"), DROPPED, DROPPED),
+        Row(
+            "400 from Google, `API_KEY_INVALID`",
+            google(400, "INVALID_ARGUMENT", "API key not valid.", reason="API_KEY_INVALID"),
+            DROPPED,
+            CLIENT,
+        ),
+        Row(
+            '400, "This organization has been disabled"',
+            anthropic(400, "invalid_request_error", "This organization has been disabled."),
+            DROPPED,
+            CLIENT,
+        ),
+        Row(
+            "403 `permission_error`",
+            anthropic(403, "permission_error", "Not allowed"),
+            NEXT,
+            CLIENT,
+        ),
+        Row("403 without a body", Answer(403), NEXT, CLIENT),
+        Row(
+            "403 `unsupported_country_region_territory`",
+            openai(403, "unsupported_country_region_territory"),
+            NEXT,
+            CLIENT,
+        ),
+        Row(
+            "403 `model_not_found`: no access to this model",
+            openai(403, "model_not_found"),
+            last("1 s"),
+            CLIENT,
+        ),
+    ),
+    "The service fails": (
+        Row(
+            "500", openai(500, None, "The server had an error", "server_error"), last("1 s"), CLIENT
+        ),
+        Row("502 with a page of HTML", Answer(502, b"<html>Bad gateway"), last("1 s"), CLIENT),
+        Row("503", openai(503, "server_is_overloaded"), last("1 s"), CLIENT),
+        Row("503, `retry-after: 30`", openai(503, retry_after="30"), rests("30 s"), CLIENT),
+        Row("504", anthropic(504, "timeout_error"), last("1 s"), CLIENT),
+        Row("520 from a proxy in front", Answer(520), last("1 s"), CLIENT),
+        Row("529 `overloaded_error`", anthropic(529, "overloaded_error"), last("1 s"), CLIENT),
+        Row("408", Answer(408), NEXT, CLIENT),
+        Row("425", Answer(425), NEXT, CLIENT),
+        Row("a redirect", Answer(307), NEXT, CLIENT),
+        Row("a status that HTTP does not have", Answer(799), NEXT, CLIENT),
+        Row("no answer: refused, reset, or too late", Nothing(), NEXT, NEXT),
+    ),
+    "An error in a stream that began well, before any content": (
+        Row("overloaded", inside(FaultKind.OVERLOADED), last("1 s"), CLIENT),
+        Row("failed", inside(FaultKind.UPSTREAM_FAILED, "server_error"), last("1 s"), CLIENT),
+        Row("too late", inside(FaultKind.UPSTREAM_TIMEOUT), last("1 s"), CLIENT),
+        Row(
+            '`rate_limit_exceeded`, "Please try again in 1.5s"',
+            inside(FaultKind.RATE_LIMITED, "rate_limit_exceeded", SLOW_TEXT),
+            rests("1.5 s"),
+            DROPPED,
+        ),
+        Row(
+            "`insufficient_quota`",
+            inside(FaultKind.RATE_LIMITED, "insufficient_quota"),
+            out("1 h"),
+            DROPPED,
+        ),
+        Row("payment required", inside(FaultKind.PAYMENT_REQUIRED), out("1 h"), DROPPED),
+        Row("the key is refused", inside(FaultKind.UNAUTHENTICATED), DROPPED, DROPPED),
+        Row("not permitted", inside(FaultKind.FORBIDDEN), NEXT, CLIENT),
+        Row("the request is invalid", inside(FaultKind.INVALID_REQUEST), CLIENT, CLIENT),
+        Row("the conversation is too long", inside(FaultKind.CONTEXT_TOO_LONG), CLIENT, CLIENT),
+    ),
+}
+"""Rows by situation."""
