@@ -245,6 +245,8 @@ def test_the_start_waits_for_the_assistant() -> None:
     assert translator.feed(chat_stream(preamble, done=False)) == b""
     assert not translator.begun
     assert events(translator.feed(chat_stream(ROLE, done=False))) == [MESSAGE_START, PING]
+    assert not translator.begun
+    assert translator.feed(chat_stream(chat_chunk({"content": "Hi"}), done=False))
     assert translator.begun
 
 

@@ -272,8 +272,9 @@ class Exchange:
             held.append(stream.feed(chunk) if chunk else stream.finish())
             if not chunk:
                 break
-        if not stream.begun and not stream.outcome.ended:
-            raise UpstreamError(stream.outcome.fault or _EMPTY)
+        fault = stream.outcome.fault
+        if not stream.begun and (fault is not None or not stream.outcome.ended):
+            raise UpstreamError(fault or _EMPTY)
         trip.begin(stream)
         lease.succeeded()
         await self._relay(trip, delivery, stream, answer, held)

@@ -6,8 +6,20 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, IllegalEvent
-from dragoman.canonical.events import Ended, Event, Failed, Finished, Metered, Started
+from dragoman.canonical.events import (
+    Annotated,
+    Closed,
+    Delta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    Metered,
+    Opened,
+    Sealed,
+)
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.responses import Finish
@@ -42,17 +54,23 @@ class Outcome:
 class AnswerStream:
     """An upstream's streamed answer on its way to the client.
 
-    `outcome` tells, at any time, what is known of it. `begun` becomes true with the first
-    frame that proves the upstream is answering; until then nothing need be shown.
+    `outcome` tells, at any time, what is known of it. `begun` becomes true with the first event
+    that holds something of the answer: text, reasoning, a tool call. Until then what was returned
+    is a mere handshake, which may be held back: an error that follows it can still be told with a
+    status of its own, or tried again elsewhere.
+
+    `blank` is the number of characters of white space that the arguments of a tool call have just
+    gone on with: some models never stop.
     """
 
-    __slots__ = ("_decoder", "_mask", "begun", "outcome")
+    __slots__ = ("_decoder", "_mask", "begun", "blank", "outcome")
 
     def __init__(self, mask: Mask | None = None) -> None:
         self._decoder = Decoder()
         self._mask = mask
         self.outcome = Outcome()
         self.begun = False
+        self.blank = 0
 
     @property
     def over(self) -> bool:
@@ -89,7 +107,7 @@ class AnswerStream:
 class TranslatedStream(AnswerStream):
     """A stream between two protocols: reader, tool restorer, sequencer, writer."""
 
-    __slots__ = ("_reader", "_restorer", "_sequencer", "_writer")
+    __slots__ = ("_calls", "_reader", "_restorer", "_sequencer", "_writer")
 
     def __init__(
         self,
@@ -103,6 +121,8 @@ class TranslatedStream(AnswerStream):
         self._restorer = ToolRestorer(names)
         self._sequencer = Sequencer()
         self._writer = writer
+        self._calls: set[int] = set()
+        """Indexes of the blocks that are tool calls."""
 
     def _take(self, frame: Frame) -> bytes:
         if self.over:
@@ -119,6 +139,7 @@ class TranslatedStream(AnswerStream):
         written: list[bytes] = []
         try:
             for event in events:
+                self._watch(event)
                 for changed in self._restorer.push(event):
                     for ordered in self._sequencer.push(changed):
                         # One by one: an error must not lose what was already written.
@@ -128,17 +149,49 @@ class TranslatedStream(AnswerStream):
             written.append(self.fail(fault))
         return written[0] if len(written) == 1 else b"".join(written)
 
+    def _watch(self, event: Event) -> None:
+        """Count the white space that arguments run on with."""
+        kind = type(event)
+        if kind is Delta:
+            assert isinstance(event, Delta)
+            if event.text.isspace():
+                if event.index in self._calls:
+                    self.blank += len(event.text)
+            elif self.blank and event.text:
+                self.blank = 0
+        elif kind is Opened:
+            assert isinstance(event, Opened)
+            if type(event.block) is ToolCall:
+                self._calls.add(event.index)
+        elif kind is Closed:
+            self.blank = 0
+
     def _write(self, event: Event) -> bytes:
         kind = type(event)
-        if kind is Started:
-            self.begun = True
-        elif kind in _NOTED:
+        if not self.begun:
+            self.begun = _is_telling(event)
+        if kind in _NOTED:
             if self._mask is not None and isinstance(event, Failed):
                 event = Failed(self._mask.fault(event.fault))
             self.outcome.note(event)
         elif kind is Ended:
             self.outcome.ended = True
         return self._writer.write(event)
+
+
+def _is_telling(event: Event) -> bool:
+    """Whether an event holds something of the answer. A block that opens with nothing in it does
+    not; the name of a tool is something."""
+    if isinstance(event, Delta):
+        return bool(event.text)
+    if isinstance(event, Opened):
+        block = event.block
+        if isinstance(block, Text | Refusal):
+            return bool(block.text)
+        if isinstance(block, Reasoning):
+            return bool(block.text) or block.opaque is not None
+        return True
+    return isinstance(event, Sealed | Annotated)
 
 
 _NOTED = frozenset({Metered, Finished, Failed})
@@ -157,8 +210,9 @@ class RelayedStream(AnswerStream):
     def _take(self, frame: Frame) -> bytes:
         if self.over:
             return b""
-        passed = self._relay.relay(frame)
-        self.begun = self._relay.begun
+        relay = self._relay
+        passed = relay.relay(frame)
+        self.begun, self.blank = relay.begun, relay.blank
         return escape(self._observed(passed))
 
     def finish(self) -> bytes:

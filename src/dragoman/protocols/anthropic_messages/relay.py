@@ -5,6 +5,7 @@ Values pass byte for byte; only the model's name changes where the client is to 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,15 +81,20 @@ def _renamed(body: bytes, model: str) -> bytes:
     return _object({**members, "model": msgspec.Raw(to_json(model))})
 
 
+_BLANK = re.compile(rb'"partial_json"\s*:\s*"((?: |\\[nrt])*)"')
+"""Arguments of a tool call that are nothing but white space."""
+
+
 class MessagesRelay:
     """Watches a stream that is passed on; see `base.Relay`."""
 
-    __slots__ = ("_counts", "_model", "begun", "ended", "fault", "usage")
+    __slots__ = ("_counts", "_model", "begun", "blank", "ended", "fault", "usage")
 
     def __init__(self, model: str | None, include_usage: bool = True) -> None:
         self._model = model
         self._counts: JsonObject = {}
         self.begun = False
+        self.blank = 0
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None
@@ -103,10 +109,19 @@ class MessagesRelay:
             frame = Frame(name, frame.data, encode(frame.data, name))
         name = frame.event
         if name == b"content_block_delta":
+            if not self.begun:
+                self.begun = _holds_something(_decoded(frame.data).get("delta"))
+            if b'"partial_json"' in frame.data:
+                self._note_blank(frame.data)
             return frame.raw
         if name == b"message_start":
             return self._start(frame)
-        if name == b"message_delta":
+        if name == b"content_block_start":
+            if not self.begun:
+                self.begun = _holds_something(_decoded(frame.data).get("content_block"))
+        elif name == b"content_block_stop":
+            self.blank = 0
+        elif name == b"message_delta":
             self._note(frame.data, ())
         elif name == b"message_stop":
             self.ended = True
@@ -126,8 +141,14 @@ class MessagesRelay:
         self.fault = fault
         return error_event(fault)
 
+    def _note_blank(self, data: bytes) -> None:
+        found = _BLANK.search(data)
+        if found is None:
+            self.blank = 0
+        elif found[1]:
+            self.blank += len(found[1].replace(b"\\", b""))
+
     def _start(self, frame: Frame) -> bytes:
-        self.begun = True
         self._note(frame.data, ("message",))
         if self._model is None:
             return frame.raw
@@ -149,6 +170,19 @@ class MessagesRelay:
         if isinstance(usage, dict) and usage:
             merge_usage(self._counts, usage)
             self.usage = read_usage(self._counts)
+
+
+_TEXTS = frozenset({"text", "thinking"})
+
+
+def _holds_something(part: Any) -> bool:
+    """Whether a block's head or a delta holds something of an answer: anything but a text or
+    thinking that is still empty."""
+    if not isinstance(part, dict):
+        return False
+    if part.get("type") in _TEXTS or str(part.get("type")).endswith("_delta"):
+        return any(value for name, value in part.items() if name != "type")
+    return True
 
 
 def _type_of(data: bytes) -> bytes:

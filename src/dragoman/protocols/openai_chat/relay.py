@@ -30,6 +30,9 @@ _MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
 _TELLING = re.compile(rb'"(?:finish_reason|usage)"\s*:\s*["{]|"error"\s*:')
 """What makes a frame worth decoding: a finish reason, usage, or an error."""
 
+_BLANK = re.compile(rb'"arguments"\s*:\s*"((?: |\\[nrt])*)"')
+"""Arguments of a tool call that are nothing but white space."""
+
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -46,6 +49,7 @@ class ChatRelay:
         "_model",
         "_wants_usage",
         "begun",
+        "blank",
         "ended",
         "fault",
         "usage",
@@ -57,6 +61,7 @@ class ChatRelay:
         self._finished = False
         self._blank_finish = False
         self.begun = False
+        self.blank = 0
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None
@@ -71,8 +76,12 @@ class ChatRelay:
                 return self._unfinished()
             self.ended = True
             return encode(DONE)
-        if not self.begun and b'"choices"' in data:
-            self.begun = True
+        if not self.begun:
+            self.begun = _is_telling(_decoded(data))
+        if b'"arguments"' in data:
+            self._note_blank(data)
+        elif self.blank:
+            self.blank = 0
         after = b""
         if _TELLING.search(data) is not None or frame.event == b"error":
             chunk = _decoded(data)
@@ -98,6 +107,13 @@ class ChatRelay:
         """The stream is cut short: the error, and the terminator."""
         self.fault = fault
         return error_frames(fault)
+
+    def _note_blank(self, data: bytes) -> None:
+        found = _BLANK.search(data)
+        if found is None:
+            self.blank = 0
+        elif found[1]:
+            self.blank += len(found[1].replace(b"\\", b""))
 
     def _is_shown(self, chunk: JsonObject) -> bool:
         """Note the usage; False if the chunk is there only for a usage nobody asked for."""
@@ -127,6 +143,16 @@ class ChatRelay:
 
     def _unfinished(self) -> bytes:
         return self.fail(UpstreamError.unreadable("it ends before the model finished").fault)
+
+
+def _is_telling(chunk: JsonObject) -> bool:
+    """Whether a chunk holds something of an answer besides the role that gives it."""
+    choices = chunk.get("choices")
+    for choice in choices if type(choices) is list else ():
+        delta = choice.get("delta") if type(choice) is dict else None
+        if type(delta) is dict and any(delta[name] for name in delta if name != "role"):
+            return True
+    return False
 
 
 def _as_replacement(model: str) -> bytes:

@@ -4,6 +4,7 @@ keep their bytes, and only the name of the model is changed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,12 @@ _LIFECYCLE = frozenset(
 )
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
+_ARGUMENTS = frozenset(
+    {b"response.function_call_arguments.delta", b"response.custom_tool_call_input.delta"}
+)
+_BLANK = re.compile(rb'"delta"\s*:\s*"((?: |\\[nrt])*)"')
+"""A piece of a tool call's arguments that is nothing but white space."""
+
 _members = msgspec.json.Decoder(dict[str, Raw])
 _any = msgspec.json.Decoder()
 
@@ -46,6 +53,7 @@ class _Answer(Struct):
     output: Raw = _ABSENT
     usage: Any = None
     error: Any = None
+    status: Any = None
 
 
 class _Lifecycle(Struct):
@@ -76,7 +84,7 @@ def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
     """A whole answer under the client's name of the model, and its usage.
 
     Raises:
-        UpstreamError: it is not an answer of this protocol.
+        UpstreamError: it failed, or is not an answer of this protocol.
     """
     try:
         answer = _answer.decode(body)
@@ -87,6 +95,8 @@ def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
         if answer.error:
             raise UpstreamError(fault_of(answer.error))
         raise UpstreamError.unreadable("it has no output")
+    if answer.status == "failed":
+        raise UpstreamError(fault_of(answer.error))
     return shown, read_usage(answer.usage)
 
 
@@ -107,7 +117,7 @@ def _join(members: Mapping[str, Raw]) -> bytes:
 class ResponsesRelay:
     """Watches one stream. Only lifecycle events and errors are looked into."""
 
-    __slots__ = ("_created", "_last", "_model", "begun", "ended", "fault", "usage")
+    __slots__ = ("_created", "_last", "_model", "begun", "blank", "ended", "fault", "usage")
 
     def __init__(self, model: str | None, asked_for_usage: bool) -> None:
         """`model` is the name to show, None if the upstream's is right; whether the client
@@ -117,6 +127,7 @@ class ResponsesRelay:
         """The first response object of the stream: a failure of ours has to repeat it."""
         self._last = b""
         self.begun = False
+        self.blank = 0
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None
@@ -134,7 +145,20 @@ class ResponsesRelay:
             return self._lifecycle(frame)
         if name == b"error":
             return frame.raw + self._error(frame.data)
+        if not self.begun:
+            self.begun = _is_telling(name, frame.data)
+        if name in _ARGUMENTS:
+            self._note_blank(frame.data)
+        elif self.blank:
+            self.blank = 0
         return frame.raw
+
+    def _note_blank(self, data: bytes) -> None:
+        found = _BLANK.search(data)
+        if found is None:
+            self.blank = 0
+        elif found[1]:
+            self.blank += len(found[1].replace(b"\\", b""))
 
     def _lifecycle(self, frame: Frame) -> bytes:
         raw, data = frame.raw, frame.data
@@ -146,7 +170,6 @@ class ResponsesRelay:
                 data = self._shown(data, self._model)
         except _UNREADABLE:
             return raw
-        self.begun = True
         raw = raw if data is frame.data else encode(data, frame.event)
         if not self._created:
             self._created = data
@@ -212,6 +235,40 @@ class ResponsesRelay:
             "response": Raw(_join(response)),
         }
         return encode(_join(members), b"response.failed")
+
+
+_TEXT_ITEMS = frozenset({"message", "reasoning"})
+_TEXT_PARTS = frozenset({"output_text", "refusal", "summary_text", "reasoning_text"})
+
+
+def _is_telling(name: bytes, data: bytes) -> bool:
+    """Whether an event that is none of a lifecycle holds something of an answer: anything but a
+    message, reasoning or text that is still empty."""
+    if not name.startswith(b"response."):
+        return False  # a sign of life, or what servers tell besides
+    try:
+        event = _any.decode(data)
+    except _UNREADABLE:
+        return False
+    if not isinstance(event, dict):
+        return False
+    if "delta" in event:
+        return bool(event["delta"])
+    held = event.get("item", event.get("part"))
+    if isinstance(held, dict):
+        if held.get("type") in _TEXT_ITEMS:
+            lists = (held.get("content"), held.get("summary"))
+            parts = [part for parts in lists if isinstance(parts, list) for part in parts]
+            return bool(held.get("encrypted_content")) or any(map(_is_filled, parts))
+        return held.get("type") not in _TEXT_PARTS or _is_filled(held)
+    if name.endswith((b"text.done", b"refusal.done")):
+        return _is_filled(event)
+    return True
+
+
+def _is_filled(part: Any) -> bool:
+    """Whether a part of a text has any."""
+    return isinstance(part, dict) and bool(part.get("text") or part.get("refusal"))
 
 
 def _type_of(data: bytes) -> bytes:
