@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +41,14 @@ class Secret:
 
     def __reduce__(self) -> str | tuple[object, ...]:
         raise TypeError("a secret cannot be pickled")
+
+
+def fingerprint(secret: Secret | None) -> str:
+    """What tells one key from another without telling the key: 16 hexadecimal digits, empty for
+    no key."""
+    if secret is None:
+        return ""
+    return hashlib.sha256(b"dragoman.key\0" + secret.reveal().encode()).hexdigest()[:16]
 
 
 def resolve_secret(reference: str, *, environ: Mapping[str, str], directory: Path) -> Secret:
