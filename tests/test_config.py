@@ -448,3 +448,44 @@ def test_loaded_is_told_apart_from_problems() -> None:
     assert loaded.warnings == (
         Problem(2, "upstreams[0].name", "has no account, so nothing can be sent to it"),
     )
+
+
+def test_a_dialect_sets_what_the_route_does_not() -> None:
+    """The route's own options win over its dialect, that over the top-level ones."""
+    text = """
+        [options]
+        responses_done = false
+        keepalive = "numbered"
+        [[upstreams]]
+        name = "u"
+        protocol = "openai_chat"
+        base_url = "http://127.0.0.1:1"
+        [[routes]]
+        match = "a"
+        upstream = "u"
+        dialect = "antwort"
+        [[routes]]
+        match = "b"
+        upstream = "u"
+        dialect = "antwort"
+        [routes.options]
+        responses_done = false
+    """
+    first, second = parse_config(text).config.routes
+    assert first.options.responses_done
+    assert first.options.failure_events == "failed"
+    assert first.options.keepalive == "numbered"
+    assert not second.options.responses_done
+    assert second.options.failure_events == "failed"
+
+
+def test_only_a_responses_upstream_keeps_responses_itself() -> None:
+    text = """
+        [[upstreams]]
+        name = "u"
+        protocol = "openai_chat"
+        base_url = "http://127.0.0.1:1"
+        stored_responses = "pass"
+    """
+    with pytest.raises(ConfigError, match="only an openai_responses upstream"):
+        parse_config(text)

@@ -23,6 +23,9 @@ def errors(config: Config) -> Iterator[Fault]:
     yield from _unknown_upstreams(config)
     for index, upstream in enumerate(config.upstreams):
         yield from _url(upstream.base_url, ("upstreams", index, "base_url"), ("http", "https"))
+        if upstream.stored_responses == "pass" and upstream.protocol != "openai_responses":
+            path = ("upstreams", index, "stored_responses")
+            yield path, "only an openai_responses upstream can keep responses itself"
         if upstream.proxy is not None:
             yield from _url(upstream.proxy.reveal(), ("upstreams", index, "proxy"), _PROXIES)
     if not config.clients and not is_loopback(config.server.host):

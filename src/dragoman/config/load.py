@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.canonical.dialects import DIALECTS
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import checks
 from dragoman.config.convert import Converter, dotted
@@ -103,9 +104,9 @@ def _policies_set_twice(document: dict[str, Any]) -> Iterator[tuple[KeyPath, str
 def _completed(config: Config, document: dict[str, Any]) -> Config:
     """The configuration with what one table lends another filled in.
 
-    A route takes the options it does not set from the top-level `[options]` and the capabilities
-    it does not set from its upstream; names of `[models]` are added to the built-in ones.
-    `document` tells what was set from what is a default.
+    A route takes the options that neither it nor its dialect sets from the top-level `[options]`,
+    and the capabilities it does not set from its upstream; names of `[models]` are added to the
+    built-in ones. `document` tells what was set from what is a default.
     """
     raw_routes = document.get("routes", [])
     upstreams = {upstream.name: upstream.capabilities for upstream in config.upstreams}
@@ -120,7 +121,8 @@ def _completed(config: Config, document: dict[str, Any]) -> Config:
 
 
 def _with_options(route: Route, shared: Options, raw: dict[str, Any]) -> Route:
-    own = {name: getattr(route.options, name) for name in raw.get("options", {})}
+    own = dict(DIALECTS[route.dialect])
+    own |= {name: getattr(route.options, name) for name in raw.get("options", {})}
     if route.policy is not None:
         own["policy"] = route.policy
     return replace(route, options=replace(shared, **own))

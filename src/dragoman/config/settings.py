@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from dragoman.canonical.dialects import Dialect
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
@@ -85,6 +86,8 @@ class Client(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the client sends as `Authorization: Bearer` or `x-api-key`."""
     policy: Policy | None = None
     """Which losses refuse this client's requests; overrides the route's."""
+    dialect: Dialect | None = None
+    """Contract that this client was written against; overrides the route's."""
     models: tuple[NonEmpty, ...] | None = None
     """Model names that the client may ask for, `*` allowed in each; absent: all."""
 
@@ -164,6 +167,10 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether encrypted reasoning is of use to the account only that made it (other accounts are
     other organisations); it is then left out, and reported, when another account takes over.
     Absent: `account` for `openai_responses`, else `upstream`."""
+    stored_responses: Literal["rebuild", "pass"] = "rebuild"
+    """Who keeps the responses that clients want stored: this gateway, which puts conversations
+    together again for any account, or (`pass`) the service itself, whose conversations then stay
+    with the account that began them. Only `openai_responses` can be left to it."""
     probe: Probe | None = None
     """Probes of accounts that are out; absent: they are tried with a client's request once their
     time has come."""
@@ -235,6 +242,9 @@ class Route(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nothing of an answer."""
     policy: Policy | None = None
     """Which losses refuse a request; short for `options.policy`."""
+    dialect: Dialect = "official"
+    """Contract that the route's clients were written against: a named set of options, over which
+    those set under `options` win. `official` is what the vendors' services do."""
     options: Options = Options()
     """How requests and answers are translated. Keys that are absent are taken from the
     top-level `[options]`."""
@@ -280,6 +290,15 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Days for which the history of accounts is kept."""
     usage_days: Annotated[float, Meta(gt=0)] = 400.0
     """Days for which usage is kept."""
+    responses: bool = True
+    """Keep responses that Responses clients want stored, so that they can be gone on from. False:
+    none is, and clients are told so."""
+    responses_days: Annotated[float, Meta(gt=0)] = 30.0
+    """Days for which a response is kept."""
+    responses_bytes: AtLeastOne = 1024 * 1024 * 1024
+    """Room for all responses, in bytes; the oldest make room for new ones."""
+    response_bytes: AtLeastOne = 64 * 1024 * 1024
+    """Largest response that is kept, in bytes, with the input of its turn."""
 
 
 class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
