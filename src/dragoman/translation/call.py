@@ -93,7 +93,9 @@ class Call:
     @property
     def passes_through(self) -> bool:
         """Whether both sides speak the same protocol, so that nothing is translated."""
-        return self._source.codec is self.codec
+        if self._source.codec is not self.codec:
+            return False
+        return self.codec.name != "openai_responses" or not self.settings.options.reshapes_responses
 
     @property
     def losses(self) -> tuple[Loss, ...]:
@@ -120,7 +122,7 @@ class Call:
             renamed = self.settings.model not in (None, self._source.model)
             shown = self._source.model if renamed else None
             relay = self.codec.relay(shown, self._source.include_usage)
-            return RelayedStream(relay, self.settings.mask)
+            return RelayedStream(relay, self.codec.keepalive, self.settings.mask)
         return TranslatedStream(
             self.codec.stream_reader(self._inbound()),
             self._names,

@@ -97,6 +97,10 @@ class AnswerStream:
         """End the client's stream with an error in its own form; nothing if it is over."""
         raise NotImplementedError
 
+    def keepalive(self) -> bytes:
+        """A sign of life to send now, between two pieces."""
+        raise NotImplementedError
+
     def _take(self, frame: Frame) -> bytes:
         raise NotImplementedError
 
@@ -128,6 +132,9 @@ class TranslatedStream(AnswerStream):
         if self.over:
             return b""
         return self._pass_on(self._reader.read(frame))
+
+    def keepalive(self) -> bytes:
+        return self._writer.keepalive()
 
     def _close(self) -> bytes:
         return b"" if self.over else self._pass_on(self._reader.finish())
@@ -201,11 +208,15 @@ _ILLEGAL = Fault(FaultKind.UPSTREAM_FAILED, "The upstream's events came in an im
 class RelayedStream(AnswerStream):
     """A stream within one protocol: bytes pass, a relay watches."""
 
-    __slots__ = ("_relay",)
+    __slots__ = ("_keepalive", "_relay")
 
-    def __init__(self, relay: Relay, mask: Mask | None = None) -> None:
+    def __init__(self, relay: Relay, keepalive: bytes, mask: Mask | None = None) -> None:
         super().__init__(mask)
         self._relay = relay
+        self._keepalive = keepalive
+
+    def keepalive(self) -> bytes:
+        return self._keepalive
 
     def _take(self, frame: Frame) -> bytes:
         if self.over:
