@@ -1,5 +1,5 @@
 """The pool of upstream accounts: which one serves a request, and what its answer says of it.
 
-`decisions`, `rules` and `rotation` are pure: they are told the time and perform no I/O. `pool` is
-the shell that keeps their state in the process and hands out leases.
+`decisions`, `rules`, `rotation` and what they are made of are pure: they are told the time and
+perform no I/O. `pool` is the shell that keeps their state in the process and hands out leases.
 """

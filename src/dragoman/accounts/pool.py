@@ -1,66 +1,55 @@
 """The shell around the decisions: account states in this process, and leases.
 
 A request takes a lease of an account, tells it how the upstream answered, and gives it back on
-every path. What is decided is decided by the pure functions beside this module, so that states
-may move to a store of their own without a rule changing place.
+every path. What is decided is decided by the pure functions beside this module; what happened is
+told to a store in batches, and what others decided is taken over, by whoever calls `take_batch` and
+`apply`. All calls come from the thread of one event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 import random
 import time
-from collections.abc import Callable, Container, Iterable
-from types import TracebackType
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 
 from msgspec import Struct
 
-from dragoman.accounts.decisions import classify
+from dragoman.accounts.affinity import Affinity
+from dragoman.accounts.decisions import apply, classify
+from dragoman.accounts.lease import Lease
+from dragoman.accounts.members import Member, Terms
+from dragoman.accounts.ordering import ORDERS
+from dragoman.accounts.probing import ProbePlan
+from dragoman.accounts.proxies import ProxySet, rest_after, same_failure, shown
 from dragoman.accounts.rotation import Rotation
 from dragoman.accounts.rules import RULE_SETS, RuleSet
+from dragoman.accounts.shortage import AllBusy, NoAccount, no_account
 from dragoman.accounts.states import (
     AccountState,
     Decision,
-    Disabled,
     Enabled,
     Failed,
-    KeyChanged,
     Outcome,
+    Rest,
     Succeeded,
     Transition,
 )
 from dragoman.accounts.symptoms import Symptom
-from dragoman.canonical.errors import DragomanError, Fault, FaultKind
-from dragoman.config import Account, Config, Secret, Upstream, matches
-from dragoman.failing import Verdict
+from dragoman.accounts.waiting import Waiter, WaitingLine
+from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.storage.base import Batch, Changes
 
+__all__ = ["AllBusy", "Lease", "NoAccount", "Pool", "Wanted", "account_tag", "key_print"]
 
-class NoAccount(DragomanError):
-    """No account is left for a request. The message tells the reasons, `retry_after` when one of
-    the resting accounts will be back, in seconds.
-    """
+_log = logging.getLogger("dragoman.accounts")
 
-    @classmethod
-    def because(
-        cls, model: str, reasons: tuple[tuple[str, int], ...], retry_after: float | None
-    ) -> NoAccount:
-        """An error that lists each reason with the number of accounts it holds for."""
-        told = "; ".join(f"{why}: {count}" for why, count in reasons)
-        message = f"No active accounts available for {model}"
-        return cls(
-            Fault(
-                FaultKind.NO_ACCOUNT,
-                f"{message} ({told})" if told else message,
-                code="no_account_available",
-                retry_after=retry_after,
-            )
-        )
-
-
-class AllBusy(NoAccount):
-    """Every account that could serve has as many requests in flight as it may: one of them will be
-    free again."""
+_MOST_TRANSITIONS = 50_000
+"""Transitions that are kept for a store that cannot be reached; the oldest are dropped."""
+_TIMER_SLACK_S = 0.001
 
 
 class Wanted(Struct, frozen=True):
@@ -75,56 +64,34 @@ class Wanted(Struct, frozen=True):
     pin: bytes = b""
 
 
-class Lease:
-    """One account, lent to one request. A context manager: leaving it gives the account back.
+class Side:
+    """All that belongs to one upstream."""
 
-    `tag` stands for the account where clients can see it; `proxy` is the URL of the proxy to call
-    through, None for none; `moved` tells that the conversation was with another account before.
-    """
+    __slots__ = ("affinity", "line", "probes", "proxies", "rotation", "rules", "timer", "upstream")
 
-    __slots__ = ("_model", "_pool", "account", "moved", "proxy", "tag")
-
-    def __init__(self, pool: Pool, account: Account, model: str, proxy: Secret | None) -> None:
-        self._pool = pool
-        self._model = model
-        self.account = account
-        self.tag = account_tag(account.name)
-        self.proxy = proxy
-        self.moved = False
-
-    def __enter__(self) -> Lease:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.give_back()
-
-    def give_back(self) -> None:
-        """End the lease."""
-        self._pool._give_back(self.account)
-
-    def succeeded(self, tokens: float = 0.0) -> None:
-        """The upstream answered well, and used `tokens` of the account's balance."""
-        self._pool._tell(self.account.name, Succeeded(), self._model)
-
-    def failed(self, symptom: Symptom) -> Decision:
-        """The upstream failed with `symptom`: what to do about it."""
-        return self._pool._failed(self.account, self._model, symptom)
-
-    def proxy_failed(self) -> None:
-        """The call failed on its way to the upstream."""
-
-    def pin(self, digest: bytes) -> None:
-        """Remember the account for the conversation of this digest."""
+    def __init__(self, upstream: Upstream) -> None:
+        shipped = RULE_SETS[upstream.account_rules]
+        own = RuleSet(upstream.rules + shipped.rules, shipped.final)
+        self.upstream = upstream
+        self.rules = own if upstream.rules else shipped
+        self.rotation = Rotation(order=ORDERS[upstream.selection]())
+        self.affinity = Affinity(upstream.affinity_s)
+        self.proxies = ProxySet(len(upstream.proxies)) if upstream.proxies else None
+        self.probes = (
+            None
+            if upstream.probe is None
+            else ProbePlan(upstream.probe.model, upstream.probe.every_s)
+        )
+        self.line: WaitingLine[Lease] = WaitingLine()
+        self.timer: asyncio.TimerHandle | None = None
 
 
 class Pool:
     """All accounts of a configuration. `clock` is Unix time, in seconds; `spread` gives numbers in
     [0, 1) that keep rests from ending together.
+
+    `on_transition` is called with every outcome that changed what is known of an account, after
+    the change.
     """
 
     def __init__(
@@ -134,139 +101,510 @@ class Pool:
         clock: Callable[[], float] = time.time,
         spread: Callable[[], float] = random.random,
     ) -> None:
-        self._accounts = {account.name: account for account in config.accounts}
-        self._in_flight = dict.fromkeys(self._accounts, 0)
         self._clock = clock
         self._spread = spread
-        self._upstreams = {entry.name: entry for entry in config.upstreams}
-        self._rules = {entry.name: _rules_of(entry) for entry in config.upstreams}
+        self._sides = {upstream.name: Side(upstream) for upstream in config.upstreams}
+        self._accounts: dict[str, Account] = {}
+        self._tags: dict[str, str] = {}
+        self._prints: dict[str, str] = {}
+        self._in_flight: dict[str, int] = {}
+        self._leaving: dict[str, tuple[str, Member]] = {}
+        self._elsewhere: set[str] = set()
+        self._own_proxies: dict[str, tuple[Rest | None, set[str]]] = {}
         self._batch = Batch()
+        self._lost: deque[Lease] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.on_transition: Callable[[Transition], None] | None = None
-        self._rotations = {
-            upstream.name: Rotation(
-                (entry.name for entry in config.accounts if entry.upstream == upstream.name),
-                self._serves,
-            )
-            for upstream in config.upstreams
-        }
+        self.define(config.accounts)
 
-    def lease(self, wanted: Wanted, tried: Container[str] = ()) -> Lease:
+    # Leases
+
+    def lease(self, wanted: Wanted, tried: Collection[str] = ()) -> Lease:
         """Lend an account that is not in `tried`.
 
         Raises:
+            AllBusy: all that could serve have as many requests in flight as they may.
             NoAccount: none is left.
         """
-        rotation = self._rotations[wanted.upstream]
+        side = self._sides[wanted.upstream]
         now = self._clock()
-        name = rotation.choose(wanted.model, tried, now)
-        if name is None:
-            shortage = rotation.shortage(wanted.model)
-            wait = None if shortage.soonest is None else max(0.0, shortage.soonest - now)
-            raise NoAccount.because(wanted.model, shortage.reasons, wait)
-        self._in_flight[name] += 1
-        self._batch.used[name] = now
-        account = self._accounts[name]
-        proxy = account.proxy or self._upstreams[wanted.upstream].proxy
-        return Lease(self, account, wanted.model, proxy)
+        if self._lost:
+            self._collect()
+        if side.line and (due := side.rotation.next_wake()) is not None and due <= now:
+            self._serve_line(side, now)
+        lease = self._lend(side, wanted.model, wanted.pin, tried, now)
+        if lease is None:
+            raise self._shortage(side, wanted.model, tried, now)
+        return lease
 
-    async def acquire(self, wanted: Wanted, tried: Container[str] = ()) -> Lease:
-        """As `lease`, but waits while all accounts that could serve are busy.
+    async def acquire(self, wanted: Wanted, tried: Collection[str] = ()) -> Lease:
+        """As `lease`, but wait while all accounts that could serve are busy, as long as the
+        upstream's `queue_s` and behind at most `queue_size` others.
 
         Raises:
+            AllBusy: the wait is over, or too many wait.
             NoAccount: none is left.
         """
-        return self.lease(wanted, tried)
+        try:
+            return self.lease(wanted, tried)
+        except AllBusy:
+            side = self._sides[wanted.upstream]
+            if len(side.line) >= side.upstream.queue_size or not side.upstream.queue_s:
+                raise
+        loop = self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[Lease] = loop.create_future()
+        waiter = Waiter(wanted.model, wanted.pin, tried, future)
+        side.line.add(waiter)
+        self._set_timer(side)
+        timeout = loop.call_later(side.upstream.queue_s, self._time_out, side, waiter)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # What it was given while it was being cancelled goes to the next in line.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                future.result().give_back()
+            raise
+        finally:
+            timeout.cancel()
+            side.line.leave(waiter)
+            if not side.line and side.timer is not None:
+                side.timer.cancel()
+                side.timer = None
 
-    def _give_back(self, account: Account) -> None:
-        self._in_flight[account.name] -= 1
+    def _lend(
+        self, side: Side, model: str, pin: bytes, tried: Collection[str], now: float
+    ) -> Lease | None:
+        pinned = ""
+        if pin and side.upstream.affinity != "off":
+            pinned = side.affinity.account(pin, now)
+        choice = side.rotation.choose(model, tried, now, pinned)
+        if choice is None:
+            return None
+        name = choice.member.name
+        self._in_flight[name] = self._in_flight.get(name, 0) + 1
+        self._batch.used[name] = choice.member.used
+        account = self._accounts[name]
+        proxy, index = self._proxy(side, account, now)
+        moved = bool(pinned) and pinned != name
+        return Lease(self, side, choice, account, model, pin, proxy, index, now, moved)
 
-    def _failed(self, account: Account, model: str, symptom: Symptom) -> Decision:
-        decision = classify(symptom, self._rules[account.upstream].rules)
-        self._tell(account.name, Failed(decision, status=symptom.status), model)
+    def _proxy(self, side: Side, account: Account, now: float) -> tuple[Secret | None, int]:
+        """The proxy for a call, and its index in the rotating set (-1: it is of none)."""
+        if account.proxy is not None:
+            return account.proxy, -1
+        if side.proxies is None:
+            return side.upstream.proxy, -1
+        index = side.proxies.choose(now)
+        return side.upstream.proxies[index], index
+
+    def _shortage(self, side: Side, model: str, tried: Collection[str], now: float) -> NoAccount:
+        return no_account(side.upstream.name, model, side.rotation.shortage(model, tried), now)
+
+    # What leases tell
+
+    def lease_ended(self, lease: Lease) -> None:
+        """A lease was given back."""
+        member = lease.choice.member
+        name = member.name
+        left = self._in_flight[name] - 1
+        if left:
+            self._in_flight[name] = left
+        else:
+            del self._in_flight[name]
+            self._leaving.pop(name, None)
+        lease.side.rotation.returned(lease.choice)
+        if lease.side.line and not member.gone:
+            self._offer(lease.side, member)
+
+    def lease_lost(self, lease: Lease) -> None:
+        """A lease was forgotten. Called by the garbage collector, in any thread and at any time, so
+        it is given back later."""
+        self._lost.append(lease)
+        if self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._collect)
+            except RuntimeError:
+                self._loop = None
+
+    def lease_succeeded(self, lease: Lease, tokens: float) -> None:
+        """The upstream answered the request of a lease well, and used `tokens`."""
+        now = self._clock()
+        member, side = lease.choice.member, lease.side
+        name = member.name
+        if member.state.exhausted is not None or member.state.cooling:
+            self._tell(name, Succeeded(), lease.model, now)
+        if lease.choice.trial is not None:
+            side.rotation.end_trial(lease.choice)
+            self._offer(side, member)
+        if lease.proxy_index >= 0 and side.proxies is not None:
+            side.proxies.succeeded(lease.proxy_index, lease.taken)
+        elif member.held is not None:
+            self._own_proxy_succeeded(lease.account, lease.taken, now)
+        if lease.pinned:
+            self.pin(lease, lease.pinned)
+        if tokens and member.balance is not None:
+            if not member.gone:
+                side.rotation.balance(name, member.balance - tokens)
+            self._batch.spent[name] = self._batch.spent.get(name, 0.0) + tokens
+
+    def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
+        """The upstream failed to answer the request of a lease."""
+        decision = classify(symptom, lease.side.rules.rules)
+        key = self._prints.get(lease.account.name, "")
+        outcome = Failed(decision, status=symptom.status, key=key)
+        self._tell(lease.account.name, outcome, lease.model, self._clock())
         return decision
 
-    def _tell(self, name: str, outcome: Outcome, model: str) -> None:
-        self.observe(Transition(name, outcome, self._clock(), model, self._spread()))
+    def lease_proxy_failed(self, lease: Lease) -> None:
+        """The call of a lease did not get through its proxy."""
+        if lease.proxy is None:
+            return
+        now, side = self._clock(), lease.side
+        if lease.proxy_index >= 0 and side.proxies is not None:
+            rest = side.proxies.failed(lease.proxy_index, lease.taken, now, self._spread())
+        else:
+            rest = self._own_proxy_failed(lease.account, lease.taken, now)
+        if rest is not None:
+            where = shown(lease.proxy.reveal())
+            _log.warning("proxy %s failed: avoided for %.1f s", where, rest.until - now)
+
+    def pin(self, lease: Lease, digest: bytes) -> None:
+        """A conversation is with the account of a lease."""
+        if lease.side.upstream.affinity == "off" or lease.choice.member.gone:
+            return
+        now, name = self._clock(), lease.account.name
+        if lease.side.affinity.pin(digest, name, now):
+            self._batch.pins[digest] = name, now
+
+    def _own_proxy_failed(self, account: Account, taken: float, now: float) -> Rest | None:
+        if account.proxy is None:
+            return None
+        url = account.proxy.reveal()
+        before, names = self._own_proxies.get(url, (None, {account.name}))
+        if same_failure(before, taken, now):
+            return None
+        rest = rest_after(before, now, self._spread())
+        self._hold(url, rest, names, now)
+        return rest
+
+    def _own_proxy_succeeded(self, account: Account, taken: float, now: float) -> None:
+        if account.proxy is None:
+            return
+        url = account.proxy.reveal()
+        rest, names = self._own_proxies.get(url, (None, set()))
+        if rest is not None and taken >= rest.since:
+            self._hold(url, None, names, now)
+
+    def _hold(self, url: str, rest: Rest | None, names: set[str], now: float) -> None:
+        self._own_proxies[url] = rest, names
+        for name in names:
+            self._sides[self._accounts[name].upstream].rotation.hold(name, rest, now)
+
+    def _collect(self) -> None:
+        """Give lost leases back."""
+        while self._lost:
+            lease = self._lost.popleft()
+            _log.error("a lease of account %s was never given back", lease.account.name)
+            self.lease_ended(lease)
+
+    # Outcomes
 
     def observe(self, transition: Transition) -> None:
-        """Take note of what happened to an account, whoever saw or did it."""
-        name, outcome = transition.account, transition.outcome
-        rotation = self._rotations[self._accounts[name].upstream]
-        before = rotation.state(name)
-        match outcome:
-            case Succeeded():
-                rotation.succeeded(name, transition.model, transition.at)
-            case Failed():
-                rotation.observe(name, outcome.decision, transition.model, transition.at)
-            case Enabled() | KeyChanged():
-                rotation.enable(name)
-            case Disabled():
-                decision = Decision(Verdict.DISABLE, outcome.why)
-                rotation.observe(name, decision, transition.model, transition.at)
-        if rotation.state(name) != before:
-            self._batch.transitions.append(transition)
-            if self.on_transition is not None:
-                self.on_transition(transition)
+        """Take note of what happened to an account, whoever saw or did it. One that is not here
+        (any more) is none of our business."""
+        account = self._accounts.get(transition.account)
+        if account is None:
+            return
+        side = self._sides[account.upstream]
+        before = side.rotation.member(account.name).state
+        after = apply(before, transition)
+        if after == before:
+            return
+        self._put(side, account.name, after, self._clock())
+        transitions = self._batch.transitions
+        transitions.append(transition)
+        if len(transitions) > _MOST_TRANSITIONS:
+            del transitions[: _MOST_TRANSITIONS // 10]
+        if self.on_transition is not None:
+            self.on_transition(transition)
+
+    def _tell(self, name: str, outcome: Outcome, model: str, now: float) -> None:
+        self.observe(Transition(name, outcome, now, model, self._spread()))
+
+    def _put(self, side: Side, name: str, state: AccountState, now: float) -> None:
+        side.rotation.put(name, state, now)
+        if side.probes is not None:
+            side.probes.consider(state, now, self._spread())
+        if side.line:
+            self._serve_line(side, now)
+
+    # Waiting
+
+    def _offer(self, side: Side, member: Member) -> None:
+        """An account may be free: who waited longest of those it can serve gets it."""
+        now = self._clock()
+        for waiter in side.line.waiters():
+            if member.barred:
+                break
+            if member.name in waiter.tried or waiter.future.done():
+                continue
+            if side.rotation.can_serve(member.name, waiter.model, now):
+                self._answer(side, waiter, now)
+
+    def _serve_line(self, side: Side, now: float) -> None:
+        """Something has changed: give accounts to all who can have one, and tell those who need
+        not wait any longer that there is none."""
+        for waiter in side.line.waiters():
+            if waiter.future.done() or self._answer(side, waiter, now):
+                continue
+            if not side.rotation.shortage(waiter.model, waiter.tried).busy:
+                side.line.refuse(waiter, self._shortage(side, waiter.model, waiter.tried, now))
+        self._set_timer(side)
+
+    def _answer(self, side: Side, waiter: Waiter[Lease], now: float) -> bool:
+        lease = self._lend(side, waiter.model, waiter.pin, waiter.tried, now)
+        if lease is None:
+            return False
+        side.line.give(waiter, lease)
+        return True
+
+    def _time_out(self, side: Side, waiter: Waiter[Lease]) -> None:
+        error = self._shortage(side, waiter.model, waiter.tried, self._clock())
+        side.line.refuse(waiter, error)
+
+    def _set_timer(self, side: Side) -> None:
+        """Look again when the next rest ends, as long as anybody waits."""
+        if side.timer is not None:
+            side.timer.cancel()
+            side.timer = None
+        due = side.rotation.next_wake()
+        if side.line and due is not None and self._loop is not None:
+            delay = max(0.0, due - self._clock()) + _TIMER_SLACK_S
+            side.timer = self._loop.call_later(delay, self._woken, side)
+
+    def _woken(self, side: Side) -> None:
+        side.timer = None
+        self._serve_line(side, self._clock())
+
+    # What there is
 
     def rules(self, upstream: str) -> RuleSet:
         """The rule set of the upstream, its own rows first."""
-        return self._rules[upstream]
+        return self._sides[upstream].rules
 
-    def enable(self, name: str) -> None:
-        """Forget all that is held against the account."""
-        self._tell(name, Enabled(), "")
+    def accounts(self) -> list[Account]:
+        """All accounts that are there now."""
+        return list(self._accounts.values())
+
+    def account(self, name: str) -> Account:
+        """The account of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return self._accounts[name]
 
     def state(self, name: str) -> AccountState:
-        """What is known of the account."""
-        return self._rotations[self._accounts[name].upstream].state(name)
+        """What is known of the account.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        return self._member(name).state
+
+    def balance(self, name: str) -> float | None:
+        """Tokens that are left to the account, None if nobody counts.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        return self._member(name).balance
+
+    def in_flight(self, name: str) -> int:
+        """Requests in flight with the account, of this worker and of others."""
+        elsewhere = self._member(name).elsewhere if name in self._accounts else 0
+        return self._in_flight.get(name, 0) + elsewhere
+
+    def waiting(self, upstream: str) -> int:
+        """Requests that wait for an account of the upstream."""
+        return len(self._sides[upstream].line)
 
     def tag(self, name: str) -> str:
         """What stands for the account where clients can see it."""
-        return account_tag(name)
-
-    def in_flight(self, name: str) -> int:
-        """Leases of the account that were not given back yet, of this worker and of others."""
-        return self._in_flight[name]
+        tag = self._tags.get(name)
+        return account_tag(name) if tag is None else tag
 
     def usable(self) -> bool:
         """Whether any account could be used."""
         now = self._clock()
-        return any(rotation.usable(now) for rotation in self._rotations.values())
+        return any(side.rotation.usable(now) for side in self._sides.values())
+
+    def enable(self, name: str) -> None:
+        """Forget all that is held against the account."""
+        self._tell(name, Enabled(), "", self._clock())
+
+    def due_for_probe(self, now: float) -> list[str]:
+        """Accounts that are out, and whose turn it is to be tried by a probe. Each is named once
+        in about the `every_s` of its upstream's probe."""
+        due: list[str] = []
+        for side in self._sides.values():
+            if side.probes is not None:
+                due += side.probes.due(self._state_or_none, now, self._spread)
+        return due
+
+    def _state_or_none(self, name: str) -> AccountState | None:
+        return self._member(name).state if name in self._accounts else None
+
+    def _member(self, name: str) -> Member:
+        return self._sides[self._accounts[name].upstream].rotation.member(name)
+
+    # Accounts that come and go
 
     def define(self, accounts: Iterable[Account]) -> None:
-        """Add accounts, or replace those of the same name."""
+        """Add accounts, or replace those of the same name: what is known of them remains, and
+        requests in flight go on. Accounts of upstreams that do not exist are left out."""
+        now = self._clock()
+        touched: dict[str, Side] = {}
+        for account in accounts:
+            side = self._sides.get(account.upstream)
+            if side is None:
+                _log.warning("account %s: no upstream %s", account.name, account.upstream)
+                continue
+            self._define(side, account, now)
+            touched[account.upstream] = side
+        for side in touched.values():
+            if side.line:
+                self._serve_line(side, now)
+
+    def _define(self, side: Side, account: Account, now: float) -> None:
+        name = account.name
+        old = self._accounts.get(name)
+        if old is not None:
+            if old.upstream != account.upstream:
+                self.withdraw([name])
+            else:
+                self._forget_proxy(old)
+        terms = Terms(
+            name,
+            account.models,
+            account.priority,
+            account.weight,
+            account.max_concurrent,
+            account.balance,
+        )
+        upstream, former = self._leaving.pop(name, ("", None))
+        side.rotation.define(terms, now, former if upstream == account.upstream else None)
+        self._accounts[name] = account
+        self._tags[name] = account_tag(name)
+        self._prints[name] = key_print(account)
+        rest: Rest | None = None
+        if account.proxy is not None:
+            rest, names = self._own_proxies.setdefault(account.proxy.reveal(), (None, set()))
+            names.add(name)
+        side.rotation.hold(name, rest, now)
 
     def withdraw(self, names: Iterable[str]) -> None:
-        """Remove accounts. Requests in flight end as usual."""
+        """Remove accounts; those that are not there are passed over. Requests in flight end as
+        usual."""
+        touched: dict[str, Side] = {}
+        for name in names:
+            account = self._accounts.pop(name, None)
+            if account is None:
+                continue
+            side = touched[account.upstream] = self._sides[account.upstream]
+            member = side.rotation.withdraw(name)
+            if name in self._in_flight:
+                self._leaving[name] = account.upstream, member
+            self._forget_proxy(account)
+            self._elsewhere.discard(name)
+            del self._tags[name], self._prints[name]
+        for side in touched.values():
+            if side.line:
+                self._serve_line(side, self._clock())
+
+    def _forget_proxy(self, account: Account) -> None:
+        if account.proxy is None:
+            return
+        url = account.proxy.reveal()
+        names = self._own_proxies[url][1]
+        names.discard(account.name)
+        if not names:
+            del self._own_proxies[url]
+
+    # Other workers
 
     def take_batch(self) -> Batch:
-        """What there is to tell since the last batch."""
+        """What happened since the last batch, and the requests in flight now."""
+        if self._lost:
+            self._collect()
         batch, self._batch = self._batch, Batch()
-        batch.leases = {name: count for name, count in self._in_flight.items() if count}
+        batch.leases = dict(self._in_flight)
         return batch
 
     def restore(self, batch: Batch) -> None:
-        """The exchange failed: `batch` is told again with the next."""
-        self._batch.transitions[:0] = batch.transitions
-        self._batch.used = {**batch.used, **self._batch.used}
+        """The exchange of `batch` failed: it is told again with the next."""
+        newer = self._batch
+        newer.transitions = (batch.transitions + newer.transitions)[-_MOST_TRANSITIONS:]
+        for key, count in batch.usage.items():
+            if key in newer.usage:
+                newer.usage[key].add(count)
+            else:
+                newer.usage[key] = count
+        newer.used = {**batch.used, **newer.used}
+        newer.pins = {**batch.pins, **newer.pins}
+        for name, tokens in batch.spent.items():
+            newer.spent[name] = newer.spent.get(name, 0.0) + tokens
 
     def apply(self, changes: Changes) -> None:
-        """Take over what was decided elsewhere."""
+        """Take over what an exchange brought. States and balances are the store's, with what has
+        happened here since the batch of that exchange was taken. Definitions are not looked at:
+        they hold sealed secrets, and come through `define` and `withdraw`.
+        """
+        now = self._clock()
+        touched = {side.upstream.name: side for side in self._sides.values() if side.line}
+        pending: dict[str, list[Transition]] = {}
+        if changes.states:
+            for transition in self._batch.transitions:
+                pending.setdefault(transition.account, []).append(transition)
+        for name, state in changes.states.items():
+            side = self._side_of(name)
+            if side is not None:
+                for transition in pending.get(name, ()):
+                    state = apply(state, transition)
+                side.rotation.put(name, state, now)
+                if side.probes is not None:
+                    side.probes.consider(state, now, self._spread())
+        for name in self._elsewhere - changes.leases.keys():
+            if (side := self._side_of(name)) is not None:
+                side.rotation.in_flight_elsewhere(name, 0)
+        self._elsewhere = set(changes.leases)
+        for name, count in changes.leases.items():
+            if (side := self._side_of(name)) is not None:
+                side.rotation.in_flight_elsewhere(name, count)
+        for name, at in changes.used.items():
+            if (side := self._side_of(name)) is not None:
+                side.rotation.used_elsewhere(name, at)
+        for name, balance in changes.balances.items():
+            if (side := self._side_of(name)) is not None:
+                side.rotation.balance(name, balance - self._batch.spent.get(name, 0.0))
+        for digest, (name, at) in changes.pins.items():
+            if (side := self._side_of(name)) is not None:
+                side.affinity.learn(digest, name, at)
+        for side in touched.values():
+            self._serve_line(side, now)
 
-    def due_for_probe(self, now: float) -> list[str]:
-        """Accounts that are out and should be tried by a probe."""
-        return []
-
-    def _serves(self, name: str, model: str) -> bool:
-        patterns = self._accounts[name].models
-        return patterns is None or not model or any(matches(pattern, model) for pattern in patterns)
-
-
-def _rules_of(upstream: Upstream) -> RuleSet:
-    shipped = RULE_SETS[upstream.account_rules]
-    return RuleSet(upstream.rules + shipped.rules, shipped.final) if upstream.rules else shipped
+    def _side_of(self, name: str) -> Side | None:
+        account = self._accounts.get(name)
+        return None if account is None else self._sides[account.upstream]
 
 
 def account_tag(name: str) -> str:
     """A short word that stands for an account without telling its name."""
     return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def key_print(account: Account) -> str:
+    """What tells one key of an account from another without telling the key; empty for none."""
+    if account.key is None:
+        return ""
+    return hashlib.sha256(b"dragoman key " + account.key.reveal().encode()).hexdigest()[:16]

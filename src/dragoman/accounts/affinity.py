@@ -1,0 +1,66 @@
+"""Which account a conversation is with. Pure.
+
+A conversation is known by the digest of its key; the account that answered it last holds its prompt
+cache, and its reasoning may be of no use to others.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+MOST_PINS = 100_000
+"""Conversations that are remembered for one upstream; the least recently used are forgotten."""
+
+_TOLD_AGAIN = 0.25
+"""Part of the time to live after which a pin that is still used is told to others again."""
+
+
+class Affinity:
+    """The pins of one upstream: digest to account, for `seconds` after the last use."""
+
+    def __init__(self, seconds: float, most: int = MOST_PINS) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._pins: OrderedDict[bytes, tuple[str, float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._pins)
+
+    def account(self, digest: bytes, now: float) -> str:
+        """The account of the conversation, empty if none is known."""
+        pin = self._pins.get(digest)
+        return pin[0] if pin is not None and now - pin[1] <= self._seconds else ""
+
+    def pin(self, digest: bytes, account: str, now: float) -> bool:
+        """The account answered the conversation. Returns whether others should be told: the
+        account is another than before, or they were told long ago.
+        """
+        pins = self._pins
+        before = pins.get(digest)
+        told = now
+        if before is not None and before[0] == account:
+            told = before[2]
+            if now - told > self._seconds * _TOLD_AGAIN:
+                told = now
+        pins[digest] = account, now, told
+        pins.move_to_end(digest)
+        self._forget(now)
+        return before is None or before[0] != account or told != before[2]
+
+    def learn(self, digest: bytes, account: str, at: float) -> None:
+        """Another worker pinned the conversation at that time; the later pin of two counts."""
+        before = self._pins.get(digest)
+        if before is None or before[1] < at:
+            self._pins[digest] = account, at, at
+            self._pins.move_to_end(digest)
+            self._forget(at)
+
+    def _forget(self, now: float) -> None:
+        """Drop what is over, two at a time, so that no call has much to do."""
+        for _ in range(2):
+            digest, (_, at, _) = next(iter(self._pins.items()))
+            if len(self._pins) <= self._most and now - at <= self._seconds:
+                break
+            del self._pins[digest]
+            if not self._pins:
+                break

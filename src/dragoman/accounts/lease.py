@@ -1,0 +1,111 @@
+"""One account, lent to one request."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from dragoman.accounts.rotation import Choice
+from dragoman.accounts.states import Decision
+from dragoman.accounts.symptoms import Symptom
+from dragoman.config import Account, Secret
+
+if TYPE_CHECKING:
+    from dragoman.accounts.pool import Pool, Side
+
+
+class Lease:
+    """One account, lent to one request. A context manager: leaving it gives the account back.
+
+    `account` is the account, `tag` stands for it where clients can see it; `proxy` is the URL of
+    the proxy to call through, None for none; `moved` tells that the conversation was with another
+    account before, whose reasoning this one may not be able to use.
+    """
+
+    __slots__ = (
+        "_given_back",
+        "_pool",
+        "account",
+        "choice",
+        "model",
+        "moved",
+        "pinned",
+        "proxy",
+        "proxy_index",
+        "side",
+        "taken",
+    )
+
+    def __init__(
+        self,
+        pool: Pool,
+        side: Side,
+        choice: Choice,
+        account: Account,
+        model: str,
+        pinned: bytes,
+        proxy: Secret | None,
+        proxy_index: int,
+        taken: float,
+        moved: bool,
+    ) -> None:
+        self._pool = pool
+        self._given_back = False
+        self.side = side
+        self.choice = choice
+        self.account = account
+        self.model = model
+        self.pinned = pinned
+        self.proxy = proxy
+        self.proxy_index = proxy_index
+        self.taken = taken
+        self.moved = moved
+
+    def __repr__(self) -> str:
+        return f"Lease({self.account.name})"
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.give_back()
+
+    def __del__(self) -> None:
+        if not self._given_back:
+            self._given_back = True
+            self._pool.lease_lost(self)
+
+    @property
+    def tag(self) -> str:
+        """What stands for the account where clients can see it."""
+        return self._pool.tag(self.account.name)
+
+    def give_back(self) -> None:
+        """End the lease. Harmless when it has ended."""
+        if not self._given_back:
+            self._given_back = True
+            self._pool.lease_ended(self)
+
+    def succeeded(self, tokens: float = 0.0) -> None:
+        """The upstream answered well, and used `tokens` of the account's balance. May be told
+        again, with tokens that were not known before.
+        """
+        self._pool.lease_succeeded(self, tokens)
+
+    def failed(self, symptom: Symptom) -> Decision:
+        """The upstream failed with `symptom`: what to do about it."""
+        return self._pool.lease_failed(self, symptom)
+
+    def proxy_failed(self) -> None:
+        """The call did not get through `proxy`: the account is not to blame."""
+        self._pool.lease_proxy_failed(self)
+
+    def pin(self, digest: bytes) -> None:
+        """Remember the account for one more digest of the conversation, such as that of the
+        answer's id."""
+        self._pool.pin(self, digest)
