@@ -11,6 +11,7 @@ from typing import Literal
 import click
 
 import dragoman
+from dragoman.cli.classify import classify
 from dragoman.cli.common import FILE, count, read_config
 
 PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
@@ -146,6 +147,9 @@ def translate(
         raise click.ClickException(error.fault.message) from None
     for loss in losses:
         click.echo(f"lost: {loss.path} ({loss.kind}): {loss.detail}", err=True)
+
+
+main.add_command(classify)
 
 
 @contextmanager

@@ -1,0 +1,90 @@
+"""`dragoman classify`: what an upstream's error means for a request and for an account."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from dragoman.cli.common import FILE, read_config
+
+ACCOUNT_RULES = ("default", "sop", "none")
+
+
+@click.command()
+@click.option(
+    "--status",
+    type=click.IntRange(0, 999),
+    required=True,
+    help="HTTP status of the answer; 0 for no answer at all.",
+)
+@click.option("--body", default="", help="Body of the answer.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="A header of the answer; may be given again.",
+)
+@click.option(
+    "--rules", "name", type=click.Choice(ACCOUNT_RULES), help="Table of rules.  [default: default]"
+)
+@click.option("--config", type=FILE, help="Configuration that holds --upstream.")
+@click.option("--upstream", help="Upstream whose rules of its own come before the table.")
+def classify(
+    status: int,
+    body: str,
+    headers: tuple[str, ...],
+    name: str | None,
+    config: Path | None,
+    upstream: str | None,
+) -> None:
+    """Tell which rule fits an upstream's error, and what comes of it.
+
+    The account is one of which nothing is known yet; how long it rests varies by a quarter where
+    the upstream does not say.
+    """
+    import time
+
+    from dragoman.accounts.explain import explain, span
+    from dragoman.accounts.rules import RULE_SETS
+    from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_answer
+    from dragoman.failing import Rule
+
+    if (config is None) is not (upstream is None):
+        raise click.UsageError("--config and --upstream go together.")
+    own: tuple[Rule, ...] = ()
+    table = name or "default"
+    if config is not None and upstream is not None:
+        try:
+            chosen = read_config(config).upstream(upstream)
+        except KeyError:
+            raise click.UsageError(f"{config} has no upstream {upstream}.") from None
+        own, table = chosen.rules, name or chosen.account_rules
+    symptom = UNREACHABLE
+    if status:
+        symptom = symptom_of_answer(status, _read(headers), body.encode(), time.time())
+    found = explain(symptom, own + RULE_SETS[table].rules, model="any")
+    if found.rule is None:
+        click.echo(f"no row of {table} fits")
+    else:
+        place = table if found.row > len(own) else f"the rules of {upstream}"
+        row = found.row - len(own) if found.row > len(own) else found.row
+        click.echo(f'row {row} of {place}: {found.rule.verdict}, "{found.rule.why}"')
+    if symptom.words:
+        click.echo(f"words: {', '.join(sorted(symptom.words))}")
+    if symptom.retry_after is not None:
+        click.echo(f"the upstream asks for: {span(symptom.retry_after)}")
+    click.echo(f"request: {found.request}")
+    click.echo(f"account: {found.account}")
+
+
+def _read(headers: Iterable[str]) -> dict[str, str]:
+    read = {}
+    for header in headers:
+        name, colon, value = header.partition(":")
+        if not colon or not name.strip():
+            raise click.BadParameter(f"{header!r} is not 'NAME: VALUE'.", param_hint="--header")
+        read[name.strip().lower()] = value.strip()
+    return read
