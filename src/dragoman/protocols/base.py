@@ -154,6 +154,37 @@ class ErrorWriter(Protocol):
         ...
 
 
+NOTHING: Mapping[str, Any] = {}
+
+
+class ResponseForwarder(Protocol):
+    """Pass-through of a whole answer."""
+
+    def __call__(
+        self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, /
+    ) -> tuple[bytes, Usage | None]:
+        """The answer under the model name the client asked for, and its usage; byte for byte when
+        the name is the same. `shown` are members that Responses clients see instead of the
+        upstream's.
+
+        Raises:
+            UpstreamError: it is not an answer.
+        """
+        ...
+
+
+class RelayMaker(Protocol):
+    """Pass-through of a stream."""
+
+    def __call__(
+        self, model: str | None, include_usage: bool, shown: Mapping[str, Any] = NOTHING, /
+    ) -> Relay:
+        """A relay that shows `model` (None: the upstream's own name); to Chat clients the usage
+        chunk if they asked for it; to Responses clients the members in `shown` instead of the
+        upstream's."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Codec:
     """One protocol, both ways.
@@ -195,12 +226,8 @@ class Codec:
     forward_request: Callable[[Mapping[str, msgspec.Raw], str, Capabilities], bytes]
     """Pass-through: the client's top-level members with the model replaced and, for Chat
     streams, usage asked for; all other values byte for byte."""
-    forward_response: Callable[[bytes, str], tuple[bytes, Usage | None]]
-    """Pass-through: a whole answer under the model name the client asked for (byte for byte
-    when the name is the same), and its usage. Raises UpstreamError when it is not an answer."""
-    relay: Callable[[str | None, bool], Relay]
-    """Pass-through of a stream: model name to show (None: unchanged), and whether the client
-    asked for a usage chunk (Chat)."""
+    forward_response: ResponseForwarder
+    relay: RelayMaker
 
 
 _encoder = msgspec.json.Encoder()

@@ -110,7 +110,9 @@ class Call:
         """
         outcome = outcome or Outcome()
         if self.passes_through:
-            answer, outcome.usage = self.codec.forward_response(body, self._source.model)
+            answer, outcome.usage = self.codec.forward_response(
+                body, self._source.model, self._source.shown
+            )
             outcome.ended = True
             return answer
         return self._whole(self._events(body), outcome)
@@ -121,7 +123,8 @@ class Call:
         if self.passes_through:
             renamed = self.settings.model not in (None, self._source.model)
             shown = self._source.model if renamed else None
-            relay = self.codec.relay(shown, self._source.include_usage)
+            source = self._source
+            relay = self.codec.relay(shown, source.include_usage, source.shown)
             return RelayedStream(relay, self.codec.keepalive, self.settings.mask)
         return TranslatedStream(
             self.codec.stream_reader(self._inbound()),
@@ -215,7 +218,12 @@ def translate_request(
 def tool_names(request: Request, upstream: Codec) -> ToolNames:
     """The map of tool names between a client's request and an upstream's protocol."""
     refs = [
-        ToolRef(tool.name, isinstance(tool, CustomTool), _space(tool.namespace, upstream))
+        ToolRef(
+            tool.name,
+            isinstance(tool, CustomTool),
+            _space(tool.namespace, upstream),
+            tool.form if isinstance(tool, FunctionTool) else None,
+        )
         for tool in request.tools
         if isinstance(tool, FunctionTool | CustomTool)
     ]
@@ -226,7 +234,7 @@ def tool_names(request: Request, upstream: Codec) -> ToolNames:
                 key = (_space(block.namespace, upstream), block.name)
                 if key not in declared:
                     declared.add(key)
-                    refs.append(ToolRef(block.name, block.custom, key[0]))
+                    refs.append(ToolRef(block.name, block.custom, key[0], block.form))
     return ToolNames(refs, upstream.tool_name_limit)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
@@ -21,12 +23,12 @@ class ClientRequest:
     """A client's request, read once, to be written for one upstream after another.
 
     `model` and `stream` are known at once; the whole body is read only when an upstream of
-    another protocol needs it.
+    another protocol needs it. `shown` are members that answers repeat other than `body` has them.
     """
 
-    __slots__ = ("_members", "_request", "body", "codec", "model", "stream")
+    __slots__ = ("_request", "body", "codec", "members", "model", "shown", "stream")
 
-    def __init__(self, protocol: str, body: bytes) -> None:
+    def __init__(self, protocol: str, body: bytes, shown: Mapping[str, Any] | None = None) -> None:
         """Read the head of `body`.
 
         Raises:
@@ -36,8 +38,9 @@ class ClientRequest:
         self.codec: Codec = CODECS[protocol]
         self.body = body
         self._request: Request | None = None
-        self._members = _decode_members(body)
-        self.model, self.stream = _read_head(self._members)
+        self.shown = shown or {}
+        self.members: Mapping[str, msgspec.Raw] = _decode_members(body)
+        self.model, self.stream = _read_head(self.members)
 
     def read(self, sealer: Sealer) -> Request:
         """The whole request in canonical form.
@@ -46,8 +49,19 @@ class ClientRequest:
             InvalidRequest: naming the field.
         """
         if self._request is None:
-            self._request = self.codec.read_request(decode_object(self.body), sealer)
+            request = self.codec.read_request(decode_object(self.body), sealer)
+            if self.shown:
+                request = replace(request, source={**request.source, **self.shown})
+            self._request = request
         return self._request
+
+    def member(self, name: str) -> Any:
+        """A top-level member, decoded; None if there is none.
+
+        Raises:
+            InvalidRequest: it is not JSON text.
+        """
+        return _member(self.members, name)
 
     def forward(self, model: str, capabilities: Capabilities, ledger: Ledger) -> bytes:
         """The body for an upstream of the same protocol, values byte for byte. Only reasoning
@@ -58,13 +72,13 @@ class ClientRequest:
                 wrong with it the upstream tells in the same protocol.
         """
         check_shape(self.body, self.codec.shape)
-        members = self.codec.without_envelopes(self._members, ledger)
+        members = self.codec.without_envelopes(self.members, ledger)
         return self.codec.forward_request(members, model, capabilities)
 
     @property
     def include_usage(self) -> bool:
         """Whether a Chat client asked for a usage chunk in its stream."""
-        options = self._members.get("stream_options")
+        options = self.members.get("stream_options")
         if options is None:
             return False
         try:
@@ -91,7 +105,7 @@ def _decode_members(body: bytes) -> dict[str, msgspec.Raw]:
         raise InvalidRequest.at("", "The request body is not valid JSON.") from None
 
 
-def _read_head(members: dict[str, msgspec.Raw]) -> tuple[str, bool]:
+def _read_head(members: Mapping[str, msgspec.Raw]) -> tuple[str, bool]:
     model = _member(members, "model")
     if model is None or model == "":
         raise InvalidRequest.at("model", "is required", code="missing_required_parameter")
@@ -103,7 +117,7 @@ def _read_head(members: dict[str, msgspec.Raw]) -> tuple[str, bool]:
     return model, bool(stream)
 
 
-def _member(members: dict[str, msgspec.Raw], name: str) -> Any:
+def _member(members: Mapping[str, msgspec.Raw], name: str) -> Any:
     raw = members.get(name)
     if raw is None:
         return None

@@ -17,7 +17,7 @@ from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.anthropic_messages.errors import error_event, fault_of
 from dragoman.protocols.anthropic_messages.outcome import merge_usage, read_usage
-from dragoman.protocols.base import to_json
+from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Frame, encode
 
@@ -53,7 +53,9 @@ class _Answer(Struct):
 _answers = msgspec.json.Decoder(_Answer)
 
 
-def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
+def forward_response(
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
+) -> tuple[bytes, Usage | None]:
     """A whole answer under the name `model`, and its usage.
 
     Raises:
@@ -90,7 +92,12 @@ class MessagesRelay:
 
     __slots__ = ("_counts", "_model", "begun", "blank", "ended", "fault", "usage")
 
-    def __init__(self, model: str | None, include_usage: bool = True) -> None:
+    def __init__(
+        self,
+        model: str | None,
+        include_usage: bool = True,
+        shown: Mapping[str, Any] = NOTHING,
+    ) -> None:
         self._model = model
         self._counts: JsonObject = {}
         self.begun = False

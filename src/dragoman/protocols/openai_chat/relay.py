@@ -13,7 +13,7 @@ import msgspec
 from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
-from dragoman.protocols.base import to_json
+from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat.errors import (
     error_frames,
@@ -55,7 +55,9 @@ class ChatRelay:
         "usage",
     )
 
-    def __init__(self, model: str | None, include_usage: bool) -> None:
+    def __init__(
+        self, model: str | None, include_usage: bool, shown: Mapping[str, Any] = NOTHING
+    ) -> None:
         self._model = None if model is None else b"\\1" + _as_replacement(model)
         self._wants_usage = include_usage
         self._finished = False
@@ -180,7 +182,9 @@ def forward_request(
     return _joined(members, changed)
 
 
-def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
+def forward_response(
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
+) -> tuple[bytes, Usage | None]:
     """A whole answer under the client's name of the model, and its usage.
 
     Raises:

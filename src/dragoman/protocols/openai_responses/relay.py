@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
-from dragoman.protocols.base import to_json
+from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.openai_responses.errors import error_object, failed_object, fault_of
 from dragoman.protocols.openai_responses.outcome import read_usage
 from dragoman.sse import Frame, encode
@@ -80,15 +80,18 @@ def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabi
     return _join({**members, "model": Raw(to_json(model))})
 
 
-def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
-    """A whole answer under the client's name of the model, and its usage.
+def forward_response(
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
+) -> tuple[bytes, Usage | None]:
+    """A whole answer under the client's name of the model and with the members in `shown`, and its
+    usage.
 
     Raises:
         UpstreamError: it failed, or is not an answer of this protocol.
     """
     try:
         answer = _answer.decode(body)
-        shown = _renamed(body, model)
+        passed = _with(body, {"model": model, **shown})
     except _UNREADABLE:
         raise UpstreamError.unreadable("it is not a response object") from None
     if answer.output in (_ABSENT, _NULL):
@@ -97,32 +100,47 @@ def forward_response(body: bytes, model: str) -> tuple[bytes, Usage | None]:
         raise UpstreamError.unreadable("it has no output")
     if answer.status == "failed":
         raise UpstreamError(fault_of(answer.error))
-    return shown, read_usage(answer.usage)
+    return passed, read_usage(answer.usage)
 
 
-def _renamed(body: bytes, model: str) -> bytes:
-    """A response object with another model; the same bytes if it has that one already."""
+def _with(body: bytes, shown: Mapping[str, Any]) -> bytes:
+    """A response object with other values of the members it has; the same bytes if none differs."""
     members = _members.decode(body)
-    name = to_json(model)
-    if "model" not in members or bytes(members["model"]) == name:
-        return body
-    members["model"] = Raw(name)
-    return _join(members)
+    changed = {
+        name: Raw(encoded)
+        for name, value in shown.items()
+        if name in members and bytes(members[name]) != (encoded := to_json(value))
+    }
+    return _join({**members, **changed}) if changed else body
 
 
 def _join(members: Mapping[str, Raw]) -> bytes:
     return b"{%b}" % b",".join(to_json(key) + b":" + bytes(raw) for key, raw in members.items())
 
 
+def _showing(data: bytes, shown: Mapping[str, Any]) -> bytes:
+    """A lifecycle event with other values of members of its response object."""
+    members = _members.decode(data)
+    response = bytes(members["response"])
+    changed = _with(response, shown)
+    if changed is response:
+        return data
+    members["response"] = Raw(changed)
+    return _join(members)
+
+
 class ResponsesRelay:
     """Watches one stream. Only lifecycle events and errors are looked into."""
 
-    __slots__ = ("_created", "_last", "_model", "begun", "blank", "ended", "fault", "usage")
+    __slots__ = ("_created", "_last", "_shown", "begun", "blank", "ended", "fault", "usage")
 
-    def __init__(self, model: str | None, asked_for_usage: bool) -> None:
-        """`model` is the name to show, None if the upstream's is right; whether the client
-        asked for usage does not matter, for it is always given."""
-        self._model = model
+    def __init__(
+        self, model: str | None, asked_for_usage: bool, shown: Mapping[str, Any] = NOTHING
+    ) -> None:
+        """`model` is the name to show, None if the upstream's is right, `shown` what else is shown
+        instead of the upstream's; whether the client asked for usage does not matter, for it is
+        always given."""
+        self._shown = shown if model is None else {"model": model, **shown}
         self._created = b""
         """The first response object of the stream: a failure of ours has to repeat it."""
         self._last = b""
@@ -166,8 +184,8 @@ class ResponsesRelay:
             event = _lifecycle.decode(data)
             if event.response is None:
                 return raw
-            if self._model is not None:
-                data = self._shown(data, self._model)
+            if self._shown:
+                data = _showing(data, self._shown)
         except _UNREADABLE:
             return raw
         raw = raw if data is frame.data else encode(data, frame.event)
@@ -180,16 +198,6 @@ class ResponsesRelay:
             if event.type == "response.failed":
                 self.fault = fault_of(event.response.error)
         return raw
-
-    def _shown(self, data: bytes, model: str) -> bytes:
-        """The event's data with another model in its response object."""
-        members = _members.decode(data)
-        response = bytes(members["response"])
-        renamed = _renamed(response, model)
-        if renamed is response:
-            return data
-        members["response"] = Raw(renamed)
-        return _join(members)
 
     def _error(self, data: bytes) -> bytes:
         """An error event ends the stream; the failed response that belongs after it is written
