@@ -202,6 +202,34 @@ def test_an_empty_file_is_the_defaults() -> None:
 
 
 @pytest.mark.parametrize(
+    ("set_to", "expected"),
+    [
+        ("", "dragoman.db"),
+        ("path = 'kept/here.db'", "kept/here.db"),
+        ("path = '/var/lib/dragoman.db'", "/var/lib/dragoman.db"),
+        ("path = ''", ""),
+    ],
+)
+def test_the_store_is_beside_the_file(tmp_path: Path, set_to: str, expected: str) -> None:
+    """And a configuration without a file keeps nothing."""
+    text = f"[storage]\n{set_to}\n"
+    (tmp_path / "dragoman.toml").write_text(text)
+    path = read_config(tmp_path / "dragoman.toml", environ={}).config.storage.path
+    assert path == (str(tmp_path / expected) if expected else "")
+    assert Config().storage.path is None
+
+
+def test_a_storage_key_has_a_least_length() -> None:
+    short = "[storage]\nkey = 'fifteen letters'\nprevious_key = 'sixteen letters!'"
+    (fault,) = faults(short)
+    assert fault.startswith("2: storage.key: shorter than 16 characters")
+    assert "fifteen" not in fault
+    assert faults("[storage]\nprevious_key = 'sixteen letters!'") == [
+        "2: storage.previous_key: is of no use without key"
+    ]
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("[server]\nwrokers = 2", "2: server.wrokers: unknown key; did you mean workers?"),

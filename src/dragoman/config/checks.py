@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from dragoman.config.convert import suggestion
 from dragoman.config.names import covers
-from dragoman.config.settings import Client, Config
+from dragoman.config.settings import Client, Config, Storage
 from dragoman.config.toml_lines import Path
 
 Fault = tuple[Path, str]
@@ -28,6 +28,7 @@ def errors(config: Config) -> Iterator[Fault]:
             yield path, "only an openai_responses upstream can keep responses itself"
         if upstream.proxy is not None:
             yield from _url(upstream.proxy.reveal(), ("upstreams", index, "proxy"), _PROXIES)
+    yield from _storage(config.storage)
     if not config.clients and not is_loopback(config.server.host):
         yield (
             ("server", "host"),
@@ -55,6 +56,7 @@ def warnings(config: Config) -> Iterator[Fault]:
         yield (), "no [[upstreams]]: every request will be refused"
 
 
+_SHORTEST_STORAGE_KEY = 16
 _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
@@ -100,6 +102,18 @@ def _unknown_upstreams(config: Config) -> Iterator[Fault]:
             if name is not None and name not in known:
                 near = suggestion(name, known)
                 yield (table, index, key), f"no upstream named {name}{near}"
+
+
+def _storage(storage: Storage) -> Iterator[Fault]:
+    for name, key in (("key", storage.key), ("previous_key", storage.previous_key)):
+        if key is not None and len(key.reveal()) < _SHORTEST_STORAGE_KEY:
+            yield (
+                ("storage", name),
+                f"shorter than {_SHORTEST_STORAGE_KEY} characters: whoever has the file could "
+                "try all there are",
+            )
+    if storage.previous_key is not None and storage.key is None:
+        yield ("storage", "previous_key"), "is of no use without key"
 
 
 def _url(url: str, path: Path, schemes: tuple[str, ...]) -> Iterator[Fault]:

@@ -26,6 +26,9 @@ from dragoman.config.toml_lines import TomlLines
 
 _log = logging.getLogger(__name__)
 
+_STORE = "dragoman.db"
+"""The store of a configuration file that names none."""
+
 
 class Loaded(Struct, frozen=True):
     """A usable configuration and what was odd about it."""
@@ -60,7 +63,18 @@ def read_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os
         raise ConfigError(file, (problem,)) from None
     except UnicodeDecodeError as error:
         raise ConfigError(file, (Problem(1, "", f"not UTF-8: {error.reason}"),)) from None
-    return parse_config(text, file=file, environ=environ, directory=Path(path).parent)
+    directory = Path(path).parent
+    loaded = parse_config(text, file=file, environ=environ, directory=directory)
+    return replace(loaded, config=_with_storage(loaded.config, directory))
+
+
+def _with_storage(config: Config, directory: Path) -> Config:
+    """The configuration with the place of its store filled in."""
+    path = config.storage.path
+    if path == "":
+        return config
+    found = directory / Path(_STORE if path is None else path).expanduser()
+    return replace(config, storage=replace(config.storage, path=os.fspath(found)))
 
 
 def parse_config(
@@ -72,7 +86,8 @@ def parse_config(
 ) -> Loaded:
     """Check and resolve the text of a configuration.
 
-    `file` is only for messages; `file:` references start at `directory`.
+    `file` is only for messages; `file:` references start at `directory`. A text has no place for a
+    store, so `storage.path` stays as it is.
 
     Raises:
         ConfigError: as `load_config`.

@@ -24,7 +24,19 @@ from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import names
 from dragoman.config.secret import Secret
-from dragoman.config.settings import Account, Client, Models, Route, Server, Timeouts, Upstream
+from dragoman.config.settings import (
+    Account,
+    Admin,
+    Client,
+    Fallback,
+    Models,
+    Probe,
+    Route,
+    Server,
+    Storage,
+    Timeouts,
+    Upstream,
+)
 
 _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[server]`", Server),
@@ -32,10 +44,14 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[[upstreams]]`", Upstream),
     ("`[upstreams.timeouts]`", Timeouts),
     ("`[upstreams.capabilities]` and `[routes.capabilities]`", Capabilities),
+    ("`[upstreams.probe]`", Probe),
     ("`[[accounts]]`", Account),
     ("`[[routes]]`", Route),
+    ("`[[routes.fallbacks]]`", Fallback),
     ("`[options]` and `[routes.options]`", Options),
     ("`[models]`", Models),
+    ("`[storage]`", Storage),
+    ("`[admin]`", Admin),
 )
 
 _INTRODUCTION: Final = """\

@@ -283,6 +283,9 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: Secret | None = None
     """Key that encrypts the secrets of accounts in the store, at least 16 characters, commonly
     `env:DRAGOMAN_STORE_KEY`. Needed for accounts that are kept there."""
+    previous_key: Secret | None = None
+    """Key that was used before `key`. What it encrypted is encrypted with `key` when the gateway
+    starts, after which this one can go."""
     sync_s: Annotated[float, Meta(ge=0.02, le=0.5)] = 0.2
     """Seconds between two exchanges with the store: how late a worker learns what another
     decided, and how much usage is lost if it is killed."""
