@@ -1,0 +1,54 @@
+"""The store and the vault that a configuration names."""
+
+from __future__ import annotations
+
+from dragoman.config import Config
+from dragoman.storage.base import Store
+from dragoman.storage.sealing import Vault
+
+_SHORTEST_PINS_S = 60.0
+
+
+def store_for(config: Config) -> Store | None:
+    """The store of `config`, not opened yet; None if nothing is kept."""
+    settings = config.storage
+    if not settings.path:
+        return None
+    from dragoman.storage.sqlite import SqliteStore
+
+    return SqliteStore(
+        settings.path,
+        history_days=settings.history_days,
+        usage_days=settings.usage_days,
+        pins_s=max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S),
+    )
+
+
+def vault_for(config: Config) -> Vault:
+    """What seals and opens the secrets of stored accounts."""
+    settings = config.storage
+    previous = () if settings.previous_key is None else (settings.previous_key,)
+    return Vault(settings.key, previous)
+
+
+def prepare(config: Config) -> None:
+    """Make the store ready before anything is served: its tables are brought up to date, and what
+    was sealed with the previous key is sealed with the present one.
+
+    Raises:
+        StoreError: the store cannot be used.
+        SealError: there is no key for the accounts in it, or a wrong one.
+    """
+    store = store_for(config)
+    if store is None:
+        return
+    try:
+        definitions = store.definitions()
+        vault = vault_for(config)
+        if resealed := vault.resealed(definitions):
+            store.define(resealed)
+        sealed = next((one for one in definitions if one.sealed), None)
+        if sealed is not None and not resealed:
+            vault.open(sealed)
+    finally:
+        store.close()
