@@ -11,19 +11,30 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from itertools import chain
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.administration.drafts import FIELDS, Draft, Fault, Unusable, draft, shortened
+from dragoman.administration.drafts import (
+    FIELDS,
+    SECRETS,
+    Draft,
+    Fault,
+    Unusable,
+    draft,
+    shortened,
+)
+from dragoman.administration.views import AccountView
 from dragoman.config.convert import Resolve, suggestion
 
 Format = Literal["csv", "json", "jsonl"]
 
 _WHOLE = ("priority", "max_concurrent")
 _NUMBERS = ("weight", "balance")
-_KEPT_IF_EMPTY = ("key", "headers", "proxy")
+_BOM = b"\xef\xbb\xbf"
+_LONGEST_LINE = 1024 * 1024
 _BETWEEN_MODELS = re.compile(r"[;\s]+")
 
 
@@ -106,15 +117,91 @@ def read_json(document: bytes, resolve: Resolve) -> Iterator[Row | BadRow]:
         yield _of_value(at, entry, resolve)
 
 
-def write_csv_row(values: Iterable[str]) -> str:
-    """One line of CSV, as `read_csv` reads it, with its line break."""
-    return ",".join(_quoted(value) for value in values) + "\n"
+def rows_of(
+    file: BinaryIO, resolve: Resolve, *, kind: str | None = None, name: str = ""
+) -> Iterator[Row | BadRow]:
+    """Rows of a file of the format `kind`, by default the one that its `name` or else its first
+    bytes tell.
+
+    Raises:
+        BadFile: it cannot be read as that.
+    """
+    beginning = b""
+    if kind is None:
+        beginning = file.readline(_LONGEST_LINE)
+        kind = _kind(name, beginning)
+    if kind == "json":
+        yield from read_json(beginning + file.read(), resolve)
+    elif kind == "jsonl":
+        yield from read_json_lines(chain([beginning] if beginning else (), file), resolve)
+    else:
+        try:
+            yield from read_csv(_decoded(chain([beginning], file)), resolve)
+        except UnicodeDecodeError:
+            raise BadFile("not UTF-8") from None
 
 
-def _quoted(value: str) -> str:
-    if re.search(r'[",;\s]', value):
-        return '"' + value.replace('"', '""') + '"'
-    return value
+def written(views: Iterable[AccountView], kind: str) -> Iterator[str]:
+    """A list that `rows_of` reads, of all that is not secret of accounts, in pieces."""
+    if kind == "csv":
+        yield _csv_line(PLAIN_FIELDS)
+    elif kind == "json":
+        yield "["
+    for number, view in enumerate(views):
+        values = {field: getattr(view, field) for field in PLAIN_FIELDS}
+        if kind == "csv":
+            yield _csv_line(_cell(value) for value in values.values())
+        else:
+            line = msgspec.json.encode(values).decode()
+            yield f"{line}\n" if kind == "jsonl" else ("," if number else "") + f"\n{line}"
+    if kind == "json":
+        yield "\n]\n"
+
+
+PLAIN_FIELDS = tuple(name for name in FIELDS if name not in SECRETS)
+"""Fields of an account that are no secret, in order."""
+
+
+def _kind(name: str, beginning: bytes) -> Format:
+    ending = name.lower().rpartition(".")[2]
+    if ending == "csv":
+        return "csv"
+    if ending in ("jsonl", "ndjson"):
+        return "jsonl"
+    start = beginning.removeprefix(_BOM).lstrip()
+    if start.startswith(b"["):
+        return "json"
+    if start.startswith(b"{"):
+        # A line that is an object by itself, and is not the whole of a document.
+        try:
+            value = msgspec.json.decode(start)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return "json"
+        return "json" if isinstance(value, dict) and "accounts" in value else "jsonl"
+    return "json" if ending == "json" else "csv"
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
+    for line in lines:
+        yield line.decode()
+
+
+def _csv_line(cells: Iterable[str]) -> str:
+    return ",".join(_quoted(cell) for cell in cells) + "\n"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ";".join(value)
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _quoted(cell: str) -> str:
+    if re.search(r'[",;\s]', cell):
+        return '"' + cell.replace('"', '""') + '"'
+    return cell
 
 
 def _check(columns: list[str]) -> None:
@@ -137,7 +224,7 @@ def _of_cells(at: int, columns: list[str], cells: list[str], resolve: Resolve) -
     faults: list[Fault] = []
     typed: dict[str, object] = {}
     for column, cell in values.items():
-        if cell or column not in _KEPT_IF_EMPTY:
+        if cell or column not in SECRETS:
             try:
                 typed[column] = _typed(column, cell)
             except ValueError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,8 @@ import click
 
 if TYPE_CHECKING:
     from dragoman.config import Config
+
+PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
 
 FILE = click.Path(path_type=Path)
 
@@ -32,3 +36,59 @@ def read_config(path: Path) -> Config:
 def count(number: int, noun: str) -> str:
     """A number of things, in words that fit it."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """End the command with a message for whatever an operator can get wrong."""
+    from dragoman.administration.drafts import Unusable
+    from dragoman.administration.errors import Conflict, Unknown
+    from dragoman.storage.base import StoreError
+
+    try:
+        yield
+    except Unusable as error:
+        for fault in error.faults:
+            click.echo(f"error: {fault.field}: {fault.message}", err=True)
+        raise click.exceptions.Exit(1) from None
+    except (Conflict, StoreError, Unknown) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def print_json(value: object) -> None:
+    """Print a value as one JSON document."""
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns of text, each as wide as it needs to be. Columns without any content are left out,
+    but for the first."""
+    lines = [tuple(heading), *(tuple(_plain(cell) for cell in row) for row in rows)]
+    columns = list(zip(*lines, strict=True))
+    shown = [column for at, column in enumerate(columns) if at == 0 or any(column[1:])]
+    widths = [max(len(cell) for cell in column) for column in shown]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in zip(*shown, strict=True)
+    )
+
+
+def until(moment: float | None, now: float) -> str:
+    """How long it is until a moment, both in Unix seconds; empty if there is none."""
+    from dragoman.accounts.explain import span
+
+    return "" if moment is None or moment <= now else f"in {span(moment - now)}"
+
+
+def ago(moment: float | None, now: float) -> str:
+    """How long ago a moment is, both in Unix seconds."""
+    from dragoman.accounts.explain import span
+
+    return "never" if moment is None else f"{span(max(0.0, now - moment))} ago"
+
+
+def _plain(cell: str) -> str:
+    """Without what a terminal would take for a command: reasons quote upstreams."""
+    return "".join(letter if letter.isprintable() else "?" for letter in cell)

@@ -1,0 +1,33 @@
+"""What an operator cannot do, and why. The messages hold no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dragoman.administration.rows import BadRow
+from dragoman.config.convert import suggestion
+
+
+class Unknown(LookupError):
+    """There is no account of this name."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        self.name = name
+        super().__init__(f"no account named {name[:64]}{suggestion(name[:64], known)}")
+
+
+class Conflict(ValueError):
+    """It cannot be done as things are. `field` names what stands in the way, if it is a field."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        self.field = field
+        super().__init__(message)
+
+
+class Rejected(ValueError):
+    """Rows of a list are bad, so nothing was imported."""
+
+    def __init__(self, bad: tuple[BadRow, ...], rows: int) -> None:
+        self.bad = bad
+        self.rows = rows
+        super().__init__(f"{len(bad)} of {rows} rows cannot be used, so nothing was imported")

@@ -1,0 +1,28 @@
+"""The administration of a configuration, with its store open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dragoman.administration.errors import Conflict
+from dragoman.administration.service import Administration
+from dragoman.config import Config
+from dragoman.storage.opening import store_for, vault_for
+
+
+@contextmanager
+def administration(config: Config) -> Iterator[Administration]:
+    """What can be done with the accounts of `config`.
+
+    Raises:
+        Conflict: the configuration keeps nothing.
+        StoreError: the store cannot be used.
+    """
+    store = store_for(config)
+    if store is None:
+        raise Conflict('[storage] path is "", so nothing is kept that could be administered')
+    try:
+        yield Administration(config, store, vault_for(config))
+    finally:
+        store.close()

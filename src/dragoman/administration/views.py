@@ -1,0 +1,152 @@
+"""What an operator is shown of accounts and of usage. Holds no secret, not even the end of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from dragoman.accounts.decisions import on_trial
+from dragoman.accounts.states import AccountState, Entry, Rest
+from dragoman.storage.base import UsageCount
+
+Standing = Literal["active", "cooling", "exhausted", "disabled"]
+STANDINGS: tuple[Standing, ...] = ("active", "cooling", "exhausted", "disabled")
+"""What an account can be, from the best to the worst."""
+
+Origin = Literal["configuration", "store"]
+
+
+class Reason(Struct, frozen=True, omit_defaults=True):
+    """Why an account is not, or rather not, used: for one model, or for all (`model` empty), until
+    when in Unix seconds (None: until somebody acts). `soft` rests only matter while another account
+    is left."""
+
+    why: str
+    model: str = ""
+    until: float | None = None
+    soft: bool = False
+
+
+class AccountView(Struct, frozen=True, kw_only=True):
+    """One account.
+
+    `origin` tells whether it is written in the configuration file or kept in the store; only the
+    latter can be changed from here. `secrets` names which of key, headers and proxy it has.
+    `back_at` is when it can be used again for every model, in Unix seconds: None if it can now, or
+    if it will not by itself. `trial` tells that its next request will show whether it can.
+    `balance` is what is left. `requests` and `errors` are of the last 24 hours. `problem` says why
+    it cannot serve at all, whatever its state: empty if it can.
+    """
+
+    name: str
+    upstream: str
+    origin: Origin
+    secrets: tuple[str, ...]
+    models: tuple[str, ...] | None
+    priority: int
+    weight: float
+    max_concurrent: int | None
+    balance: float | None
+    state: Standing
+    reasons: tuple[Reason, ...]
+    back_at: float | None
+    trial: bool
+    in_flight: int
+    last_used: float | None
+    requests: int
+    errors: int
+    problem: str
+
+
+class AccountDetails(Struct, frozen=True, kw_only=True):
+    """One account with the changes of its state, the latest first."""
+
+    account: AccountView
+    history: tuple[Entry, ...]
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """Some accounts of a list in order of name. `next` is the name to go on after, None at the end;
+    `total` is how many there are on all pages."""
+
+    accounts: tuple[AccountView, ...]
+    next: str | None
+    total: int
+
+
+class UsageRow(Struct, frozen=True, kw_only=True):
+    """Sums of one group. `by` holds its dimensions; `milliseconds` is the mean of a request."""
+
+    by: dict[str, str]
+    requests: int
+    errors: int
+    unmetered: int
+    input: int
+    cached: int
+    cache_write: int
+    output: int
+    reasoning: int
+    milliseconds: float
+
+    @classmethod
+    def of(cls, by: dict[str, str], sums: UsageCount) -> UsageRow:
+        """The row of a group with these sums."""
+        return cls(
+            by=by,
+            requests=sums.requests,
+            errors=sums.errors,
+            unmetered=sums.unmetered,
+            input=sums.input,
+            cached=sums.cached,
+            cache_write=sums.cache_write,
+            output=sums.output,
+            reasoning=sums.reasoning,
+            milliseconds=round(sums.milliseconds / sums.requests, 1) if sums.requests else 0.0,
+        )
+
+
+class UsageReport(Struct, frozen=True, kw_only=True):
+    """Usage of the hours that begin in [since, until), in Unix seconds."""
+
+    since: float
+    until: float
+    rows: tuple[UsageRow, ...]
+    total: UsageRow
+
+
+class Condition(Struct, frozen=True):
+    """What a state means at one moment; fields as in `AccountView`."""
+
+    state: Standing = "active"
+    reasons: tuple[Reason, ...] = ()
+    back_at: float | None = None
+    trial: bool = False
+
+
+def condition(state: AccountState | None, now: float) -> Condition:
+    """What `state` means at `now`; None is the state of an account of which nothing is known."""
+    if state is None:
+        return Condition()
+    if state.disabled:
+        return Condition("disabled", (Reason(state.disabled),))
+    reasons = tuple(_rests(state, now))
+    trial = any(on_trial(state, model, now) for model in ("", *state.cooling))
+    if not reasons:
+        return Condition(trial=trial)
+    exhausted = state.exhausted is not None and state.exhausted.until > now
+    back_at = max(reason.until for reason in reasons if reason.until is not None)
+    return Condition("exhausted" if exhausted else "cooling", reasons, back_at, trial)
+
+
+def _rests(state: AccountState, now: float) -> Iterator[Reason]:
+    if state.exhausted is not None:
+        yield from _running("", state.exhausted, now)
+    for model, rest in sorted(state.cooling.items()):
+        yield from _running(model, rest, now)
+
+
+def _running(model: str, rest: Rest, now: float) -> Iterator[Reason]:
+    if rest.until > now:
+        yield Reason(rest.why, model, rest.until, rest.soft)

@@ -1,0 +1,487 @@
+"""`dragoman accounts`: what an operator does with accounts from a terminal or a script.
+
+Everything happens in the store, whether a gateway runs or not; a running one takes it over within a
+second. Keys are never arguments: other processes can read those.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from dragoman.cli.common import (
+    FILE,
+    ago,
+    count,
+    failures_told,
+    print_json,
+    read_config,
+    table,
+    until,
+)
+
+if TYPE_CHECKING:
+    from dragoman.administration.drafts import Draft
+    from dragoman.administration.rows import BadRow, Row
+    from dragoman.administration.service import Administration, Imported, Progress
+    from dragoman.administration.views import AccountView
+    from dragoman.config import Secret
+    from dragoman.gateway.probe import Finding
+
+STATES = ("active", "cooling", "exhausted", "disabled")
+FORMATS = ("csv", "json", "jsonl")
+
+_CONFIG = click.option(
+    "--config", type=FILE, default="dragoman.toml", show_default=True, help="The configuration."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+_UPSTREAM = click.option("--upstream", help="Only accounts of this upstream.")
+_STATE = click.option("--state", type=click.Choice(STATES), help="Only accounts in this state.")
+_NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
+
+
+@click.group()
+def accounts() -> None:
+    """Accounts of upstreams: list, add, change, import, test and remove them.
+
+    Accounts of the configuration file are listed, tested, disabled and enabled here, and changed
+    there.
+    """
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Administration]:
+    """The administration of the configuration at `path`; what cannot be done ends the command."""
+    config = read_config(path)
+    from dragoman.administration.opening import administration
+
+    with failures_told(), administration(config) as found:
+        yield found
+
+
+@accounts.command("list")
+@_CONFIG
+@_UPSTREAM
+@_STATE
+@_JSON
+def list_(config: Path, upstream: str | None, state: str | None, as_json: bool) -> None:
+    """List accounts: state, when they come back, why they are out, and what they did."""
+    with opened(config) as administration:
+        page = administration.page(upstream=upstream, state=state)
+    if as_json:
+        print_json(page)
+        return
+    now = time.time()
+    click.echo(table(_HEADING, (_line(view, now) for view in page.accounts)))
+    states = [view.state for view in page.accounts]
+    counts = ", ".join(f"{states.count(name)} {name}" for name in STATES if name in states)
+    click.echo(f"{count(page.total, 'account')}{': ' if counts else ''}{counts}", err=True)
+
+
+_HEADING = (
+    "NAME",
+    "UPSTREAM",
+    "STATE",
+    "BACK",
+    "IN FLIGHT",
+    "LAST USED",
+    "PRIO",
+    "WEIGHT",
+    "BALANCE",
+    "REQ 24H",
+    "ERR 24H",
+    "WHY",
+)
+
+
+def _line(view: AccountView, now: float) -> tuple[str, ...]:
+    return (
+        view.name,
+        view.upstream,
+        view.state + (" (trial)" if view.trial else ""),
+        until(view.back_at, now),
+        str(view.in_flight),
+        ago(view.last_used, now),
+        str(view.priority),
+        f"{view.weight:g}",
+        "" if view.balance is None else f"{view.balance:.0f}",
+        str(view.requests),
+        str(view.errors),
+        "; ".join(_why(view, now)),
+    )
+
+
+def _why(view: AccountView, now: float) -> Iterator[str]:
+    if view.problem:
+        yield view.problem
+    for reason in view.reasons:
+        model = f" for {reason.model}" if reason.model else ""
+        soft = ", used last" if reason.soft else ""
+        back = until(reason.until, now)
+        yield f"{reason.why}{model}{soft}" + (f" ({back})" if model and back else "")
+
+
+@accounts.command()
+@_CONFIG
+@click.option("--history", default=20, show_default=True, help="Changes of state to show.")
+@_JSON
+@click.argument("name")
+def show(config: Path, history: int, as_json: bool, name: str) -> None:
+    """Show one account and what led to its state."""
+    with opened(config) as administration:
+        found = administration.show(name, history)
+    if as_json:
+        print_json(found)
+        return
+    now = time.time()
+    view = found.account
+    facts = [
+        ("name", view.name),
+        ("upstream", view.upstream),
+        ("kept in", view.origin),
+        ("has", ", ".join(view.secrets) or "no key"),
+        ("models", "all" if view.models is None else ", ".join(view.models)),
+        ("priority", str(view.priority)),
+        ("weight", f"{view.weight:g}"),
+        ("at once", "any number" if view.max_concurrent is None else str(view.max_concurrent)),
+        ("balance", "not kept" if view.balance is None else f"{view.balance:.0f}"),
+        ("state", view.state + (" (on trial)" if view.trial else "")),
+        ("why", "; ".join(_why(view, now))),
+        ("back", until(view.back_at, now)),
+        ("in flight", str(view.in_flight)),
+        ("last used", ago(view.last_used, now)),
+        ("last 24 hours", f"{count(view.requests, 'request')}, {count(view.errors, 'error')}"),
+    ]
+    width = max(len(label) for label, _ in facts)
+    for label, value in facts:
+        if value:
+            click.echo(f"{label:<{width}}  {value}")
+    if found.history:
+        click.echo()
+        click.echo(
+            table(
+                ("WHEN", "CHANGE", "BY", "STATUS", "MODEL", "UNTIL", "WHY"),
+                (
+                    (
+                        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.at)),
+                        entry.change,
+                        entry.source,
+                        str(entry.status or ""),
+                        entry.model,
+                        until(entry.until, entry.at),
+                        entry.why,
+                    )
+                    for entry in found.history
+                ),
+            )
+        )
+
+
+_SETTINGS = (
+    click.option("--upstream", help="Name of its upstream."),
+    click.option("--model", "models", multiple=True, help="Model it serves; repeatable."),
+    click.option("--priority", type=int, help="Lower ones are used first."),
+    click.option("--weight", type=float, help='Share, with selection = "weighted".'),
+    click.option("--max-concurrent", type=int, help="Requests at once, over all workers."),
+    click.option("--balance", type=float, help="Tokens left."),
+    click.option("--proxy", metavar="URL", help="Proxy; with a password only as env: or file:."),
+    click.option(
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Header to send; secrets only as env: or file:; repeatable.",
+    ),
+    click.option(
+        "--key",
+        metavar="env:NAME|file:PATH|-",
+        help="Where to read the key; - is standard input. It is stored, not the reference.",
+    ),
+)
+
+
+def _settings(command: Any) -> Any:
+    for option in reversed(_SETTINGS):
+        command = option(command)
+    return command
+
+
+@accounts.command()
+@_CONFIG
+@_settings
+@click.option("--no-key", is_flag=True, help="The upstream wants no key.")
+@_JSON
+@click.argument("name")
+def add(config: Path, no_key: bool, as_json: bool, **given: Any) -> None:
+    """Add an account. Without --key its key is asked for, or read from standard input."""
+    key = given.pop("key")
+    if not no_key:
+        given["key"] = _read_key(key or "?", Path(config).parent)
+    with opened(config) as administration:
+        view = administration.add(_draft(given, config))
+    _told(view, f"added {view.name}", as_json)
+
+
+@accounts.command("set")
+@_CONFIG
+@_settings
+@click.option(
+    "--reset",
+    multiple=True,
+    type=click.Choice(("models", "max_concurrent", "balance", "proxy", "headers", "key")),
+    help="Field to return to its default; repeatable.",
+)
+@_JSON
+@click.argument("name")
+def set_(config: Path, reset: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Change an account. What is not given stays. A new key brings back an account whose old one
+    was refused."""
+    key = given.pop("key")
+    if key is not None:
+        given["key"] = _read_key(key, Path(config).parent)
+    with opened(config) as administration:
+        view = administration.change(_draft(given, config, reset))
+    _told(view, f"changed {view.name}", as_json)
+
+
+@accounts.command("import")
+@_CONFIG
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="By default told from FILE.")
+@click.option("--replace", is_flag=True, help="Change accounts that are there already.")
+@click.option("--skip-bad", is_flag=True, help="Import the good rows of a list with bad ones.")
+@_JSON
+@click.argument("file", type=click.File("rb"))
+def import_(
+    config: Path, kind: str | None, replace: bool, skip_bad: bool, as_json: bool, file: BinaryIO
+) -> None:
+    """Add the accounts of FILE (- for standard input): all of them, or none if a row is bad.
+
+    CSV whose first line names the columns, a JSON list of objects, or JSON lines; columns and
+    members are the fields of [[accounts]]. Keys are given in full or as env:NAME or file:PATH.
+    Each bad row is named with its line and field, and then the exit status is 1.
+    """
+    from dragoman.administration.errors import Rejected
+    from dragoman.administration.rows import BadFile, rows_of
+
+    name = "standard input" if file is sys.stdin.buffer else file.name
+    with opened(config) as administration:
+        rows = rows_of(file, _resolver(config), kind=kind, name=name)
+        try:
+            done = administration.load(
+                _ending_line(rows), replace=replace, skip_bad=skip_bad, progress=_progress
+            )
+        except BadFile as error:
+            raise click.ClickException(f"{name}: {error}") from None
+        except Rejected as error:
+            _tell_bad(error.bad, name, as_json)
+            raise click.ClickException(str(error)) from None
+    if as_json:
+        print_json(done)
+    else:
+        _tell_bad(done.bad, name, as_json)
+        for one, other in done.same_keys:
+            click.echo(f"warning: {other} has the same key as {one}", err=True)
+        click.echo(_summary(done))
+    if done.bad:
+        raise click.exceptions.Exit(1)
+
+
+def _summary(done: Imported) -> str:
+    parts = [f"{done.added} added", f"{done.replaced} changed"]
+    if done.bad:
+        parts.append(f"{count(len(done.bad), 'bad row')} left out")
+    return f"{count(done.rows, 'row')}: {', '.join(parts)}"
+
+
+def _tell_bad(bad: Iterable[BadRow], name: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"bad": list(bad)})
+        return
+    for row in bad:
+        for fault in row.faults:
+            place = ": ".join(part for part in (row.name, fault.field) if part)
+            click.echo(f"error: {name}:{row.at}: {place}: {fault.message}", err=True)
+
+
+def _progress(progress: Progress) -> None:
+    if sys.stderr.isatty():
+        bad = f", {progress.bad} bad" if progress.bad else ""
+        click.echo(f"\r{progress.rows} rows read{bad} ", nl=False, err=True)
+
+
+def _ending_line(rows: Iterable[Row | BadRow]) -> Iterator[Row | BadRow]:
+    try:
+        yield from rows
+    finally:
+        if sys.stderr.isatty():
+            click.echo(err=True)
+
+
+@accounts.command()
+@_CONFIG
+@_UPSTREAM
+@click.option("--format", "kind", type=click.Choice(FORMATS), default="csv", show_default=True)
+def export(config: Path, upstream: str | None, kind: str) -> None:
+    """Print the accounts of the store as a list that `import --replace` reads. Keys, headers and
+    proxies are not in it."""
+    from dragoman.administration.rows import written
+
+    with opened(config) as administration:
+        page = administration.page(upstream=upstream, with_usage=False)
+    for piece in written((view for view in page.accounts if view.origin == "store"), kind):
+        click.echo(piece, nl=False)
+
+
+@accounts.command()
+@_CONFIG
+@click.option("--reason", default="", help="Why; it is shown wherever the account is.")
+@_NAMES
+def disable(config: Path, reason: str, names: tuple[str, ...]) -> None:
+    """Take accounts out until somebody enables them. Requests in flight end as usual."""
+    with opened(config) as administration:
+        administration.disable(names, reason)
+    click.echo(f"disabled {count(len(names), 'account')}")
+
+
+@accounts.command()
+@_CONFIG
+@_NAMES
+def enable(config: Path, names: tuple[str, ...]) -> None:
+    """Forget all that is held against accounts: they are used again at once."""
+    with opened(config) as administration:
+        administration.enable(names)
+    click.echo(f"enabled {count(len(names), 'account')}")
+
+
+@accounts.command()
+@_CONFIG
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_NAMES
+def remove(config: Path, yes: bool, names: tuple[str, ...]) -> None:
+    """Remove accounts from the store, with their history. Their usage stays."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Remove {count(len(names), 'account')}?", abort=True)
+    with opened(config) as administration:
+        removed = administration.remove(names)
+    click.echo(f"removed {count(removed, 'account')}")
+
+
+@accounts.command()
+@_CONFIG
+@click.option("--all", "every", is_flag=True, help="Test all accounts that are not named.")
+@_UPSTREAM
+@_STATE
+@click.option("--model", help="Model to ask for, by the upstream's name of it.")
+@_JSON
+@click.argument("names", nargs=-1, metavar="NAME...")
+def test(
+    config: Path,
+    every: bool,
+    upstream: str | None,
+    state: str | None,
+    model: str | None,
+    as_json: bool,
+    names: tuple[str, ...],
+) -> None:
+    """Ask accounts for a short answer, and take note of what comes back as of any other request:
+    an account that answers is used again. The exit status is 1 if one does not.
+    """
+    if bool(names) == every:
+        raise click.UsageError("name accounts, or give --all")
+    settings = read_config(config)
+    from dragoman.administration.opening import administration
+    from dragoman.gateway.probe import probe_all
+
+    with failures_told(), administration(settings) as found:
+        chosen = names or tuple(
+            view.name
+            for view in found.page(upstream=upstream, state=state, with_usage=False).accounts
+        )
+        findings: list[Finding] = []
+        for finding in probe_all(settings, found, chosen, model):
+            findings.append(finding)
+            if not as_json:
+                click.echo(_result(finding))
+    if as_json:
+        print_json({"accounts": findings})
+    if not all(finding.passed for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+def _result(finding: Finding) -> str:
+    told = f"{finding.account}: {finding.model}: "
+    if finding.passed:
+        return f"{told}answered in {finding.milliseconds:.0f} ms; {finding.account_is}"
+    status = f"status {finding.status}" if finding.status else "no answer"
+    why = f"; {finding.why}" if finding.why else ""
+    return f"{told}{status}: {finding.told}{why}; {finding.account_is}"
+
+
+def _told(view: AccountView, done: str, as_json: bool) -> None:
+    if as_json:
+        print_json(view)
+    else:
+        click.echo(done)
+
+
+def _draft(given: dict[str, Any], config: Path, reset: Iterable[str] = ()) -> Draft:
+    from dragoman.administration.drafts import FIELDS, draft
+    from dragoman.config import Secret
+
+    values = {name: value for name, value in given.items() if value not in (None, ())}
+    if "models" in values:
+        values["models"] = list(values["models"])
+    if "headers" in values:
+        pairs = [text.partition("=") for text in values["headers"]]
+        values["headers"] = {name: value for name, _, value in pairs}
+    proxy = values.get("proxy", "")
+    if "@" in proxy and not proxy.startswith(("env:", "file:")):
+        raise click.UsageError("--proxy: a URL with a password must be given as env: or file:")
+    key = values.pop("key", None)
+    values |= dict.fromkeys(reset)
+    made = draft({name: values[name] for name in FIELDS if name in values}, _resolver(config))
+    if isinstance(key, Secret):
+        from msgspec.structs import replace
+
+        made = replace(made, fields={**made.fields, "key": key})
+    return made
+
+
+def _resolver(config: Path) -> Any:
+    import os
+
+    from dragoman.config.secret import resolve_secret
+
+    def resolve(reference: str) -> Secret:
+        return resolve_secret(reference, environ=os.environ, directory=config.parent)
+
+    return resolve
+
+
+def _read_key(source: str, directory: Path) -> Secret:
+    """The key that `source` leads to: a reference, `-` for standard input, `?` to ask."""
+    import os
+
+    from dragoman.config.secret import SecretError, resolve_secret
+
+    if source == "?" and sys.stdin.isatty():
+        value = click.prompt("Key", hide_input=True)
+    elif source in ("-", "?"):
+        value = sys.stdin.readline().strip()
+    elif source.startswith(("env:", "file:")):
+        value = source
+    else:
+        raise click.UsageError(
+            "--key: a key in the arguments can be read by other processes: give env:NAME, "
+            "file:PATH, or - for standard input"
+        )
+    try:
+        return resolve_secret(value, environ=os.environ, directory=directory)
+    except SecretError as error:
+        raise click.ClickException(f"key: {error}") from None
