@@ -159,3 +159,9 @@ NONE = RuleSet((_UNREACHABLE,))
 
 RULE_SETS: dict[str, RuleSet] = {"default": DEFAULT, "sop": SOP, "none": NONE}
 """Every rule set by its name in the configuration."""
+
+
+def table(name: str, own: tuple[Rule, ...]) -> RuleSet:
+    """The shipped table `name` after an upstream's own rows."""
+    shipped = RULE_SETS[name]
+    return RuleSet(own + shipped.rules, shipped.final) if own else shipped
