@@ -41,6 +41,7 @@ from dragoman.accounts.states import (
 from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.waiting import Waiter, WaitingLine
 from dragoman.config import Account, Config, Secret, Upstream
+from dragoman.config.secret import fingerprint
 from dragoman.storage.base import Batch, Changes
 
 __all__ = ["AllBusy", "Lease", "NoAccount", "Pool", "Wanted", "account_tag", "key_print"]
@@ -605,6 +606,4 @@ def account_tag(name: str) -> str:
 
 def key_print(account: Account) -> str:
     """What tells one key of an account from another without telling the key; empty for none."""
-    if account.key is None:
-        return ""
-    return hashlib.sha256(b"dragoman key " + account.key.reveal().encode()).hexdigest()[:16]
+    return fingerprint(account.key)
