@@ -11,7 +11,6 @@ NOT_YET = {
     114: "a dialect's event, off by default",
     117: "a dialect's terminator, off by default",
     **dict.fromkeys(range(133, 145), "the account pool's own contract"),
-    **dict.fromkeys(range(157, 165), "checklists that repeat other lines"),
 }
 """Lines that no test needs to name yet, with the reason."""
 

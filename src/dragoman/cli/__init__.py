@@ -11,10 +11,11 @@ from typing import Literal
 import click
 
 import dragoman
+from dragoman.cli.accounts import accounts
 from dragoman.cli.classify import classify
-from dragoman.cli.common import FILE, count, read_config
+from dragoman.cli.common import FILE, PROTOCOLS, count, read_config
+from dragoman.cli.doctor import doctor
 
-PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
 POLICIES = ("strict", "balanced", "lenient")
 
 SIMULATOR_PORT = 8099
@@ -28,6 +29,10 @@ _CHUNK_BYTES = 64 * 1024
 @click.version_option(dragoman.__version__, prog_name="dragoman")
 def main() -> None:
     """Any LLM client, any LLM backend: Chat Completions, Messages and Responses on both sides."""
+
+
+main.add_command(accounts)
+main.add_command(doctor)
 
 
 @main.command()

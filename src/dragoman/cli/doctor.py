@@ -1,0 +1,51 @@
+"""`dragoman doctor`: why a client shows nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from dragoman.cli.common import PROTOCOLS
+
+
+@click.command()
+@click.argument("url")
+@click.option(
+    "--key", envvar="DRAGOMAN_KEY", show_envvar=True, default="", help="The key clients send."
+)
+@click.option("--model", help="The model to ask; by default the first one listed.")
+@click.option(
+    "--protocol",
+    "protocols",
+    type=click.Choice(PROTOCOLS),
+    multiple=True,
+    help="A protocol to check, several times for several; by default all.",
+)
+def doctor(url: str, key: str, model: str | None, protocols: tuple[str, ...]) -> None:
+    """Tell why a client shows nothing: play the clients of each protocol against URL.
+
+    URL is the base URL of a running instance, of this gateway or any other, with or without /v1.
+    About five short answers are asked for in each protocol. One line is printed for each check,
+    and for what is wrong: what it breaks in which client, and what to do. The exit status is 1
+    when something is broken.
+    """
+    from dragoman.doctor import NoModel, State, Unreachable, examine
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    try:
+        findings = asyncio.run(examine(url, key, model, protocols or PROTOCOLS, say))
+    except Unreachable as error:
+        raise click.ClickException(f"nothing answers at {url}: {error}") from None
+    except NoModel:
+        raise click.ClickException("no model is listed: name one with --model") from None
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    for finding in findings:
+        click.echo(finding)
+    counts = {state: sum(one.state is state for one in findings) for state in State}
+    click.echo(", ".join(f"{number} {state}" for state, number in counts.items()))
+    if findings.broken:
+        raise click.exceptions.Exit(1)

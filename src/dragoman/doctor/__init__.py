@@ -1,0 +1,19 @@
+"""Tells why a client shows nothing: plays the clients of all three protocols against an instance,
+of this gateway or any other, and checks what they need.
+"""
+
+from dragoman.doctor.checks import Check, Weight
+from dragoman.doctor.report import Finding, Findings, State
+from dragoman.doctor.visit import PROTOCOLS, NoModel, Unreachable, examine
+
+__all__ = [
+    "PROTOCOLS",
+    "Check",
+    "Finding",
+    "Findings",
+    "NoModel",
+    "State",
+    "Unreachable",
+    "Weight",
+    "examine",
+]
