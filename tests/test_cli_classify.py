@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,13 @@ def test_a_quota_error_takes_the_account_out() -> None:
         "request: next account",
         "account: out for 1 h, then on trial",
     ]
+
+
+def test_the_example_in_the_documentation() -> None:
+    page = (Path(__file__).parent.parent / "docs/accounts.md").read_text()
+    _, _, example = page.partition("```console\n$ dragoman classify ")
+    asked, _, answer = example.partition("```")[0].partition("\n")
+    assert said(*shlex.split(asked)) == answer.splitlines()
 
 
 def test_the_procedure_disables() -> None:

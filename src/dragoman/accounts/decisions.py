@@ -253,7 +253,10 @@ def _exhaustion(before: Rest | None, decision: Decision, now: float, spread: flo
         seconds = min(max(decision.rest, least), _LONGEST_EXHAUSTION)
     else:
         seconds = _back_off(_EXHAUST_BASE, _EXHAUST_MAX, streak, spread)
-    return Rest(now + seconds, _brief(decision.why), False, streak, now, told)
+    until = now + seconds
+    if running is not None and running.told and now == running.since:
+        until = max(running.until, until)
+    return Rest(until, _brief(decision.why), False, streak, now, told)
 
 
 def _with(cooling: Mapping[str, Rest], model: str, rest: Rest, now: float) -> Mapping[str, Rest]:
