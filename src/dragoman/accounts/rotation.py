@@ -189,7 +189,7 @@ class Rotation:
             member.balance = terms.balance
         member.terms, member.priority = terms, terms.priority
         self._join(member)
-        self._look(member, max(now, self._now))
+        self._look(member, self._reach(now))
         return member
 
     def withdraw(self, name: str) -> Member:
@@ -207,13 +207,13 @@ class Rotation:
         """What is known of the account has changed."""
         member = self._members[name]
         member.state = state
-        self._look(member, max(now, self._now))
+        self._look(member, self._reach(now))
 
     def hold(self, name: str, rest: Rest | None, now: float) -> None:
         """Avoid the account for a reason that is none of its own (None: no longer)."""
         member = self._members[name]
         member.held = rest
-        self._look(member, max(now, self._now))
+        self._look(member, self._reach(now))
 
     def used_elsewhere(self, name: str, at: float) -> None:
         """Another worker chose the account at that time."""
@@ -320,7 +320,8 @@ class Rotation:
 
     def _take(self, member: Member, model: str, now: float) -> Choice:
         self._order.chosen(member)
-        member.used = self._stamp = now if now > self._stamp else nextafter(self._stamp, inf)
+        last = max(self._stamp, member.used)
+        member.used = self._stamp = now if now > last else nextafter(last, inf)
         member.in_flight += 1
         state = member.state
         if state.exhausted is not None or state.cooling:
@@ -419,6 +420,12 @@ class Rotation:
 
     def _next_alarm(self) -> float:
         return self._alarms[0][0] if self._alarms else inf
+
+    def _reach(self, now: float) -> float:
+        """The latest time that was told. What ends by then is looked at when it matters."""
+        if now > self._now:
+            self._now = now
+        return self._now
 
     def _advance(self, now: float) -> None:
         """Time has come to `now`: rests that ended by then are over."""
@@ -591,7 +598,7 @@ class Rotation:
 
     def _without_tried(self, told: Shortage, model: str, tried: Iterable[str]) -> Shortage:
         counts = Counter(dict(told.reasons))
-        for name in tried:
+        for name in set(tried):
             member = self._members.get(name)
             if member is None or member.out or not self._serves(member, model):
                 continue
