@@ -159,10 +159,15 @@ main.add_command(classify)
 
 @contextmanager
 def _serving(host: str, port: int) -> Iterator[None]:
-    """Make an interrupt an ordinary end, and an address that cannot be had a message."""
+    """Make an interrupt an ordinary end; an address or a store that cannot be had a message."""
+    from dragoman.storage.base import StoreError
+    from dragoman.storage.sealing import SealError
+
     try:
         yield
     except KeyboardInterrupt:
         return
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    except (StoreError, SealError) as error:
+        raise click.ClickException(f"the store: {error}") from None

@@ -14,7 +14,9 @@ from functools import partial
 
 from msgspec import Struct
 
+from dragoman.accounts.keeper import Keeper
 from dragoman.accounts.pool import Pool, Wanted
+from dragoman.accounts.usage import Meter
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config, Upstream
@@ -23,13 +25,14 @@ from dragoman.gateway.count import Counter
 from dragoman.gateway.errors import ClientGone, Headers, fault_of, refusal
 from dragoman.gateway.exchange import SHUTTING_DOWN, Exchange
 from dragoman.gateway.models import Catalogue, page, read_list
-from dragoman.gateway.outgoing import Outgoing
+from dragoman.gateway.outgoing import Outgoings
 from dragoman.gateway.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.routing import Router, model_not_found
 from dragoman.gateway.visit import Receive, Scope, Send, Visit
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.storage.opening import store_for, vault_for
 from dragoman.upstream.client import UpstreamClient
 
 Handler = Callable[[Visit, Caller, Record], Awaitable[None]]
@@ -63,8 +66,9 @@ class Gateway:
     """The application of one configuration.
 
     It needs the lifespan events of its server, or `start` and `close`, for its connections to
-    upstreams. `draining` makes `/readyz` say no before the server stops. `log` is given the line of
-    each request, None for no lines.
+    upstreams and its store. `keeper` is what stands between them and the store, None if nothing is
+    kept; what `meter` counts goes there as usage. `draining` makes `/readyz` say no before the
+    server stops. `log` is given the line of each request, None for no lines.
     """
 
     def __init__(self, config: Config, log: Callable[[bytes], None] | None = log_line) -> None:
@@ -74,27 +78,29 @@ class Gateway:
         self._keys = Keyring(config.clients)
         self._router = Router(config)
         self.pool = Pool(config)
+        self.meter = Meter(_spelled_out(config))
+        self.keeper = _keeper(config, self.pool, self.meter)
         self._client = UpstreamClient()
-        upstreams = {upstream.name: upstream for upstream in config.upstreams}
-        self._outgoing = {
-            account.name: Outgoing(upstreams[account.upstream], account)
-            for account in config.accounts
-        }
+        self._outgoings = Outgoings(config.upstreams)
         self._exchange = Exchange(
-            config.server, self._router, self.pool, self._client, self._outgoing, _sealer(config)
+            config.server, self._router, self.pool, self._client, self._outgoings, _sealer(config)
         )
-        self._counter = Counter(self._exchange, self.pool, self._client, self._outgoing)
+        self._counter = Counter(self._exchange, self.pool, self._client, self._outgoings)
         self._catalogue = Catalogue(config, self._router, self._fetch_models, time.monotonic)
         self._routes = self._make_routes()
         self._serving = 0
 
     async def start(self) -> None:
-        """Make ready to call upstreams, in the running loop."""
+        """Make ready to call upstreams, in the running loop, with all that the store knows."""
         await self._client.start()
+        if self.keeper is not None:
+            await self.keeper.start()
 
     async def close(self) -> None:
-        """Close the connections to upstreams."""
+        """Close the connections to upstreams, and tell the store what it does not know yet."""
         await self._client.aclose()
+        if self.keeper is not None:
+            await self.keeper.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI 3: `http` and `lifespan`."""
@@ -243,7 +249,7 @@ class Gateway:
     async def _fetch_models(self, upstream: Upstream) -> list[JsonObject]:
         limit = "limit=1000" if upstream.protocol == "anthropic_messages" else ""
         with await self.pool.acquire(Wanted(upstream.name)) as lease:
-            request = self._outgoing[lease.account.name].get("/models", limit)
+            request = self._outgoings.of(lease.account).get("/models", limit, lease.proxy)
             async with await self._client.send(request) as answer:
                 if answer.status != 200:
                     raise ValueError(f"status {answer.status}")
@@ -259,6 +265,20 @@ class Gateway:
             await visit.reply(503, b'{"status":"no usable account"}')
         else:
             await visit.reply(200, b'{"status":"ready"}')
+
+
+def _keeper(config: Config, pool: Pool, meter: Meter) -> Keeper | None:
+    store = store_for(config)
+    if store is None:
+        return None
+    sync_s = config.storage.sync_s
+    return Keeper(pool, store, vault_for(config), config.accounts, sync_s=sync_s, meter=meter)
+
+
+def _spelled_out(config: Config) -> set[str]:
+    """The names of models that the configuration itself tells."""
+    names = {route.match for route in config.routes} | config.models.aliases.keys()
+    return {name for name in names if "*" not in name}
 
 
 def _sealer(config: Config) -> Sealer:

@@ -21,6 +21,7 @@ from dragoman.gateway.lines import LineWriter, Outlet
 from dragoman.gateway.protocol import JoiningProtocol
 from dragoman.gateway.record import log_line
 from dragoman.gateway.workers import Workers
+from dragoman.storage.opening import prepare
 
 _FILES = 65536
 """Open files that suffice for any number of requests that one process can serve."""
@@ -53,10 +54,13 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
 
     Raises:
         OSError: the address is taken or not there.
-        ValueError: as `build_app`.
+        ValueError: as `build_app`; or there is no key, or a wrong one, for the accounts in the
+            store.
+        StoreError: the store cannot be used.
     """
     build_app(config)
     configure_log(config.server.log_level)
+    prepare(config)
     _raise_file_limit()
     plug = bind(config.server.host, config.server.port)
     host, port = plug.getsockname()[:2]

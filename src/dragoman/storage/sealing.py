@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -49,18 +50,22 @@ class _Secrets(Struct, omit_defaults=True):
     proxy: str | None = None
 
 
-class _Key:
+class _Key(Struct, frozen=True):
     """A key and the hash that tells which it is."""
 
-    __slots__ = ("cipher", "id")
+    cipher: AESGCM
+    id: bytes
 
-    def __init__(self, secret: Secret) -> None:
+    @classmethod
+    @lru_cache(maxsize=4)
+    def derived(cls, secret: Secret) -> _Key:
+        """The key made of `secret`; made once, so that workers have it of the process they were
+        forked from."""
         # Takes time and memory, and is only needed where accounts with secrets are stored.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         derived = hashlib.scrypt(secret.reveal().encode(), salt=_SALT, **_SCRYPT)
-        self.cipher: AESGCM = AESGCM(derived[:32])
-        self.id = derived[32 : 32 + _ID_BYTES]
+        return cls(AESGCM(derived[:32]), derived[32 : 32 + _ID_BYTES])
 
 
 class Vault:
@@ -176,7 +181,7 @@ class Vault:
 
     def _derived(self) -> list[_Key]:
         if len(self._keys) < len(self._secrets):
-            self._keys = [_Key(secret) for secret in self._secrets]
+            self._keys = [_Key.derived(secret) for secret in self._secrets]
         return self._keys
 
 
