@@ -14,7 +14,8 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 
@@ -206,16 +207,18 @@ class Pool:
     def lease_ended(self, lease: Lease) -> None:
         """A lease was given back."""
         member = lease.choice.member
-        name = member.name
+        self._one_less(member.name)
+        lease.side.rotation.returned(lease.choice)
+        if lease.side.line and not member.gone:
+            self._offer(lease.side, member)
+
+    def _one_less(self, name: str) -> None:
         left = self._in_flight[name] - 1
         if left:
             self._in_flight[name] = left
         else:
             del self._in_flight[name]
             self._leaving.pop(name, None)
-        lease.side.rotation.returned(lease.choice)
-        if lease.side.line and not member.gone:
-            self._offer(lease.side, member)
 
     def lease_lost(self, lease: Lease) -> None:
         """A lease was forgotten. Called by the garbage collector, in any thread and at any time, so
@@ -452,6 +455,16 @@ class Pool:
             if side.probes is not None:
                 due += side.probes.due(self._state_or_none, now, self._spread)
         return due
+
+    @contextmanager
+    def probing(self, name: str) -> Iterator[None]:
+        """Hold an account for a probe: it has one request more in flight, for all workers to see.
+        It is held whatever its state: that is what a probe is for."""
+        self._in_flight[name] = self._in_flight.get(name, 0) + 1
+        try:
+            yield
+        finally:
+            self._one_less(name)
 
     def _state_or_none(self, name: str) -> AccountState | None:
         return self._member(name).state if name in self._accounts else None
