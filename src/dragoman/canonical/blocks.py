@@ -184,7 +184,8 @@ class ToolCall(Block, frozen=True, kw_only=True):
     """The model's request to run a tool.
 
     `arguments` is JSON text for a function tool, exactly as it came, and free text when
-    `custom` is true. `namespace` is the group the tool was declared in, if any.
+    `custom` is true. `namespace` is the group the tool was declared in, if any, and `form` the
+    client's own type of a tool that is a function only to others.
     """
 
     id: str
@@ -192,12 +193,14 @@ class ToolCall(Block, frozen=True, kw_only=True):
     arguments: str = ""
     custom: bool = False
     namespace: str | None = None
+    form: str | None = None
 
 
 class ToolReference(Block, frozen=True, kw_only=True):
     """Names a deferred tool that a tool search found."""
 
     name: str
+    namespace: str | None = None
 
 
 class ToolResult(Block, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ class FunctionTool(Struct, frozen=True, kw_only=True):
     """A tool called with JSON arguments. `schema` is its JSON schema as given, None if none was;
     `strict` is None when the client left the choice to the service. `deferred` tools are
     hidden from the model until a tool search names them. `namespace` groups tools of a set.
+    `form` is the client's own type of a tool that is a function only to others.
     """
 
     name: str
@@ -35,6 +36,7 @@ class FunctionTool(Struct, frozen=True, kw_only=True):
     strict: bool | None = None
     namespace: str | None = None
     deferred: bool = False
+    form: str | None = None
     cache: CacheMark | None = None
     path: str = ""
 
@@ -78,6 +80,7 @@ class ToolRef(Struct, frozen=True):
     name: str
     custom: bool = False
     namespace: str | None = None
+    form: str | None = None
 
 
 class ToolChoice(Struct, frozen=True, kw_only=True):

@@ -89,7 +89,13 @@ class ToolRestorer:
         known = self._names.inward(head.name) if head.namespace is None else None
         if known is not None:
             emulated = known.custom and not head.custom
-            head = replace(head, name=known.name, namespace=known.namespace, custom=known.custom)
+            head = replace(
+                head,
+                name=known.name,
+                namespace=known.namespace,
+                custom=known.custom,
+                form=known.form,
+            )
         self._calls[event.index] = _Call(head, emulated)
         return Opened(event.index, head)
 

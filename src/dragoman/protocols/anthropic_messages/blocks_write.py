@@ -285,7 +285,7 @@ class BlockWriter:
         return entry
 
     def _tool_reference(self, block: ToolReference) -> JsonObject:
-        name = self._outbound.names.outward(block.name)
+        name = self._outbound.names.outward(block.name, block.namespace)
         entry: JsonObject = {"type": "tool_reference", "tool_name": name}
         mark(entry, block.cache, block.path)
         return entry

@@ -246,7 +246,8 @@ class PartWriter:
                 return self._search_result(block)
             case ToolReference():
                 self._lose(block.path, LossKind.CONVERTED, "a found tool is named in text")
-                return [text_part(f"The tool {self._names.outward(block.name)} is now available.")]
+                name = self._names.outward(block.name, block.namespace)
+                return [text_part(f"The tool {name} is now available.")]
             case Foreign():
                 self._lose(block.path, block.loss, f"{block.type} has no counterpart upstream")
             case _:

@@ -6,7 +6,7 @@ their order, neighbouring tool outputs one user turn; every other message is a t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -27,6 +27,11 @@ from dragoman.canonical.requests import Extra, Tool, Turn
 from dragoman.protocols.fields import Field, Fields, JsonObject, check_depth
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.parts import read_content
+from dragoman.protocols.openai_responses.tool_search import (
+    is_clients_output,
+    read_search_call,
+    search_result,
+)
 from dragoman.protocols.openai_responses.tools import read_tools
 
 
@@ -61,7 +66,12 @@ class ItemReader:
             if not fields.has("role") and not fields.has("id"):
                 fields.fail("type", "is required")
         known = _READERS.get(kind)
-        if known is not None:
+        if kind == "tool_search_call" and (search := read_search_call(fields)) is not None:
+            self._rest(fields, wire.CALL)
+            self._add("assistant", path, search)
+        elif kind == "tool_search_output" and is_clients_output(value):
+            self._search_output(fields)
+        elif known is not None:
             known(self, fields)
         elif kind in wire.FOREIGN_ASSISTANT_ITEMS or kind in wire.FOREIGN_USER_ITEMS:
             check_depth(value, path)
@@ -149,6 +159,18 @@ class ItemReader:
         self._rest(fields, wire.OUTPUT)
         self._add("user", fields.path, result)
 
+    def _search_output(self, fields: Fields) -> None:
+        fields.ignore("execution")
+        call_id = _need_text(fields, "call_id")
+        found = read_tools(fields.take_list("tools"), fields.at("tools"), self._extras)
+        self._offer(found)
+        self._rest(fields, wire.OUTPUT)
+        self._add("user", fields.path, search_result(call_id, found, fields.path))
+
+    def _offer(self, tools: Iterable[Tool]) -> None:
+        """Take tools that items tell of; what was told before is not told again."""
+        self.tools += (tool for tool in tools if not any(_same(tool, one) for one in self.tools))
+
     def _reasoning(self, fields: Fields) -> None:
         item_id = fields.take_str("id")
         summary = _texts(fields, "summary")
@@ -183,7 +205,7 @@ class ItemReader:
     def _additional_tools(self, fields: Fields) -> None:
         fields.ignore("role")
         listed = fields.take_list("tools")
-        self.tools += read_tools(listed, fields.at("tools"), self._extras)
+        self._offer(read_tools(listed, fields.at("tools"), self._extras))
         detail = "these tools are offered from the start of the conversation"
         self._extras.append(Extra(fields.path, listed, LossKind.CONVERTED, detail))
         self._rest(fields)
@@ -213,6 +235,11 @@ _READERS: dict[str, Callable[[ItemReader, Fields], None]] = {
     "configuration_update": ItemReader._configuration_update,
     "item_reference": ItemReader._item_reference,
 }
+
+
+def _same(one: Tool, other: Tool) -> bool:
+    """Whether two tools are the same but for where they were told of."""
+    return type(one) is type(other) and replace(one, path="") == replace(other, path="")
 
 
 def _turn(role: str, blocks: tuple[Block, ...], path: str) -> Turn:

@@ -9,6 +9,7 @@ from dragoman.canonical.blocks import Reasoning, ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.tool_search import TOOL_SEARCH, search_call_item
 
 CALL_PAYLOAD = {False: "arguments", True: "input"}
 """The field of a call that the model writes, by whether the tool is custom."""
@@ -48,7 +49,9 @@ def message_item(
 
 
 def call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonObject:
-    """A call of a function or of a custom tool."""
+    """A call of a function, of a custom tool, or for tools to be searched."""
+    if call.form == TOOL_SEARCH:
+        return search_call_item(item_id, call, payload, status)
     item: JsonObject = {
         "type": "custom_tool_call" if call.custom else "function_call",
         "id": item_id,
@@ -64,6 +67,8 @@ def call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonOb
 
 def call_prefix(call: ToolCall) -> str:
     """Prefix of the ids of such items."""
+    if call.form == TOOL_SEARCH:
+        return "tsc_"
     return "ctc_" if call.custom else "fc_"
 
 

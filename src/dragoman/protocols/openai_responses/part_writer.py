@@ -63,7 +63,8 @@ class PartWriter:
                 parts = [_text(_search_text(block))]
             case ToolReference():
                 self._lose(block, LossKind.CONVERTED, "a found tool is named in text")
-                parts = [_text(f"Tool found: {self._outbound.names.outward(block.name)}")]
+                name = self._outbound.names.outward(block.name, block.namespace)
+                parts = [_text(f"Tool found: {name}")]
             case Foreign():
                 self._lose(block, block.loss, "only its own service can express it")
                 parts = []

@@ -212,7 +212,7 @@ class MessageItem:
 
 
 class CallItem:
-    """A call of a function or a custom tool."""
+    """A call of a function, of a custom tool, or for tools to be searched."""
 
     __slots__ = ("_call", "_frames", "_id", "_index", "line", "opening", "pieces")
 
@@ -223,7 +223,10 @@ class CallItem:
         self._index, self.opening = frames.announce(call_item(item_id, call, "", "in_progress"))
         self.pieces: list[str] = []
         place = {"item_id": item_id, "output_index": self._index}
-        self.line: DeltaLine | None = DeltaLine(frames, f"{self._family()}.delta", place)
+        self.line: DeltaLine | None = None
+        if call.form is None:
+            # Other items than calls of functions and custom tools come whole.
+            self.line = DeltaLine(frames, f"{self._family()}.delta", place)
 
     def _family(self) -> str:
         return "custom_tool_call_input" if self._call.custom else "function_call_arguments"
@@ -231,12 +234,15 @@ class CallItem:
     def finish(self, status: str) -> bytes:
         """The rest of its events."""
         payload = "".join(self.pieces)
+        whole = call_item(self._id, self._call, payload, status)
+        if self._call.form is not None:
+            return self._frames.finish(whole)
         fields: JsonObject = {"item_id": self._id, "output_index": self._index}
         if not self._call.custom:
             fields["name"] = self._call.name
         fields[CALL_PAYLOAD[self._call.custom]] = payload
         done = self._frames.write(f"{self._family()}.done", fields)
-        return done + self._frames.finish(call_item(self._id, self._call, payload, status))
+        return done + self._frames.finish(whole)
 
 
 class ReasoningItem:

@@ -203,6 +203,8 @@ class ResponsesWriter:
                 opened, item = self._open_text(refusing=True)
             case Reasoning():
                 return self._reasoning_delta(text)
+            case ToolCall():
+                return self._grow(text)
             case _:
                 return b""
         self._line, self._pieces = item.line, item.pieces

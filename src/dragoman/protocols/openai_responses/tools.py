@@ -25,6 +25,7 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject, check_depth
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.schemas import is_strict
+from dragoman.protocols.openai_responses.tool_search import read_search_tool
 
 _VERSION = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 _CALLABLE = ("function", "custom")
@@ -57,6 +58,9 @@ def _read_tool(value: Any, path: str, extras: list[Extra]) -> Iterable[Tool]:
     if not _is_hosted(kind):
         fields.fail("type", f"unknown tool type {kind!r}")
     check_depth(value, path)
+    search = read_search_tool(value, path, extras)
+    if search is not None:
+        return (search,)
     return (HostedTool(origin=wire.NAME, type=kind, raw=value, path=path),)
 
 
