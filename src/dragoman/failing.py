@@ -35,7 +35,10 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     verdict: Verdict
-    """return_to_client, try_next, cool, exhaust or disable."""
+    """`return_to_client`: the request is at fault, the account is not punished. All others try the
+    next account; this one stays active (`try_next`), rests for the model that was asked for
+    (`cool`), is out for every model until its quota is renewed (`exhaust`), or is out until its
+    key changes or a person enables it (`disable`)."""
     why: str
     """The reason told to operators and, when no account is left, to clients."""
     statuses: tuple[int, ...] = ()

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlsplit
 
+from dragoman.config import rule_checks
 from dragoman.config.convert import suggestion
 from dragoman.config.names import covers
 from dragoman.config.settings import Client, Config, Storage
@@ -28,6 +29,7 @@ def errors(config: Config) -> Iterator[Fault]:
             yield path, "only an openai_responses upstream can keep responses itself"
         if upstream.proxy is not None:
             yield from _url(upstream.proxy.reveal(), ("upstreams", index, "proxy"), _PROXIES)
+        yield from rule_checks.errors(upstream.rules, ("upstreams", index, "rules"))
     yield from _storage(config.storage)
     if not config.clients and not is_loopback(config.server.host):
         yield (
@@ -52,6 +54,7 @@ def warnings(config: Config) -> Iterator[Fault]:
     for index, upstream in enumerate(config.upstreams):
         if upstream.name not in served:
             yield ("upstreams", index, "name"), "has no account, so nothing can be sent to it"
+        yield from rule_checks.warnings(upstream.rules, ("upstreams", index, "rules"))
     if not config.upstreams:
         yield (), "no [[upstreams]]: every request will be refused"
 

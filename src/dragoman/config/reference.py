@@ -37,6 +37,7 @@ from dragoman.config.settings import (
     Timeouts,
     Upstream,
 )
+from dragoman.failing import Rule
 
 _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[server]`", Server),
@@ -45,6 +46,7 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[upstreams.timeouts]`", Timeouts),
     ("`[upstreams.capabilities]` and `[routes.capabilities]`", Capabilities),
     ("`[upstreams.probe]`", Probe),
+    ("`[[upstreams.rules]]`", Rule),
     ("`[[accounts]]`", Account),
     ("`[[routes]]`", Route),
     ("`[[routes.fallbacks]]`", Fallback),

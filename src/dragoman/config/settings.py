@@ -145,7 +145,7 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     left. `none`: only `rules` apply."""
     rules: tuple[Rule, ...] = ()
     """Rows of your own, tried in order before those of `account_rules`; the first that fits
-    decides."""
+    decides. `dragoman classify` tells which does; [accounts](accounts.md) tells more."""
     selection: Selection = "least_recently_used"
     """Which of the accounts that could serve a request does. Accounts of a lower `priority` come
     first whatever is chosen here."""
