@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
+from bench.bodies import agent
 from dragoman.canonical.losses import LossKind
 from dragoman.translation import translate_request
 from tests.clients import ledgers
@@ -76,6 +78,28 @@ def test_there_is_a_recording_of_each_kind() -> None:
 
 def test_the_page_is_up_to_date() -> None:
     assert ledgers.PAGE.read_text() == ledgers.page(), "run python -m tests.clients.ledgers"
+
+
+def test_the_agent_of_the_benchmark_is_no_lighter() -> None:
+    """The request whose cost has a budget is at least what real agents send: in size, tools, turns
+    and JSON objects."""
+    made = agent("anthropic_messages", "theirs")
+    real = [turn.encoded for one in recordings() for turn in one.turns]
+
+    assert len(made) >= max(map(len, real))
+    for weight in (_objects, lambda body: len(body["tools"]), _turns):
+        weights = [weight(body) for body in map(json.loads, real) if "tools" in body]
+        assert weight(json.loads(made)) >= max(weights)
+
+
+def _turns(body: dict[str, Any]) -> int:
+    return len(body.get("messages") or body["input"])
+
+
+def _objects(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_objects, value.values()))
+    return sum(map(_objects, value)) if isinstance(value, list) else 0
 
 
 # The measure and the filler -------------------------------------------------------------------
