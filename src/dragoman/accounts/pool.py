@@ -254,7 +254,10 @@ class Pool:
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
         """The upstream failed to answer the request of a lease."""
         decision = classify(symptom, lease.side.rules.rules)
-        key = self._prints.get(lease.account.name, "")
+        key = key_print(lease.account)
+        if key != self._prints.get(lease.account.name, key):
+            # It says nothing of the key that the account has by now.
+            return decision
         outcome = Failed(decision, status=symptom.status, key=key)
         self._tell(lease.account.name, outcome, lease.model, self._clock())
         return decision
