@@ -17,8 +17,8 @@ from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.content import needed
 from dragoman.protocols.openai_chat.messages_reader import MessagesReader
 from dragoman.protocols.openai_chat.messages_writer import write_messages
-from dragoman.protocols.openai_chat.schemas import meets_strict_rules
 from dragoman.protocols.openai_chat.tools import ToolWriter, read_tool_choice, read_tools
+from dragoman.protocols.openai_schemas import is_strict
 
 # --- reading ------------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class _SettingsWriter:
                 written["strict"] = form.strict
             return written
         # A format without a name comes from Messages, which always enforces the schema.
-        written["strict"] = meets_strict_rules(form.schema)
+        written["strict"] = is_strict(form.schema)
         if not written["strict"]:
             self._lose("output_format", LossKind.CONVERTED, "the schema is not enforced upstream")
         return written

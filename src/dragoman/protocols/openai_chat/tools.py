@@ -22,10 +22,11 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.content import needed
-from dragoman.protocols.openai_chat.schemas import (
+from dragoman.protocols.openai_schemas import (
     CLOSED,
     EMPTY,
-    meets_strict_rules,
+    is_strict,
+    with_items,
     with_object_root,
 )
 
@@ -236,11 +237,14 @@ class ToolWriter:
         if tool.schema is None:
             function["parameters"] = CLOSED if tool.strict else EMPTY
         else:
-            function["parameters"] = with_object_root(tool.schema)
+            rooted = with_object_root(tool.schema)
+            function["parameters"] = with_items(rooted)
+            if function["parameters"] is not rooted:
+                self._lose(tool.path, LossKind.REPAIRED, "arrays of the schema hold anything")
         if tool.schema is not None and tool.schema.get("type") != "object":
             self._lose(tool.path, LossKind.REPAIRED, "the schema was not one of an object")
         # Other services enforce schemas that this one refuses to.
-        strict = tool.strict and meets_strict_rules(function["parameters"])
+        strict = tool.strict and is_strict(function["parameters"])
         if tool.strict is not None and self._strict:
             function["strict"] = strict
         if tool.strict and not (strict and self._strict):

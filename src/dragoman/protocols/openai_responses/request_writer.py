@@ -14,8 +14,8 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.item_writer import ItemWriter
-from dragoman.protocols.openai_responses.schemas import is_strict
 from dragoman.protocols.openai_responses.tools import write_tool_choice, write_tools
+from dragoman.protocols.openai_schemas import is_strict
 
 _BILLING_HEADER = "x-anthropic-billing-header:"
 """Begins a system text of Claude Code that differs in every request (claude-code#68900)."""

@@ -24,8 +24,8 @@ from dragoman.canonical.requests import (
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject, check_depth
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.openai_responses.schemas import is_strict
 from dragoman.protocols.openai_responses.tool_search import read_search_tool
+from dragoman.protocols.openai_schemas import CLOSED, EMPTY, is_strict, with_items
 
 _VERSION = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 _CALLABLE = ("function", "custom")
@@ -287,8 +287,7 @@ def _write_callable(tool: FunctionTool | CustomTool, outbound: Outbound) -> Json
 
 def _write_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
     if tool.schema is None:
-        empty: JsonObject = {"type": "object", "properties": {}}
-        return {**empty, "additionalProperties": False} if tool.strict else empty
+        return CLOSED if tool.strict else EMPTY
     schema = tool.schema
     if "type" not in schema:
         detail = "a tool schema needs the type object"
@@ -297,7 +296,11 @@ def _write_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
     if schema["type"] == "object" and "properties" not in schema:
         # The service refuses an object that does not say which; saying "none" changes nothing.
         schema = {**schema, "properties": {}}
-    return schema
+    complete = with_items(schema)
+    if complete is not schema:
+        detail = "arrays of the schema hold anything"
+        outbound.ledger.add(tool.path, LossKind.REPAIRED, detail)
+    return complete
 
 
 def write_tool_choice(

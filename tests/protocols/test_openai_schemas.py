@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from dragoman.protocols.openai_responses.schemas import is_strict
+from dragoman.protocols.openai_schemas import is_strict, with_items
 
 
 def closed(**properties: Any) -> dict[str, Any]:
@@ -43,7 +44,42 @@ WORD = {"type": "string"}
         (closed(a={"not": WORD}), False),
         (closed(a=True), False),
         ({**closed(), "properties": []}, False),
+        (closed(a={}), False),
+        (closed(a={"enum": ["x"]}), True),
+        (closed(a={"type": "array"}), False),
+        (closed(a={"type": "array", "items": WORD, "uniqueItems": True}), False),
+        (closed(a={"$ref": "#", "description": "d"}), False),
+        ({**closed(), "anyOf": [WORD]}, False),
     ],
 )
 def test_strictness(schema: Any, strict: bool) -> None:
     assert is_strict(schema) is strict
+
+
+ANYTHING = {"type": "array", "items": {}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "complete"),
+    [
+        ({"type": "array"}, ANYTHING),
+        (closed(a={"type": "array"}), closed(a=ANYTHING)),
+        (
+            {"anyOf": [{"type": ["array", "null"]}]},
+            {"anyOf": [{"type": ["array", "null"], "items": {}}]},
+        ),
+        ({"type": "array", "items": {"type": "array"}}, {"type": "array", "items": ANYTHING}),
+        ({"$defs": {"x": {"type": "array"}}}, {"$defs": {"x": ANYTHING}}),
+        ({"additionalProperties": {"type": "array"}}, {"additionalProperties": ANYTHING}),
+        # A property or a value of that name is no array.
+        (closed(type={"enum": ["array"]}), None),
+        (closed(a={"default": {"type": "array"}}), closed(a={"default": {"type": "array"}})),
+        (closed(a={"type": "array", "items": WORD}), None),
+    ],
+)
+def test_every_array_says_what_it_holds(schema: Any, complete: Any) -> None:
+    before = msgspec.json.encode(schema)
+    found = with_items(schema)
+    assert found == (schema if complete is None else complete)
+    assert (found is schema) == (complete is None)
+    assert msgspec.json.encode(schema) == before

@@ -1,0 +1,142 @@
+"""JSON schemas as OpenAI's services want them, the same on both of its protocols."""
+
+from __future__ import annotations
+
+from typing import Any
+
+JsonSchema = dict[str, Any]
+
+EMPTY: JsonSchema = {"type": "object", "properties": {}}
+"""The schema of a tool without arguments."""
+CLOSED: JsonSchema = {**EMPTY, "additionalProperties": False}
+"""The same, as strict mode wants it."""
+
+_NAMED = ("properties", "$defs", "definitions", "patternProperties")
+_LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
+_SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains")
+_UNSUPPORTED = frozenset(
+    {
+        "allOf",
+        "contains",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "if",
+        "maxContains",
+        "maxProperties",
+        "minContains",
+        "minProperties",
+        "not",
+        "oneOf",
+        "patternProperties",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "uniqueItems",
+    }
+)
+_UNTYPED = frozenset({"anyOf", "$ref", "enum", "const"})
+_BESIDE_REFERENCE = frozenset({"$ref", "$defs", "definitions"})
+
+
+def with_object_root(schema: JsonSchema) -> JsonSchema:
+    """The schema with what the services demand of parameters: an object with properties."""
+    if schema.get("type") == "object" and "properties" in schema:
+        return schema
+    return {**schema, "type": "object", "properties": schema.get("properties", {})}
+
+
+def with_items(schema: JsonSchema) -> JsonSchema:
+    """The schema itself, or a copy in which every array says what it holds: anything.
+
+    The services refuse arrays that do not say it (`array schema missing items`), which other
+    vendors take.
+    """
+    return _completed(schema) if _may_lack_items(schema) else schema
+
+
+def _may_lack_items(node: JsonSchema) -> bool:
+    """A quick look, since few schemas do; values that are no schemas are looked into as well."""
+    if node.get("type") in ("array", ["array", "null"]) and "items" not in node:
+        return True
+    for value in node.values():
+        if type(value) is dict:
+            if _may_lack_items(value):
+                return True
+        elif type(value) is list:
+            for item in value:
+                if type(item) is dict and _may_lack_items(item):
+                    return True
+    return False
+
+
+def _completed(node: Any) -> Any:
+    if type(node) is not dict:
+        return node
+    completed = dict(node)
+    for key in _NAMED:
+        if type(inner := node.get(key)) is dict:
+            completed[key] = {name: _completed(value) for name, value in inner.items()}
+    for key in _LISTED:
+        if type(inner := node.get(key)) is list:
+            completed[key] = [_completed(value) for value in inner]
+    for key in _SINGLE:
+        if key in node:
+            completed[key] = _completed(node[key])
+    if "array" in _types(node) and "items" not in node:
+        completed["items"] = {}
+    return completed
+
+
+def _types(node: JsonSchema) -> tuple[Any, ...]:
+    kind = node.get("type")
+    return tuple(kind) if type(kind) is list else (kind,)
+
+
+def is_strict(schema: Any) -> bool:
+    """Whether a schema is in the subset that strict mode accepts.
+
+    Every object forbids additional properties and requires all of its own, every schema has a
+    type, the root is a plain object, and no keyword outside the subset is used (OpenAI's guide to
+    structured outputs). Only then may `strict: true` be sent.
+    """
+    if type(schema) is not dict or schema.get("type") != "object" or "anyOf" in schema:
+        return False
+    pending: list[Any] = [schema]
+    while pending:
+        node = pending.pop()
+        if type(node) is not dict or not _UNSUPPORTED.isdisjoint(node):
+            return False
+        if "$ref" in node and not _BESIDE_REFERENCE.issuperset(node):
+            return False
+        if "type" not in node and _UNTYPED.isdisjoint(node):
+            return False
+        kinds = _types(node)
+        if "array" in kinds and "items" not in node:
+            return False
+        if ("object" in kinds or "properties" in node) and not _closed(node):
+            return False
+        for key in ("properties", "$defs", "definitions"):
+            inner = node.get(key, {})
+            if type(inner) is not dict:
+                return False
+            pending += inner.values()
+        for key in ("anyOf", "prefixItems"):
+            branches = node.get(key, [])
+            if type(branches) is not list:
+                return False
+            pending += branches
+        if "items" in node:
+            pending.append(node["items"])
+    return True
+
+
+def _closed(node: JsonSchema) -> bool:
+    properties, required = node.get("properties", {}), node.get("required", [])
+    return (
+        node.get("additionalProperties") is False
+        and type(properties) is dict
+        and type(required) is list
+        and sorted(properties) == sorted(map(str, required))
+    )
