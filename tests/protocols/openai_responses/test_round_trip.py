@@ -92,12 +92,18 @@ spoken = st.one_of(
 
 
 @st.composite
-def reasonings(draw: st.DrawFn) -> Reasoning:
-    """Reasoning of this protocol's own."""
-    item_id = "rs_" + draw(names)
+def reasonings(draw: st.DrawFn, turn: int) -> Reasoning:
+    """Reasoning of this protocol's own; ids differ between turns."""
+    item_id = f"rs_{turn}_{draw(names)}"
     parts = draw(st.lists(texts, max_size=2))
     state = Opaque(wire.NAME, encrypt(item_id, "".join(parts), ORGANIZATION), item_id)
     return Reasoning(parts=tuple(parts), opaque=state)
+
+
+def _identity(block: Block) -> object:
+    """The service takes the same reasoning once; other blocks are all different."""
+    opaque = block.opaque if isinstance(block, Reasoning) else None
+    return id(block) if opaque is None else opaque.id
 
 
 @st.composite
@@ -117,7 +123,9 @@ def conversations(draw: st.DrawFn) -> tuple[Turn, ...]:
             )
             for at, custom in enumerate(draw(st.lists(st.booleans(), max_size=2)))
         ]
-        before: list[Block] = draw(st.lists(reasonings() | spoken, max_size=3))
+        before: list[Block] = draw(
+            st.lists(reasonings(number) | spoken, max_size=3, unique_by=_identity)
+        )
         blocks = (*before, *calls) if calls else (*before, Text(text=draw(texts)))
         turns.append(Turn(role="assistant", blocks=blocks))
         results = [

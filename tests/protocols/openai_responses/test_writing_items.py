@@ -505,3 +505,25 @@ def test_a_longer_conversation_begins_with_the_same_items() -> None:
     assert after[: len(before)] == before
     ids = [item["id"] for item in after if "id" in item]
     assert len(ids) == len(set(ids))
+
+
+def test_the_same_reasoning_is_sent_once() -> None:
+    """The service refuses an item that it is given twice, as forked histories do."""
+    thought = Reasoning(opaque=Opaque(wire.NAME, "e", id="rs_1"), path=P)
+    said = assistant(thought, Text(text="a"))
+    written = write(said, user(Text(text="b")), said, user(Text(text="c")))
+    reasoned = [item["id"] for item in written.input if item["type"] == "reasoning"]
+    assert reasoned == ["rs_1"]
+    assert written.losses == {P: KNOB}
+
+
+def test_reasoning_left_out_at_one_place_is_sent_at_another() -> None:
+    thought = Reasoning(opaque=Opaque(wire.NAME, "e", id="rs_1"), path=P)
+    idle, used = assistant(thought), assistant(thought, Text(text="a"))
+    written = write(idle, user(Text(text="b")), used, user(Text(text="c")))
+    assert [item["type"] for item in written.input] == [
+        "message",
+        "reasoning",
+        "message",
+        "message",
+    ]

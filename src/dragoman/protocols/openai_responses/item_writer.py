@@ -32,7 +32,7 @@ from dragoman.protocols.openai_responses.part_writer import PartWriter
 class ItemWriter:
     """Writes turns one after another into `items`."""
 
-    __slots__ = ("_ledger", "_outbound", "items", "parts")
+    __slots__ = ("_ledger", "_outbound", "_reasoned", "items", "parts")
 
     def __init__(self, outbound: Outbound) -> None:
         self._outbound = outbound
@@ -40,6 +40,7 @@ class ItemWriter:
         self.parts = PartWriter(outbound)
         """Writes all parts of the request: it counts their cache marks."""
         self.items: list[JsonObject] = []
+        self._reasoned: set[str] = set()
 
     def write(self, turn: Turn) -> None:
         """Add the items of a turn; what cannot be carried goes into the ledger."""
@@ -94,7 +95,7 @@ class ItemWriter:
                 reasoned.append(block.path)
         self._say(said)
         while reasoned and self.items[-1]["type"] == "reasoning":
-            self.items.pop()
+            self._reasoned.discard(self.items.pop().get("id", ""))
             detail = "the service takes no reasoning back that led to nothing"
             self._ledger.add(reasoned.pop(), LossKind.KNOB, detail)
 
@@ -165,6 +166,11 @@ class ItemWriter:
             return
         item: JsonObject = {"type": "reasoning"}
         if opaque.id is not None:
+            if opaque.id in self._reasoned:
+                detail = "the service takes the same reasoning only once"
+                self._ledger.add(block.path, LossKind.KNOB, detail)
+                return
+            self._reasoned.add(opaque.id)
             item["id"] = opaque.id
         raw = block.style == "raw"
         item["summary"] = [] if raw else _texts("summary_text", block.parts)
