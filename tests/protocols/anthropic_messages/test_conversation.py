@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.canonical.blocks import Block, Opaque, Reasoning, Text, ToolCall, ToolResult
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.pairing import UNAVAILABLE
-from dragoman.canonical.requests import Request, Role, Turn
+from dragoman.canonical.requests import JsonSchema, Request, Role, Thinking, Turn
 from dragoman.simulator.validation.messages import check_messages
 from tests.properties import strategies
 from tests.protocols.anthropic_messages.helpers import (
@@ -26,6 +26,8 @@ from tests.protocols.anthropic_messages.helpers import (
     request_of,
     write,
 )
+
+CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def turn(role: Role, *said: str | Block, **fields: Any) -> Turn:
@@ -223,6 +225,30 @@ def test_a_final_assistant_message_is_a_prefill(option: Any, loss: Any) -> None:
     body, losses = write(request, Options(trailing_assistant=option))
     assert outline(body)[-1] == ("assistant", ["{"])
     assert losses == {("p", loss), ("p", REPAIRED)}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"thinking": Thinking(effort="low")}, {"output_format": JsonSchema(schema=CLOSED)}],
+)
+def test_the_user_has_the_last_word_where_nothing_can_be_prefilled(fields: Any) -> None:
+    """The service refuses a prefill beside thinking or a schema for the answer."""
+    request = request_of(turn("user", "u"), turn("assistant", "a ", path="p"), **fields)
+    body, losses = write(request)
+    assert [role for role, _ in outline(body)] == ["user", "assistant", "user"]
+    assert outline(body)[1] == ("assistant", ["a "])
+    assert losses == {("p", REPAIRED)}
+
+
+@pytest.mark.parametrize("before", [(), (Text(text="a"),)])
+def test_thinking_that_led_to_nothing_is_left_out(before: Any) -> None:
+    """The service refuses an assistant turn that ends with it."""
+    thought = Reasoning(parts=("t",), opaque=Opaque("anthropic_messages", "SIG"))
+    idle = Turn(role="assistant", blocks=(*before, thought), path="p")
+    body, losses = write(request_of(turn("user", "u"), idle, turn("user", "v")))
+    expected = [("user", ["u"]), ("assistant", ["a"]), ("user", ["v"])]
+    assert outline(body) == (expected if before else [("user", ["u", "v"])])
+    assert losses == {("p", KNOB)}
 
 
 def test_the_user_speaks_first() -> None:

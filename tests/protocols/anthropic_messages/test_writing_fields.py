@@ -11,6 +11,7 @@ from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Extra, JsonObject, JsonSchema, ToolChoice, Turn
 from tests.protocols.anthropic_messages.helpers import (
     CONTENT,
+    CONVERTED,
     KNOB,
     OLD_VERSION,
     REPAIRED,
@@ -74,7 +75,8 @@ def test_sampling(fields: Any, capabilities: Capabilities, expected: Any, losses
     assert found == losses
 
 
-SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
+SCHEMA = {**OPEN, "additionalProperties": False}
 
 
 @pytest.mark.parametrize(
@@ -105,6 +107,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
             SCHEMA,
             {("response_format", KNOB)},
         ),
+        (JsonSchema(schema=OPEN), Capabilities(), SCHEMA, {("response_format", CONVERTED)}),
         (
             JsonSchema(schema=SCHEMA),
             Capabilities(structured_output=False),
@@ -120,7 +123,7 @@ def test_output_formats(shape: Any, capabilities: Any, expected: Any, losses: An
     written = {"format": {"type": "json_schema", "schema": expected}} if expected else None
     assert body.get("output_config") == written
     assert found == losses
-    assert SCHEMA == {"type": "object", "properties": {"a": {"type": "string"}}}
+    assert OPEN == {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
 @pytest.mark.parametrize(

@@ -81,21 +81,43 @@ def test_schemas_are_objects(schema: Any, expected: Any, losses: Any) -> None:
     assert found == losses
 
 
+CLOSED = {"type": "object", "additionalProperties": False}
+
+
 def test_function_tools() -> None:
     tools = (
-        FunctionTool(name="a", description="d", schema={"type": "object"}, strict=True),
+        FunctionTool(name="a", description="d", schema=CLOSED, strict=True),
         FunctionTool(name="b", schema={"type": "object"}, strict=False, deferred=True),
         FunctionTool(name="n", namespace="ns", schema={"type": "object"}, cache=CacheMark()),
     )
     body, losses = write(request_of(HI, tools=tools))
     schema = {"type": "object"}
     assert body["tools"] == [
-        {"name": "a", "description": "d", "input_schema": schema, "strict": True},
+        {"name": "a", "description": "d", "input_schema": CLOSED, "strict": True},
         {"name": "b", "input_schema": schema, "defer_loading": True},
         {"name": "ns__n", "input_schema": schema, "cache_control": {"type": "ephemeral"}},
     ]
     assert losses == set()
     PARAMS.validate_python(body)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": "object"}, {**CLOSED, "properties": {"n": {"type": "string", "minLength": 2}}}],
+)
+def test_strict_where_the_service_would_refuse_the_schema(schema: Any) -> None:
+    tool = FunctionTool(name="a", schema=schema, strict=True, path="t")
+    body, losses = write(request_of(HI, tools=(tool,)))
+    assert body["tools"] == [{"name": "a", "input_schema": schema}]
+    assert losses == {("t.strict", KNOB)}
+
+
+def test_a_strict_tool_without_arguments() -> None:
+    body, losses = write(request_of(HI, tools=(FunctionTool(name="a", strict=True),)))
+    assert body["tools"] == [
+        {"name": "a", "input_schema": {**CLOSED, "properties": {}}, "strict": True}
+    ]
+    assert losses == set()
 
 
 def test_strict_where_the_upstream_does_not_know_it() -> None:

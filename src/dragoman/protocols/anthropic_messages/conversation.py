@@ -20,6 +20,7 @@ from dragoman.protocols.fields import JsonObject
 _SYSTEM_ROLES = ("system", "developer")
 _THINKING = ("thinking", "redacted_thinking")
 _OPENING = "(The conversation begins with the assistant.)"
+_CLOSING = "(The conversation goes on with the assistant.)"
 
 
 class _Message(Struct):
@@ -31,10 +32,11 @@ class _Message(Struct):
 
 
 class Conversation(Struct):
-    """`system` and `messages` of a request."""
+    """`system` and `messages` of a request; `last_path` is that of the last message."""
 
     system: list[JsonObject]
     messages: list[JsonObject]
+    last_path: str = ""
 
     @property
     def in_unthought_loop(self) -> bool:
@@ -52,6 +54,31 @@ class Conversation(Struct):
             kinds = [block["type"] for block in content]
             if message["role"] == "assistant" and "tool_use" in kinds:
                 content.sort(key=lambda block: block["type"] not in _THINKING)
+
+    def settle_prefill(self, outbound: Outbound, *, possible: bool) -> None:
+        """A final assistant message is a prefill. Where the service takes none, beside thinking
+        or a schema for the answer, the user has the last word, as it is with other services."""
+        if not self.messages or self.messages[-1]["role"] != "assistant":
+            return
+        reject = outbound.options.trailing_assistant == "reject"
+        if possible:
+            kind = LossKind.CONTENT if reject else LossKind.CONVERTED
+            detail = "a final assistant message becomes a prefill"
+            self._trim_prefill(outbound)
+        else:
+            kind = LossKind.CONTENT if reject else LossKind.REPAIRED
+            detail = "a user message was put after the last turn, for nothing can be prefilled"
+            self.messages.append({"role": "user", "content": [{"type": "text", "text": _CLOSING}]})
+        outbound.ledger.add(self.last_path, kind, detail)
+
+    def _trim_prefill(self, outbound: Outbound) -> None:
+        """The service refuses a prefill that ends in white space."""
+        content = self.messages[-1]["content"]
+        last = content[-1]
+        if last["type"] == "text" and last["text"] != last["text"].rstrip():
+            content[-1] = {**last, "text": last["text"].rstrip()}
+            detail = "white space at the end of a prefill was left out"
+            outbound.ledger.add(self.last_path, LossKind.REPAIRED, detail)
 
 
 def write_conversation(request: Request, outbound: Outbound) -> Conversation:
@@ -79,13 +106,14 @@ class _Placement:
         ledger = self._outbound.ledger
         for turn in pair_tools(request.turns[leading:], self._outbound.options, ledger):
             self._add(turn)
+        self._drop_idle_thinking()
         self._settle_system()
         self._open(leading)
-        self._check_prefill()
         messages: list[JsonObject] = [
             {"role": message.role, "content": message.content} for message in self._messages
         ]
-        return Conversation(self._system, messages)
+        last_path = self._messages[-1].path if self._messages else ""
+        return Conversation(self._system, messages, last_path)
 
     def _content(self, turn: Turn, role: Role) -> list[JsonObject]:
         if turn.name is not None:
@@ -111,6 +139,17 @@ class _Placement:
             self._messages[-1].content.extend(message.content)
         else:
             self._messages.append(message)
+
+    def _drop_idle_thinking(self) -> None:
+        """Leave out thinking at the end of a turn: the service refuses it there."""
+        placed, self._messages = self._messages, []
+        for message in placed:
+            if message.role == "assistant" and message.content[-1]["type"] in _THINKING:
+                detail = "the service takes no thinking back that led to nothing"
+                self._outbound.ledger.add(message.path, LossKind.KNOB, detail)
+                while message.content and message.content[-1]["type"] in _THINKING:
+                    message.content.pop()
+            self._append(message)
 
     def _settle_system(self) -> None:
         """Keep late system messages where they may stand; move the others to the front."""
@@ -154,18 +193,3 @@ class _Placement:
             ledger.add(path, LossKind.REPAIRED, "a user message was put before the first turn")
             opening = self._writer.turn((Text(text=_OPENING),), "user")
             self._messages.insert(0, _Message("user", opening, path))
-
-    def _check_prefill(self) -> None:
-        if not self._messages or self._messages[-1].role != "assistant":
-            return
-        message = self._messages[-1]
-        reject = self._outbound.options.trailing_assistant == "reject"
-        kind = LossKind.CONTENT if reject else LossKind.CONVERTED
-        detail = "a final assistant message becomes a prefill"
-        self._outbound.ledger.add(message.path, kind, detail)
-        last = message.content[-1]
-        if last["type"] == "text" and last["text"] != last["text"].rstrip():
-            # The service refuses a prefill that ends in white space.
-            message.content[-1] = {**last, "text": last["text"].rstrip()}
-            detail = "white space at the end of a prefill was left out"
-            self._outbound.ledger.add(message.path, LossKind.REPAIRED, detail)

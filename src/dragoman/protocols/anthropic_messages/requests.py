@@ -25,6 +25,7 @@ from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
 from dragoman.protocols.anthropic_messages.caching import settle
 from dragoman.protocols.anthropic_messages.conversation import write_conversation
+from dragoman.protocols.anthropic_messages.schemas import fitted
 from dragoman.protocols.anthropic_messages.thinking import read_thinking, write_thinking
 from dragoman.protocols.anthropic_messages.tools import (
     read_choice,
@@ -244,11 +245,13 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     if kind == "enabled":
         conversation.put_thinking_first()
     output = _write_output(request, outbound, thinking.effort)
+    thinks = kind in ("adaptive", "enabled")
+    conversation.settle_prefill(outbound, possible=not thinks and "format" not in (output or {}))
     body: dict[str, Any] = {
         "model": outbound.model,
         "max_tokens": limit,
         "stream": request.stream or None,
-        **_write_sampling(request, outbound, kind in ("adaptive", "enabled")),
+        **_write_sampling(request, outbound, thinks),
         "stop_sequences": _write_stop(request, outbound),
         "thinking": thinking.config,
         "output_config": output,
@@ -327,7 +330,11 @@ def _write_output(request: Request, outbound: Outbound, effort: str | None) -> J
     else:
         if shape.strict is False:
             outbound.ledger.add(path, LossKind.KNOB, "the schema is always enforced upstream")
-        config["format"] = {"type": "json_schema", "schema": _labelled(shape, path, outbound)}
+        schema, changed = fitted(_labelled(shape, path, outbound))
+        if changed:
+            detail = f"the schema was fitted to what is enforced upstream: {', '.join(changed)}"
+            outbound.ledger.add(path, LossKind.CONVERTED, detail)
+        config["format"] = {"type": "json_schema", "schema": schema}
     return config or None
 
 

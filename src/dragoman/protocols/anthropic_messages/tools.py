@@ -19,6 +19,7 @@ from dragoman.canonical.tools import CUSTOM_INPUT
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
 from dragoman.protocols.anthropic_messages.caching import mark
+from dragoman.protocols.anthropic_messages.schemas import is_enforceable
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
 
@@ -134,11 +135,12 @@ def _declaration(
         if body is None:
             return None
     else:
-        body = {"description": tool.description, "input_schema": _input_schema(tool, outbound)}
-        if tool.strict and outbound.capabilities.strict_tools:
+        schema = _input_schema(tool, outbound)
+        body = {"description": tool.description, "input_schema": schema}
+        if tool.strict and outbound.capabilities.strict_tools and is_enforceable(schema):
             body["strict"] = True
         elif tool.strict:
-            detail = "strict tools have no counterpart upstream"
+            detail = "the upstream does not enforce this schema"
             outbound.ledger.add(f"{tool.path}.strict", LossKind.KNOB, detail)
     entry: JsonObject = {"name": outbound.names.outward(tool.name, tool.namespace)}
     if body["description"]:
@@ -159,7 +161,8 @@ def _input_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
     """The schema as the service wants it: an object at its root."""
     schema = tool.schema
     if not schema:
-        return {"type": "object", "properties": {}}
+        empty: JsonObject = {"type": "object", "properties": {}}
+        return {**empty, "additionalProperties": False} if tool.strict else empty
     kind = schema.get("type")
     if kind == "object":
         return schema
