@@ -67,12 +67,13 @@ def turn(number: int, clock: Clock, **changed: Any) -> StoredResponse:
 
 def test_what_is_put_is_what_others_get(make: Make, clock: Clock) -> None:
     store, other = make(), make()
-    stored = turn(0, clock)
+    stored = turn(0, clock, status="in_progress", output=())
     store.put(stored)
     assert other.get("resp_0", "me") == stored
-    changed = turn(0, clock, status="failed", response=b"{}")
-    other.put(changed)
-    assert store.get("resp_0", "me") == changed
+    other.put(turn(0, clock))
+    assert store.get("resp_0", "me") == turn(0, clock)
+    store.put(turn(0, clock, status="failed", response=b"{}"))
+    assert store.get("resp_0", "me") == turn(0, clock)
 
 
 def test_nobody_sees_what_is_anothers(make: Make, clock: Clock) -> None:
@@ -190,6 +191,17 @@ def test_a_background_response_is_followed_and_cancelled_from_elsewhere(
     assert found.status == "queued"
     assert not runner.append("resp_0", [StoredEvent(5, b"late")])
     assert other.events("resp_0", "me", 4, 10) == []
+
+
+def test_calls_are_answered_once(make: Make, clock: Clock) -> None:
+    store, other = make(), make()
+    store.put(turn(0, clock))
+    assert store.claim("resp_0", "me", True)
+    assert not other.claim("resp_0", "me", True)
+    assert not other.claim("resp_0", "you", False)
+    assert other.claim("resp_0", "me", False)
+    assert store.claim("resp_0", "me", True)
+    assert not store.claim("resp_1", "me", True)
 
 
 def test_a_finished_response_cannot_be_cancelled(make: Make, clock: Clock) -> None:

@@ -69,7 +69,7 @@ class ResponseStore(Protocol):
     then changed nothing. An id that is unknown, deleted, expired or another owner's is None."""
 
     def put(self, stored: StoredResponse) -> None:
-        """Keep a response, or what became of one.
+        """Keep a response, or what became of one. One that is finished does not change any more.
 
         Raises:
             TooLarge: it exceeds the limit of one, or of all even after older ones were dropped.
@@ -98,6 +98,10 @@ class ResponseStore(Protocol):
 
     def cancel(self, response: str, owner: str) -> StoredResponse | None:
         """Ask whoever runs a background response to stop. Returns it as it is then."""
+
+    def claim(self, response: str, owner: str, claimed: bool) -> bool:
+        """Say that the tool calls of a response are being answered, or, with False, that they were
+        not after all. Returns whether that was not so already."""
 
     def abandoned(self, now: float) -> list[StoredResponse]:
         """Background responses that are not finished and that nobody runs any more."""

@@ -104,7 +104,8 @@ _FIRST = (
 _RESPONSES = (
     # Stored responses, one turn each; `response` is an object, `input` and `output` arrays of
     # items, as JSON. `deleted` ones are hidden, and kept while a later turn builds on them.
-    # `alive` is when whoever runs a background response was last heard of.
+    # `alive` is when whoever runs a background response was last heard of; `claimed` tells that
+    # its tool calls were answered.
     """CREATE TABLE responses (
         id TEXT PRIMARY KEY,
         owner TEXT NOT NULL,
@@ -119,6 +120,7 @@ _RESPONSES = (
         background INTEGER NOT NULL,
         alive REAL NOT NULL,
         cancelled INTEGER NOT NULL DEFAULT 0,
+        claimed INTEGER NOT NULL DEFAULT 0,
         deleted INTEGER NOT NULL DEFAULT 0
     )""",
     "CREATE INDEX responses_previous ON responses (previous)",

@@ -78,14 +78,15 @@ class SqliteResponses:
             raise TooLarge(f"the response has {size} bytes, and {self._largest} may be kept")
         with self._file.writing(stamped=False) as (connection, _):
             self._make_room(connection, stored.id, size)
-            # What was cancelled or deleted meanwhile stays so.
+            # What was finished, cancelled or deleted meanwhile stays so.
             connection.execute(
                 f"INSERT INTO responses ({_FIELDS}, bytes, alive)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT (id) DO UPDATE SET status = excluded.status,"
                 " response = excluded.response, input = excluded.input,"
                 " output = excluded.output, bytes = excluded.bytes, alive = excluded.alive"
-                " WHERE responses.owner = excluded.owner AND NOT responses.deleted",
+                " WHERE responses.owner = excluded.owner AND NOT responses.deleted"
+                " AND responses.status IN ('queued', 'in_progress')",
                 (
                     stored.id,
                     stored.owner,
@@ -186,6 +187,16 @@ class SqliteResponses:
             if found is not None and found.status not in FINISHED:
                 connection.execute("UPDATE responses SET cancelled = 1 WHERE id = ?", (response,))
         return found
+
+    def claim(self, response: str, owner: str, claimed: bool) -> bool:
+        """See `ResponseStore.claim`."""
+        with self._file.writing(stamped=False) as (connection, _):
+            changed = connection.execute(
+                "UPDATE responses SET claimed = ?1"
+                " WHERE id = ?2 AND owner = ?3 AND claimed <> ?1 AND NOT deleted",
+                (claimed, response, owner),
+            ).rowcount
+        return bool(changed)
 
     def abandoned(self, now: float) -> list[StoredResponse]:
         """See `ResponseStore.abandoned`."""

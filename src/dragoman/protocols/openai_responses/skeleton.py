@@ -135,6 +135,24 @@ def service_tier(source: JsonObject) -> str:
     return asked if isinstance(asked, str) and asked != "auto" else "default"
 
 
+def queued(name: str, created: int, source: JsonObject) -> JsonObject:
+    """The response object of a request that nothing was done for yet."""
+    return {
+        "id": name,
+        "object": "response",
+        "created_at": created,
+        "model": source.get("model"),
+        "status": "queued",
+        "completed_at": None,
+        "error": None,
+        "incomplete_details": None,
+        "service_tier": service_tier(source),
+        "usage": None,
+        "output": [],
+        **echo(source),
+    }
+
+
 class Skeleton:
     """Renders the response objects of one stream. What repeats the request is encoded once, and
     the request is not kept. `created` and `tier` are what the upstream told, once it did.
