@@ -108,7 +108,7 @@ class Keeper:
     """Keeps `pool` and `store` in step, every `sync_s` seconds.
 
     `fixed` are the accounts of the configuration: they win over stored ones of the same name.
-    `meter` counts what goes into the store as usage. All methods are for the event loop.
+    `meter` counts what goes into the store as usage. `failures` counts exchanges that failed. All methods are for the event loop.
     """
 
     def __init__(
@@ -121,6 +121,7 @@ class Keeper:
         sync_s: float,
         meter: Metered | None = None,
     ) -> None:
+        self.failures = 0
         self.worker = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._pool = pool
         self._store = store
@@ -305,6 +306,7 @@ class Keeper:
         self._next_sweep = time.monotonic() + wait
 
     def _failed(self, error: Exception) -> None:
+        self.failures += 1
         if self._failing_since is not None:
             return
         self._failing_since = time.monotonic()
