@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.simulator.accounts import DEFAULT_ORGANIZATION
 from tests.simulator.requests import JsonObject
 
 MISSING = object()
@@ -47,3 +48,54 @@ TOOL_RESULT: JsonObject = {"role": "tool", "tool_call_id": "call_1", "content": 
 
 Row = tuple[JsonObject, str, str]
 """Fields, OpenAI's `param` or how Anthropic's message begins, a part of the message."""
+
+BITMAP = "data:image/bmp;base64,Qk0="
+GRAMMAR: JsonObject = {"type": "grammar", "grammar": {"definition": "start: A", "syntax": "ebnf"}}
+ORGANIZATION = DEFAULT_ORGANIZATION
+"""Who owns the reasoning that a plain key asked for."""
+
+PARAMETERS: list[tuple[JsonObject, str]] = [
+    ({}, "schema must be a JSON Schema of 'type: \"object\"', got 'type: \"None\"'"),
+    ({"type": "object"}, "object schema missing properties"),
+    ({"type": "object", "properties": {}, "oneOf": []}, "at the top level"),
+    (
+        {"type": "object", "properties": {"a": {"type": "array"}}},
+        "In context=('properties', 'a'), array schema missing items.",
+    ),
+    ({"type": "object", "properties": {"a": {"type": "text"}}}, "'text' is not valid under any"),
+    ({"type": "object", "properties": {}, "required": True}, "True is not of type 'array'"),
+    ({"type": "object", "properties": {"a": {"exclusiveMinimum": True}}}, "not of type 'number'"),
+]
+"""Schemas that OpenAI refuses as parameters of any function."""
+
+NOT_STRICT: list[tuple[JsonObject, str]] = [
+    ({"allOf": []}, "'allOf' is not permitted"),
+    ({"oneOf": [{"type": "null"}]}, "'oneOf' is not permitted"),
+    ({}, "schema must have a 'type' key"),
+    ({"type": "object", "properties": {}}, "'additionalProperties' is required to be supplied"),
+    ({"type": "array"}, "array schema missing items"),
+    ({"$ref": "#", "default": 1}, "$ref cannot have keywords {'default'}"),
+    (
+        {"type": "object", "properties": {"b": {}}, "additionalProperties": False},
+        "'required' is required to be supplied and to be an array including every key",
+    ),
+    (
+        {"type": "object", "required": ["b"], "additionalProperties": False},
+        "Extra required key 'b' supplied",
+    ),
+]
+"""Properties that no strict schema of OpenAI may have."""
+
+
+def closed(inner: JsonObject) -> JsonObject:
+    """A strict object with one property."""
+    return {
+        "type": "object",
+        "properties": {"a": inner},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+
+
+def chat_tool(name: str = "f", **fields: Any) -> JsonObject:
+    return {"type": "function", "function": {"name": name, **fields}}

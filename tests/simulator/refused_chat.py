@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from tests.simulator.refused import (
+    BITMAP,
+    GRAMMAR,
     LOOSE,
     MISSING,
+    NOT_STRICT,
+    PARAMETERS,
     PDF,
+    PIXEL,
     TOOL_RESULT,
     USER,
     Row,
     chat_call,
+    chat_tool,
+    closed,
     turn,
 )
+
+WAVE = {"data": "%", "format": "wav"}
 
 CHAT_ROWS: list[Row] = [
     ({"model": MISSING}, "model", "Missing required parameter"),
@@ -114,5 +123,111 @@ CHAT_ROWS: list[Row] = [
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}},
         "response_format.json_schema.name",
         "Missing",
+    ),
+    ({"messages": [{**USER, "name": "a b"}]}, "messages[0].name", "pattern"),
+    ({"messages": [{"role": "user", "content": []}]}, "messages[0].content", "empty array"),
+    (
+        {"messages": [turn({"type": "image_url", "image_url": {"url": "ftp://x/a.png"}})]},
+        "messages[0].content[0].image_url.url",
+        "valid URL",
+    ),
+    (
+        {"messages": [turn({"type": "image_url", "image_url": {"url": BITMAP}})]},
+        "messages[0].content[0].image_url.url",
+        "unsupported MIME type 'image/bmp'",
+    ),
+    (
+        {"messages": [turn({"type": "file", "file": {"file_data": PIXEL, "filename": "a.pdf"}})]},
+        "messages[0].content[0].file.file_data",
+        "data URL",
+    ),
+    (
+        {"messages": [turn({"type": "input_audio", "input_audio": WAVE})]},
+        "messages[0].content[0].input_audio.data",
+        "base64",
+    ),
+    (
+        {"messages": [USER, chat_call("c" * 41)]},
+        "messages[1].tool_calls[0].id",
+        "maximum length 40, but got a string with length 41",
+    ),
+    (
+        {"messages": [USER, {**chat_call(), "tool_calls": []}]},
+        "messages[1].tool_calls",
+        "empty array",
+    ),
+    (
+        {"messages": [USER, {**chat_call(), "tool_calls": chat_call()["tool_calls"] * 2}]},
+        "messages[1]",
+        "Duplicate value for 'tool_call_id'",
+    ),
+    (
+        {"messages": [USER, {"role": "assistant", "function_call": {"name": "f"}}]},
+        "messages[1].function_call.arguments",
+        "Missing",
+    ),
+    ({"messages": [USER, {"role": "function", "name": "f"}]}, "messages[1].content", "Missing"),
+    ({"n": 129}, "n", "above maximum value"),
+    ({"top_logprobs": 21, "logprobs": True}, "top_logprobs", "Expected a value <= 20"),
+    ({"presence_penalty": 3}, "presence_penalty", "decimal above maximum"),
+    ({"logit_bias": {"5": 101}}, "logit_bias.5", "<= 100"),
+    ({"metadata": {str(n): "" for n in range(17)}}, "metadata", "too many properties"),
+    ({"metadata": {"a": "x" * 513}}, "metadata.a", "maximum length 512"),
+    ({"service_tier": "ultrafast"}, "service_tier", "'priority'"),
+    ({"prompt_cache_options": {"ttl": "12h"}}, "prompt_cache_options.ttl", "'30m'"),
+    ({"prediction": {"type": "content"}}, "prediction.content", "Missing"),
+    ({"audio": {"format": "mp4", "voice": "a"}}, "audio.format", "'mp4'"),
+    (
+        {"web_search_options": {"search_context_size": "huge"}},
+        "web_search_options.search_context_size",
+        "'huge'",
+    ),
+    ({"moderation": {"policy": {}}}, "moderation.model", "Missing"),
+    ({"functions": [{}]}, "functions[0].name", "Missing"),
+    ({"function_call": "auto"}, "function_call", "only allowed when"),
+    (
+        {"tools": [chat_tool()] * 129},
+        "tools",
+        "maximum length 128",
+    ),
+    (
+        {"tools": [chat_tool(name="f" * 65)]},
+        "tools[0].function.name",
+        "does not match pattern",
+    ),
+    (
+        {"tools": [{"type": "custom", "custom": {"name": "f", "format": {"type": "grammar"}}}]},
+        "tools[0].custom.format.grammar",
+        "Missing",
+    ),
+    (
+        {"tools": [{"type": "custom", "custom": {"name": "f", "format": GRAMMAR}}]},
+        "tools[0].custom.format.grammar.syntax",
+        "'ebnf'",
+    ),
+    *(
+        ({"tools": [chat_tool(parameters=schema)]}, "tools[0].function.parameters", words)
+        for schema, words in PARAMETERS
+    ),
+    *(
+        (
+            {"tools": [chat_tool(parameters=closed(schema), strict=True)]},
+            "tools[0].function.parameters",
+            words,
+        )
+        for schema, words in NOT_STRICT
+    ),
+    *(
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "strict": True, "schema": closed(schema)},
+                }
+            },
+            "response_format.json_schema.schema",
+            words,
+        )
+        for schema, words in NOT_STRICT
     ),
 ]

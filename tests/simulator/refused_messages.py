@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dragoman.simulator.seals import sign_thinking
 from tests.simulator.refused import (
+    LOOSE,
     MISSING,
+    ORGANIZATION,
     PIXEL,
     USER,
     Row,
+    closed,
     document,
     result,
     turn,
     use,
 )
-from tests.simulator.requests import CITY
+from tests.simulator.requests import CITY, JsonObject
 
 CITATION = {
     "type": "web_search_result_location",
@@ -20,6 +24,39 @@ CITATION = {
     "encrypted_index": "x",
     "cited_text": "x",
 }
+
+TEXT = {"type": "text", "text": "x"}
+CACHED = {"type": "ephemeral"}
+DEFERRED = {"name": "g", "input_schema": CITY, "defer_loading": True}
+REFERENCE = {"type": "tool_reference", "tool_name": "g"}
+IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+SEARCHED = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+NOT_ENFORCED: list[tuple[JsonObject, str]] = [
+    ({"type": "integer", "minimum": 1}, "For 'integer' type, property 'minimum' is not supported"),
+    (
+        {"type": "string", "minLength": 1, "maxLength": 2},
+        "For 'string' type, properties minLength, maxLength are not supported",
+    ),
+    ({"type": "array", "minItems": 2}, "'minItems' values other than 0 or 1"),
+    ({"type": "object"}, "'additionalProperties' must be explicitly set to false"),
+    ({"oneOf": [{"type": "null"}]}, "'oneOf' is not supported"),
+    ({"type": "string", "format": "binary"}, "'binary' is not supported"),
+]
+
+
+def said(*blocks: JsonObject) -> JsonObject:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def with_name(name: str) -> JsonObject:
+    return said({**use()["content"][0], "name": name})
+
+
+def thinking(organization: str = ORGANIZATION) -> JsonObject:
+    """A thinking block as the simulator gives it to the keys of an organisation."""
+    signature = sign_thinking("hm", organization)
+    return {"type": "thinking", "thinking": "hm", "signature": signature}
+
 
 MESSAGES_ROWS: list[Row] = [
     ({"model": MISSING}, "model", "Field required"),
@@ -227,5 +264,165 @@ MESSAGES_ROWS: list[Row] = [
         {"system": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}] * 5},
         "",
         "A maximum of 4",
+    ),
+    (
+        {"messages": [{"role": "user", "content": "  "}]},
+        "messages.0.content",
+        "non-whitespace text",
+    ),
+    ({"messages": [turn({"type": "text", "text": ""})]}, "messages.0.content.0", "be non-empty"),
+    (
+        {"messages": [USER, use(), turn({"type": "text", "text": "so"}), turn(result())]},
+        "messages.3.content.0",
+        "come first",
+    ),
+    (
+        {"messages": [USER, with_name("a.b"), turn(result())]},
+        "messages.1.content.0.tool_use.name",
+        "pattern '^[a-zA-Z0-9_-]{1,128}$'",
+    ),
+    (
+        {"messages": [USER, use(), turn(result(is_error=True, content=[IMAGE]))]},
+        "messages.2.content.0.tool_result",
+        "must be type `text` if `is_error` is true",
+    ),
+    (
+        {"messages": [USER, use(), turn(result(content=[REFERENCE]))]},
+        "Tool reference 'g'",
+        "not found in available tools",
+    ),
+    (
+        {"messages": [turn({"type": "image", "source": {"type": "url", "url": "http://x/a.png"}})]},
+        "messages.0.content.0.image.source.url.url",
+        "Only HTTPS",
+    ),
+    (
+        {"messages": [USER, said({"type": "thinking", "thinking": "x", "signature": ""}), USER]},
+        "messages.1.content.0",
+        "Invalid `signature` in `thinking` block",
+    ),
+    (
+        {"messages": [USER, said(thinking("organization-b"), TEXT), USER]},
+        "messages.1.content.0",
+        "Invalid `signature` in `thinking` block",
+    ),
+    (
+        {"messages": [USER, said({"type": "redacted_thinking", "data": "abc"}, TEXT), USER]},
+        "messages.1.content.0",
+        "Invalid `data`",
+    ),
+    (
+        {"messages": [USER, said(TEXT, thinking()), USER]},
+        "messages.1",
+        "The final block in an assistant message cannot be `thinking`",
+    ),
+    (
+        {"messages": [USER, said({**TEXT, "citations": [{"type": "url_citation"}]}), USER]},
+        "messages.1.content.0.text.citations.0",
+        "'url_citation'",
+    ),
+    (
+        {"messages": [USER, said(SEARCHED), USER]},
+        "messages.1.content.0",
+        "corresponding `server_tool_use` block",
+    ),
+    (
+        {"messages": [USER, {"role": "assistant", "content": "so "}]},
+        "messages",
+        "trailing whitespace",
+    ),
+    (
+        {
+            "messages": [USER, {"role": "assistant", "content": "so"}],
+            "thinking": {"type": "adaptive"},
+        },
+        "This model does not support assistant message prefill",
+        "must end with a user message",
+    ),
+    (
+        {
+            "messages": [USER, {"role": "assistant", "content": "so"}],
+            "output_config": {"format": {"type": "json_schema", "schema": closed({})}},
+        },
+        "Prefilling",
+        "structured outputs",
+    ),
+    (
+        {"thinking": {"type": "enabled", "budget_tokens": 4096}, "max_tokens": 4096},
+        "`max_tokens`",
+        "greater than `thinking.budget_tokens`",
+    ),
+    ({"thinking": {"type": "disabled", "display": "omitted"}}, "thinking.disabled", "Extra inputs"),
+    ({"thinking": {"type": "on"}}, "thinking", "Input tag 'on'"),
+    ({"top_p": 0.5}, "top_p", "removed in API version 2026-10-21"),
+    ({"metadata": {"user_id": "x" * 513}}, "metadata.user_id", "at most 512 characters"),
+    ({"service_tier": "priority"}, "service_tier", "'auto' or 'standard_only'"),
+    ({"container": {"skill": []}}, "container.skill", "Extra inputs"),
+    ({"output_config": {"task_budget": {}}}, "output_config.task_budget", "Extra inputs"),
+    ({"system": [{"type": "image"}]}, "system.0", "Input tag 'image'"),
+    ({"max_tokens": -1}, "max_tokens", "greater than or equal to 0"),
+    (
+        {"tools": [{"name": "f" * 129, "input_schema": CITY}]},
+        "tools.0.custom.name",
+        "pattern",
+    ),
+    ({"tools": [{"type": "bash_1"}]}, "tools.0", "Input tag 'bash_1'"),
+    (
+        {"tools": [{"type": "bash_20250124", "name": "bash", "timeout": 5}]},
+        "tools.0.bash_20250124.timeout",
+        "Extra inputs",
+    ),
+    (
+        {"tools": [{"name": "f", "input_schema": CITY, "defer_loading": True}]},
+        "At least one tool",
+        "defer_loading=false",
+    ),
+    (
+        {"tools": [{"name": "f", "input_schema": CITY}, {**DEFERRED, "cache_control": CACHED}]},
+        "tools.1",
+        "cannot use prompt caching",
+    ),
+    (
+        {"tools": [{"name": "f", "input_schema": {**CITY, "anyOf": []}}]},
+        "tools.0.custom.input_schema",
+        "does not support oneOf, allOf, or anyOf at the top level",
+    ),
+    (
+        {"tools": [{"name": "f", "input_schema": {"type": "object", "required": True}}]},
+        "tools.0.custom.input_schema",
+        "draft 2020-12",
+    ),
+    (
+        {"tools": [{"name": "f", "input_schema": {"type": "object", "properties": {"a b": {}}}}]},
+        "tools.0.custom.input_schema.properties",
+        "Property keys should match pattern",
+    ),
+    (
+        {"tools": [{"name": "f", "input_schema": LOOSE, "strict": True}]},
+        "tools.0.custom.input_schema",
+        "'additionalProperties' must be explicitly set to false",
+    ),
+    *(
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": closed(schema)}}},
+            "output_config.format.schema",
+            words,
+        )
+        for schema, words in NOT_ENFORCED
+    ),
+    (
+        {
+            "system": [
+                {**TEXT, "cache_control": CACHED},
+                {**TEXT, "cache_control": {**CACHED, "ttl": "1h"}},
+            ]
+        },
+        "a ttl='1h'",
+        "must not come after",
+    ),
+    (
+        {"system": [{**TEXT, "cache_control": {"type": "ephemeral", "ttl": "2h"}}]},
+        "system.0.text.cache_control.ephemeral.ttl",
+        "'5m' or '1h'",
     ),
 ]

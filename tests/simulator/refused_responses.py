@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from dragoman.simulator.seals import encrypt
 from tests.simulator.refused import (
+    BITMAP,
     CALL,
     LOOSE,
     MISSING,
+    NOT_STRICT,
+    ORGANIZATION,
     OUTPUT,
+    PARAMETERS,
+    PIXEL,
     USER,
     Row,
+    closed,
 )
-from tests.simulator.requests import CITY
+from tests.simulator.requests import CITY, JsonObject
+
+MESSAGE = {"type": "message", "role": "assistant", "content": "x"}
+CUSTOM = {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": "x"}
+SHELL = {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}
+FUNCTION = {"type": "function", "name": "f"}
+THOUGHT = {"type": "reasoning_text", "text": "hm"}
+
+
+def reasoning(organization: str = ORGANIZATION) -> JsonObject:
+    """A reasoning item as the simulator gives it to the keys of an organisation."""
+    state = encrypt("rs_1", "hm", organization)
+    return {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": state}
+
 
 RESPONSES_ROWS: list[Row] = [
     ({"model": MISSING}, "model", "Missing required parameter"),
@@ -71,5 +91,122 @@ RESPONSES_ROWS: list[Row] = [
         {"text": {"format": {"type": "json_schema", "json_schema": {}}}},
         "text.format.name",
         "Missing",
+    ),
+    (
+        {"input": [{**CALL, "id": "fc_a.b"}, OUTPUT]},
+        "input[0].id",
+        "contains letters, numbers, underscores, or dashes",
+    ),
+    ({"input": [{**CALL, "id": "fc_" + "x" * 62}, OUTPUT]}, "input[0].id", "maximum length 64"),
+    ({"input": [{**CALL, "name": "a.b"}, OUTPUT]}, "input[0].name", "pattern"),
+    ({"input": [{**CALL, "call_id": ""}]}, "input[0].call_id", "empty string"),
+    ({"input": [{**MESSAGE, "id": "m"}]}, "input[0].id", "begins with 'msg'"),
+    (
+        {"input": [{**MESSAGE, "id": "msg_1"}, {**MESSAGE, "id": "msg_1"}]},
+        "input[1]",
+        "Duplicate item found with id msg_1",
+    ),
+    ({"input": [{**MESSAGE, "phase": "end"}]}, "input[0].phase", "'commentary' and"),
+    ({"input": [OUTPUT, CALL]}, "input[0]", "No tool call found"),
+    ({"input": [{**CUSTOM}, OUTPUT]}, "input[1]", "No tool call found for function call output"),
+    ({"input": [CUSTOM]}, "input", "No tool output found for custom tool call c"),
+    ({"input": [SHELL]}, "input", "No tool output found for shell call c"),
+    ({"input": [{"type": "web_search_call"}]}, "input[0].status", "Missing"),
+    ({"input": [{"type": "compaction", "text": "x"}]}, "input[0].encrypted_content", "Missing"),
+    (
+        {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": BITMAP}]}]},
+        "input[0].content[0].image_url",
+        "unsupported MIME type",
+    ),
+    (
+        {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "a"}]}]},
+        "input[0].content[0].file_url",
+        "valid URL",
+    ),
+    (
+        {"input": [{"role": "user", "content": [{"type": "input_file", "file_data": PIXEL}]}]},
+        "input[0].content[0].file_data",
+        "data URL",
+    ),
+    (
+        {"input": [{"type": "reasoning", "summary": [], "encrypted_content": "abc"}, MESSAGE]},
+        "input[0].encrypted_content",
+        "could not be decrypted or parsed",
+    ),
+    (
+        {"input": [{"type": "reasoning", "summary": [], "content": [THOUGHT]}, MESSAGE]},
+        "input[0].content",
+        "maximum length 0, but got an array with length 1",
+    ),
+    (
+        {"input": [reasoning("organization-b"), MESSAGE]},
+        "input[0].encrypted_content",
+        "organization_id did not match",
+    ),
+    ({"input": [reasoning(), USER]}, "input[0]", "without its required following item"),
+    ({"input": [MESSAGE, reasoning()]}, "input[1]", "without its required following item"),
+    ({"tools": [{"type": "mcp"}]}, "tools[0].server_label", "Missing"),
+    ({"tools": [{"type": "web_search", "max_uses": 3}]}, "tools[0].max_uses", "Unknown parameter"),
+    ({"tools": [{**FUNCTION}] * 129}, "tools", "array too long"),
+    ({"tools": [{**FUNCTION, "name": "f" * 65}]}, "tools[0].name", "pattern"),
+    (
+        {"tools": [{"type": "custom", "name": "f", "format": {"type": "grammar"}}]},
+        "tools[0].format.definition",
+        "Missing",
+    ),
+    (
+        {"tools": [{"type": "namespace", "name": "n", "description": "d", "tools": []}]},
+        "tools[0].tools",
+        "empty array",
+    ),
+    (
+        {"tool_choice": {"type": "web_search"}, "tools": [FUNCTION]},
+        "tool_choice.type",
+        "'web_search' not found",
+    ),
+    (
+        {
+            "tool_choice": {
+                "type": "allowed_tools",
+                "mode": "auto",
+                "tools": [{"type": "function", "name": "g"}],
+            },
+            "tools": [FUNCTION],
+        },
+        "tool_choice.tools[0].name",
+        "not found",
+    ),
+    ({"service_tier": "turbo"}, "service_tier", "'ultrafast'"),
+    ({"context_management": [{"type": "x"}]}, "context_management[0].type", "'compaction'"),
+    ({"prompt_cache_options": {"ttl": "1h"}}, "prompt_cache_options.ttl", "'30m' and '12h'"),
+    ({"text": {"verbosity": "huge"}}, "text.verbosity", "'huge'"),
+    *(
+        ({"tools": [{**FUNCTION, "parameters": schema}]}, "tools[0].parameters", words)
+        for schema, words in PARAMETERS
+    ),
+    *(
+        (
+            {"tools": [{**FUNCTION, "strict": True, "parameters": closed(schema)}]},
+            "tools[0].parameters",
+            words,
+        )
+        for schema, words in NOT_STRICT
+    ),
+    *(
+        (
+            {
+                "text": {
+                    "format": {
+                        "type": "json_schema",
+                        "name": "x",
+                        "strict": True,
+                        "schema": closed(schema),
+                    }
+                }
+            },
+            "text.format.schema",
+            words,
+        )
+        for schema, words in NOT_STRICT
     ),
 ]
