@@ -198,10 +198,12 @@ def test_a_whole_answer_arrives(gateway: RunningGateway, upstream: Upstream, way
 
 
 def broken_after(count: int, rest: bytes, end: bytes | None = LAST_CHUNK) -> Handler:
-    """So many events, then `rest` and the body's end; without an end the connection is reset."""
+    """So many texts, then `rest` and the body's end; without an end the connection is reset."""
 
     async def handler(call: Call) -> None:
-        parts = events(api_of(call), "Good")[:count]
+        parts = events(api_of(call), "Go", "od", "!")
+        first = next(number for number, part in enumerate(parts) if b'"Go"' in part)
+        parts = parts[: first + count]
         await call.send(SSE_HEAD + b"".join(map(chunk, [*parts, rest] if rest else parts)))
         if end is None:
             await asyncio.sleep(0.01)

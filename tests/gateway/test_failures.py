@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.rules import DEFAULT, SOP
+from dragoman.accounts.pool import NoAccount
+from dragoman.accounts.rules import DEFAULT, SOP, RuleSet
 from dragoman.accounts.symptoms import UNREACHABLE
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.gateway.failures import (
@@ -36,19 +37,35 @@ def failure(kind: FaultKind, message: str = "words") -> Failure:
 )
 def test_an_accounts_trouble_is_not_told_as_the_clients(kind: FaultKind, shown: FaultKind) -> None:
     """req: 139"""
-    last = final_fault(DEFAULT, failure(kind), NONE_LEFT, None)
+    last = final_fault(DEFAULT, failure(kind), NONE_LEFT)
     assert last.kind is shown
     assert "No active accounts available" in last.message
     assert last.retry_after == 7.0
-    strict = final_fault(SOP, failure(kind), ALL_TRIED, 3.0)
+    strict = final_fault(SOP, failure(kind), ALL_TRIED)
     assert strict.kind is FaultKind.NO_ACCOUNT
     assert strict.message.startswith("All accounts exhausted")
-    assert strict.retry_after == 3.0
+    assert strict.retry_after == 7.0
+
+
+@pytest.mark.parametrize("rules", [DEFAULT, SOP])
+@pytest.mark.parametrize("kind", [FaultKind.RATE_LIMITED, FaultKind.UNAUTHENTICATED])
+def test_the_reasons_are_told_by_count_and_when_an_account_is_back(
+    rules: RuleSet, kind: FaultKind
+) -> None:
+    """req: 139, 144"""
+    none = NoAccount(
+        Fault(FaultKind.NO_ACCOUNT, "none", retry_after=3.0),
+        (("out of quota", 2), ("rate limited", 1)),
+    )
+    told = final_fault(rules, failure(kind), NONE_LEFT, none)
+    assert "No active accounts available" in told.message
+    assert "out of quota: 2; rate limited: 1" in told.message
+    assert told.retry_after == 3.0
 
 
 def test_a_refused_key_is_not_quoted() -> None:
     told = "Incorrect API key provided: sk-proj-abcdef123456."
-    last = final_fault(DEFAULT, failure(FaultKind.UNAUTHENTICATED, told), NONE_LEFT, None)
+    last = final_fault(DEFAULT, failure(FaultKind.UNAUTHENTICATED, told), NONE_LEFT)
     assert "sk-" not in last.message
     assert "abcdef" not in last.message
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from dragoman.accounts.decisions import MAX_ATTEMPTS
 from dragoman.accounts.pool import Lease, NoAccount, Pool, Wanted
 from dragoman.canonical.errors import Fault
-from dragoman.gateway.failures import ALL_TRIED, NONE_LEFT, Failure, final_fault, more_telling
+from dragoman.config import Upstream
+from dragoman.gateway.failures import (
+    ALL_TRIED,
+    NONE_LEFT,
+    OUT_OF_TIME,
+    Failure,
+    final_fault,
+    more_telling,
+)
 from dragoman.gateway.record import Record
 from dragoman.gateway.routing import Target
 
@@ -26,38 +34,84 @@ class GaveUp(Exception):
         self.failure = failure
 
 
-async def on_some_account(
-    pool: Pool, target: Target, record: Record, attempt: Callable[[Lease], Awaitable[T]]
-) -> T:
-    """Run `attempt` with a lease, and again with another one after each failure.
+class Attempts:
+    """The attempts at one request, over all upstreams that it is tried at.
 
-    No account is used twice, and no more than `MAX_ATTEMPTS` are. Only a `Failure` is tried again;
-    the pool decides whether.
-
-    Raises:
-        GaveUp: nothing more can be tried.
+    Time is shared by all of them, the number of accounts is counted for each.
     """
-    upstream = target.upstream.name
-    wanted = Wanted(upstream, target.model)
-    tried: list[str] = []
-    last: Failure | None = None
-    ending, back_in = ALL_TRIED, None
-    while len(tried) < MAX_ATTEMPTS:
-        try:
-            lease = await pool.acquire(wanted, tried)
-        except NoAccount as none:
-            if last is None:
-                raise GaveUp(none.fault) from None
-            ending, back_in = NONE_LEFT, none.fault.retry_after
-            break
-        with lease:
-            tried.append(lease.account.name)
-            record.account, record.attempts = lease.account.name, len(tried)
+
+    __slots__ = ("_pool", "_record", "_started", "made")
+
+    def __init__(self, pool: Pool, record: Record) -> None:
+        self._pool = pool
+        self._record = record
+        self._started = time.monotonic()
+        self.made = 0
+
+    def in_time(self, upstream: Upstream) -> bool:
+        """Whether one more account of the upstream may be tried."""
+        limit = upstream.attempts_within_s
+        return not limit or not self.made or time.monotonic() - self._started < limit
+
+    async def at(
+        self, target: Target, attempt: Callable[[Lease], Awaitable[T]], pin: bytes = b""
+    ) -> T:
+        """Run `attempt` with a lease of the target's upstream, and again with another account's
+        after each failure. `pin` is the digest of the conversation.
+
+        No account is used twice. Only a `Failure` is tried again; the pool decides whether. A
+        call that did not get through its proxy is held against the proxy.
+
+        Raises:
+            GaveUp: nothing more can be tried.
+        """
+        upstream, pool = target.upstream, self._pool
+        wanted = Wanted(upstream.name, target.model, pin)
+        tried: list[str] = []
+        unasked: list[str] = []
+        last: Failure | None = None
+        ending, none = ALL_TRIED, None
+        for _ in range(upstream.attempts):
+            if not self.in_time(upstream):
+                ending = OUT_OF_TIME
+                break
             try:
-                return await attempt(lease)
-            except Failure as failure:
-                if not lease.failed(failure.symptom).tries_next:
-                    raise GaveUp(failure.fault, failure) from None
-                last = more_telling(last, failure)
-    assert last is not None
-    raise GaveUp(final_fault(pool.rules(upstream), last, ending, back_in))
+                lease = await self._lease(wanted, tried, unasked)
+            except NoAccount as found:
+                if last is None:
+                    raise GaveUp(found.fault) from None
+                ending, none = NONE_LEFT, found
+                break
+            with lease:
+                self.made += 1
+                tried.append(lease.account.name)
+                self._record.account, self._record.attempts = lease.account.name, self.made
+                try:
+                    return await attempt(lease)
+                except Failure as failure:
+                    if failure.unanswered:
+                        lease.proxy_failed()
+                        if failure.at_proxy and _others(upstream, lease):
+                            unasked.append(lease.account.name)
+                    if not lease.failed(failure.symptom).tries_next:
+                        raise GaveUp(failure.fault, failure) from None
+                    last = more_telling(last, failure)
+        assert last is not None
+        raise GaveUp(final_fault(pool.rules(upstream.name), last, ending, none))
+
+    async def _lease(self, wanted: Wanted, tried: list[str], unasked: list[str]) -> Lease:
+        """A lease of an account that was not tried; if there is none, of one that never saw the
+        request, since the proxy that was in turn could not be used. Another is in turn now."""
+        try:
+            return await self._pool.acquire(wanted, tried)
+        except NoAccount:
+            if not unasked:
+                raise
+        again = [name for name in tried if name not in unasked]
+        unasked.clear()
+        return await self._pool.acquire(wanted, again)
+
+
+def _others(upstream: Upstream, lease: Lease) -> bool:
+    """Whether the account's next call would take another proxy."""
+    return lease.account.proxy is None and len(upstream.proxies) > 1

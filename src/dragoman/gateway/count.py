@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,13 @@ from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.usage import Usage
 from dragoman.gateway.answers import MOST_BYTES, read_error
-from dragoman.gateway.attempts import GaveUp, on_some_account
+from dragoman.gateway.attempts import Attempts, GaveUp
 from dragoman.gateway.auth import Caller
 from dragoman.gateway.errors import Headers
 from dragoman.gateway.estimate import estimate_tokens
 from dragoman.gateway.exchange import Exchange
 from dragoman.gateway.failures import failed_call, refused, unusable
-from dragoman.gateway.outgoing import Outgoing
+from dragoman.gateway.outgoing import Outgoings
 from dragoman.gateway.record import Record
 from dragoman.gateway.routing import Target
 from dragoman.gateway.visit import Visit, while_connected
@@ -75,12 +75,12 @@ class Counter:
         exchange: Exchange,
         pool: Pool,
         client: UpstreamClient,
-        outgoing: Mapping[str, Outgoing],
+        outgoings: Outgoings,
     ) -> None:
         self._exchange = exchange
         self._pool = pool
         self._client = client
-        self._outgoing = outgoing
+        self._outgoings = outgoings
 
     async def serve(self, visit: Visit, caller: Caller, record: Record) -> None:
         """Count the tokens of one request.
@@ -114,7 +114,7 @@ class Counter:
                 body = without(body, _UNCOUNTED[protocol])
             attempt = partial(self._ask, visit, target, body)
             try:
-                counted = await on_some_account(self._pool, target, record, attempt)
+                counted = await Attempts(self._pool, record).at(target, attempt)
             except GaveUp as given_up:
                 if given_up.failure is not None and given_up.failure.status not in _CANNOT:
                     record.error = given_up.fault.kind
@@ -130,10 +130,9 @@ class Counter:
     async def _ask(self, visit: Visit, target: Target, body: bytes, lease: Lease) -> int:
         protocol = target.upstream.protocol
         same = visit.codec.name == protocol
-        outgoing = self._outgoing[lease.account.name]
-        request = outgoing.post(
-            _PATHS[protocol], body, visit.headers if same else None, stream=False
-        )
+        outgoing = self._outgoings.of(lease.account)
+        headers = visit.headers if same else None
+        request = outgoing.post(_PATHS[protocol], body, headers, stream=False, proxy=lease.proxy)
         try:
             async with await self._client.send(request) as answer:
                 if not 200 <= answer.status < 300:

@@ -65,6 +65,10 @@ class Delivery:
         if commit_after_s:
             self._timer = self._loop.call_later(commit_after_s, self._tick)
 
+    def announce(self, headers: Headers) -> None:
+        """Give the answer these headers in place of those it had, if the head is not out yet."""
+        self._headers = STREAM_HEADERS + headers
+
     async def write(self, data: bytes) -> None:
         """Send whole events."""
         if self._sign is not None:

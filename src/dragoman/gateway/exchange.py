@@ -8,79 +8,41 @@ A failure is tried again on the next account as long as the client was shown not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
 from functools import partial
 
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease, Pool
-from dragoman.accounts.symptoms import symptom_of_fault
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.requests import Request
 from dragoman.config import Server
-from dragoman.gateway.answers import (
-    MOST_BYTES,
-    beginning,
-    drain,
-    holds_events,
-    is_error_object,
-    is_stream,
-    read_error,
-)
-from dragoman.gateway.attempts import GaveUp, on_some_account
+from dragoman.gateway.answers import is_error_object, read_error
+from dragoman.gateway.attempts import Attempts, GaveUp
 from dragoman.gateway.auth import Caller
 from dragoman.gateway.delivery import Delivery
 from dragoman.gateway.errors import fault_of
 from dragoman.gateway.failures import Failure, failed_call, refused, unusable
-from dragoman.gateway.outgoing import Outgoing
-from dragoman.gateway.record import Record, losses_header
+from dragoman.gateway.giving import give_stream, give_whole
+from dragoman.gateway.outgoing import Outgoings
+from dragoman.gateway.record import Record
 from dragoman.gateway.routing import Router, Target, model_not_found
+from dragoman.gateway.trip import Trip
 from dragoman.gateway.visit import Visit, while_connected
-from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome, Settings
+from dragoman.translation import Call, ClientRequest, Settings
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import UpstreamError as CallFailed
-from dragoman.upstream.request import UpstreamRequest
-from dragoman.upstream.response import UpstreamResponse
 
 _LONGEST_MODEL = 1024
 """Characters of a model's name. Names are remembered in several places, so they are kept small."""
 
-_EMPTY = UpstreamError.unreadable("it is empty").fault
 SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", code="server_error")
 
 
-class Trip:
-    """What belongs to one request on its way.
-
-    `stream` is what the client is being shown, once it has begun; `call`, which holds the bodies,
-    is let go then: a stream may be long.
-    """
-
-    __slots__ = ("call", "delivery", "ledger", "outcome", "record", "stream", "target", "visit")
-
-    def __init__(self, visit: Visit, record: Record, target: Target, call: Call) -> None:
-        self.visit = visit
-        self.record = record
-        self.target = target
-        self.call = call
-        self.ledger = call.ledger
-        self.delivery: Delivery | None = None
-        self.stream: AnswerStream | None = None
-        self.outcome = Outcome()
-
-    def begin(self, stream: AnswerStream) -> None:
-        """From here on the client is shown `stream`; no other account can be tried."""
-        self.stream = stream
-        del self.call
-
-
 class Exchange:
-    """Answers requests for generation with the accounts of a pool.
-
-    `outgoing` has the request maker of each account by its name.
-    """
+    """Answers requests for generation with the accounts of a pool."""
 
     def __init__(
         self,
@@ -88,14 +50,14 @@ class Exchange:
         router: Router,
         pool: Pool,
         client: UpstreamClient,
-        outgoing: Mapping[str, Outgoing],
+        outgoings: Outgoings,
         sealer: Sealer,
     ) -> None:
         self._server = server
         self._router = router
         self._pool = pool
         self._client = client
-        self._outgoing = outgoing
+        self._outgoings = outgoings
         self._sealer = sealer
 
     async def serve(self, visit: Visit, caller: Caller, record: Record) -> None:
@@ -105,11 +67,14 @@ class Exchange:
             DragomanError: the request cannot be forwarded; nothing was sent to the client.
             ClientGone: the client left; what was under way upstream is cancelled.
         """
-        trip = self._prepare(visit, caller, record, await self.read(visit))
+        request = await self.read(visit)
+        trip = Trip(visit, caller, record, request, Attempts(self._pool, record))
+        target = self.resolve(request, caller, record)
+        trip.turn_to(target, self._call(trip, target))
         if record.stream:
             trip.delivery = Delivery(
                 visit,
-                losses_header(tuple(trip.ledger)),
+                trip.headers(),
                 keepalive=visit.codec.keepalive,
                 keepalive_s=self._server.keepalive_s,
                 commit_after_s=self._server.commit_after_s,
@@ -142,11 +107,14 @@ class Exchange:
         record.model, record.stream = request.model, request.stream
         if len(request.model) > _LONGEST_MODEL or not caller.allows(request.model):
             raise model_not_found(request.model)
-        target = self._router.resolve(request.model)
+        target = self._detoured(self._router.resolve(request.model), request)
+        record.upstream, record.upstream_model = target.upstream.name, target.model
+        return target
+
+    def _detoured(self, target: Target, request: ClientRequest) -> Target:
         detour = self._router.detour(target)
         if detour is not None and thinks_with_tools(request.read(self._sealer)):
-            target = detour
-        record.upstream, record.upstream_model = target.upstream.name, target.model
+            return detour
         return target
 
     def settings(self, visit: Visit, caller: Caller, target: Target) -> Settings:
@@ -166,12 +134,14 @@ class Exchange:
             sealer=self._sealer,
         )
 
-    def _prepare(
-        self, visit: Visit, caller: Caller, record: Record, request: ClientRequest
-    ) -> Trip:
-        target = self.resolve(request, caller, record)
-        settings = self.settings(visit, caller, target)
-        return Trip(visit, record, target, Call(request, target.upstream.protocol, settings))
+    def _call(self, trip: Trip, target: Target) -> Call:
+        """The request as it is said to `target`.
+
+        Raises:
+            InvalidRequest: the request is malformed, or the policy refuses what would be lost.
+        """
+        settings = self.settings(trip.visit, trip.caller, target)
+        return Call(trip.request, target.upstream.protocol, settings)
 
     async def _answered(self, trip: Trip) -> None:
         """Answer, whatever happens: after the head is out, errors go into the stream."""
@@ -191,16 +161,41 @@ class Exchange:
                 raise
 
     async def _attempts(self, trip: Trip) -> None:
-        attempt = partial(self._attempt, trip)
+        """Try the route's upstream, and then its fallbacks. Of several failures the first is told:
+        it is that of the upstream that the client asked for."""
+        first = await self._at(trip, trip.target)
+        if first is None:
+            return
+        if first.failure is not None:
+            await self._hand_back(trip, first.failure)
+            return
+        for fallback in trip.target.fallbacks:
+            if not trip.attempts.in_time(fallback.upstream) or not self._turn(trip, fallback):
+                continue
+            if await self._at(trip, trip.target) is None:
+                return
+        if self._server.retry_headers and trip.attempts.made > 1:
+            trip.visit.shared.append((b"x-should-retry", b"false"))
+        await self._fail(trip, first.fault)
+
+    async def _at(self, trip: Trip, target: Target) -> GaveUp | None:
+        """Try the accounts of one target; None if one of them answered."""
         try:
-            await on_some_account(self._pool, trip.target, trip.record, attempt)
+            await trip.attempts.at(target, partial(self._attempt, trip))
         except GaveUp as given_up:
-            if given_up.failure is not None:
-                await self._hand_back(trip, given_up.failure)
-            else:
-                if self._server.retry_headers and trip.record.attempts > 1:
-                    trip.visit.shared.append((b"x-should-retry", b"false"))
-                await self._fail(trip, given_up.fault)
+            return given_up
+        return None
+
+    def _turn(self, trip: Trip, fallback: Target) -> bool:
+        """Say the request to another upstream, if it can be said there."""
+        target = self._detoured(fallback, trip.request)
+        try:
+            call = self._call(trip, target)
+        except InvalidRequest:
+            return False
+        trip.fell_back = True
+        trip.turn_to(target, call)
+        return True
 
     async def _attempt(self, trip: Trip, lease: Lease) -> None:
         """Call the upstream with one account and give its answer to the client.
@@ -208,115 +203,32 @@ class Exchange:
         Raises:
             Failure: it failed before anything was shown.
         """
-        mask = self._outgoing[lease.account.name].mask
+        outgoing = self._outgoings.of(lease.account)
+        mask, call = outgoing.mask, trip.call
+        # The body is written once; only whom its reasoning will be bound to differs, and what
+        # must not be told.
+        call.settings = replace(call.settings, account=lease.tag, mask=mask)
+        request = outgoing.post(
+            call.codec.path,
+            call.body,
+            trip.visit.headers if call.passes_through else _version_headers(trip.target),
+            stream=trip.delivery is not None,
+            proxy=lease.proxy,
+        )
+        sent_at = time.monotonic()
         try:
-            async with await self._client.send(self._outgoing_request(trip, lease)) as answer:
+            async with await self._client.send(request) as answer:
                 if not 200 <= answer.status < 300:
                     body = mask.error(await read_error(answer))
-                    raise refused(trip.call.codec, answer.status, answer.headers, body)
+                    raise refused(call.codec, answer.status, answer.headers, body)
                 if trip.delivery is None:
-                    await self._give_whole(trip, lease, answer)
+                    await give_whole(trip, lease, answer, mask)
                 else:
-                    await self._give_stream(trip, trip.delivery, lease, answer)
+                    await give_stream(trip, trip.delivery, lease, answer, sent_at)
         except CallFailed as error:
             raise failed_call(error, trip.target.upstream.name) from None
         except UpstreamError as error:
             raise unusable(mask.fault(error.fault)) from None
-
-    def _outgoing_request(self, trip: Trip, lease: Lease) -> UpstreamRequest:
-        call, outgoing = trip.call, self._outgoing[lease.account.name]
-        same = call.passes_through
-        # The body is written once; only whom its reasoning will be bound to differs, and what
-        # must not be told.
-        call.settings = replace(call.settings, account=lease.tag, mask=outgoing.mask)
-        return outgoing.post(
-            call.codec.path,
-            call.body,
-            trip.visit.headers if same else _version_headers(trip.target),
-            stream=trip.delivery is not None,
-        )
-
-    async def _give_whole(self, trip: Trip, lease: Lease, answer: UpstreamResponse) -> None:
-        body = self._outgoing[lease.account.name].mask.secrets_in(await answer.read(MOST_BYTES))
-        convert = trip.call.response_of if holds_events(body) else trip.call.response
-        shown = convert(body, trip.outcome)
-        lease.succeeded()
-        await trip.visit.reply(200, shown, losses_header(trip.call.losses))
-
-    async def _give_stream(
-        self, trip: Trip, delivery: Delivery, lease: Lease, answer: UpstreamResponse
-    ) -> None:
-        chunk = await beginning(answer)
-        if is_stream(answer, chunk):
-            await self._open_stream(trip, delivery, lease, answer, chunk)
-            return
-        body = chunk + await answer.read(MOST_BYTES)
-        shown = trip.call.stream_of(body, trip.outcome)
-        lease.succeeded()
-        await delivery.end(shown)
-
-    async def _open_stream(
-        self,
-        trip: Trip,
-        delivery: Delivery,
-        lease: Lease,
-        answer: UpstreamResponse,
-        chunk: bytes,
-    ) -> None:
-        """Hold the stream back until something of an answer comes, or it is whole without."""
-        stream = trip.call.stream()
-        trip.outcome = stream.outcome
-        held = [stream.feed(chunk)]
-        while not stream.begun and not stream.over:
-            chunk = await anext(answer, b"")
-            held.append(stream.feed(chunk) if chunk else stream.finish())
-            if not chunk:
-                break
-        fault = stream.outcome.fault
-        if not stream.begun and (fault is not None or not stream.outcome.ended):
-            raise UpstreamError(fault or _EMPTY)
-        trip.begin(stream)
-        lease.succeeded()
-        await self._relay(trip, delivery, stream, answer, held)
-        fault = stream.outcome.fault
-        if fault is not None:
-            trip.record.error = fault.kind
-            if fault.kind is not FaultKind.UPSTREAM_FAILED:
-                lease.failed(symptom_of_fault(fault))
-
-    async def _relay(
-        self,
-        trip: Trip,
-        delivery: Delivery,
-        stream: AnswerStream,
-        answer: UpstreamResponse,
-        held: list[bytes],
-    ) -> None:
-        """Give a stream that has begun to the client, to its end or to the error that ends it.
-
-        `held` is what was written so far. It is let go: it may repeat all of a large request.
-        """
-        write, feed = delivery.write, stream.feed
-        data = b"".join(held)
-        held.clear()
-        try:
-            if data and not stream.over:
-                await write(data)
-                data = b""
-            if not stream.over:
-                async for chunk in answer:
-                    data = feed(chunk)
-                    if stream.over:
-                        break
-                    if data:
-                        await write(data)
-                else:
-                    data = stream.finish()
-        except CallFailed as error:
-            fault = failed_call(error, trip.target.upstream.name).fault
-            data = stream.fail(fault)
-        await delivery.end(data)
-        await drain(answer)
 
     async def _hand_back(self, trip: Trip, failure: Failure) -> None:
         """The request is at fault: the upstream's own error goes to the client."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from dragoman.accounts.pool import NoAccount
 from dragoman.accounts.rules import RuleSet
 from dragoman.accounts.symptoms import (
     UNREACHABLE,
@@ -16,28 +17,47 @@ from dragoman.accounts.symptoms import (
 )
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.protocols.base import Codec
-from dragoman.upstream.errors import BodyTooLarge, UpstreamTimeout
+from dragoman.upstream.errors import (
+    BodyTooLarge,
+    ConnectionReset,
+    FirstByteTimeout,
+    ProxyFailed,
+    UpstreamTimeout,
+)
 from dragoman.upstream.errors import UpstreamError as CallFailed
 
 NONE_LEFT = "No active accounts available"
 ALL_TRIED = "All accounts exhausted"
-"""What clients are told when no account is left, and when as many as allowed were tried
-(requirement 139)."""
+OUT_OF_TIME = "No time is left to try another account"
+"""What clients are told when no account is left, when as many as allowed were tried (requirement
+139), and when that took as long as allowed."""
 
 
 class Failure(Exception):
     """An attempt that failed before the client was shown anything of an answer.
 
     `fault` is what the client is told if nothing else helps. `body` is the upstream's own error,
-    with its `status`, where there was one.
+    with its `status`, where there was one. `unanswered` says that not even the head of an answer
+    came, `at_proxy` that the proxy never passed the request on.
     """
 
-    def __init__(self, fault: Fault, symptom: Symptom, status: int = 0, body: bytes = b"") -> None:
+    def __init__(
+        self,
+        fault: Fault,
+        symptom: Symptom,
+        status: int = 0,
+        body: bytes = b"",
+        *,
+        unanswered: bool = False,
+        at_proxy: bool = False,
+    ) -> None:
         super().__init__(fault.message)
         self.fault = fault
         self.symptom = symptom
         self.status = status
         self.body = body
+        self.unanswered = unanswered
+        self.at_proxy = at_proxy
 
 
 def failed_call(error: CallFailed, upstream: str) -> Failure:
@@ -50,7 +70,12 @@ def failed_call(error: CallFailed, upstream: str) -> Failure:
         told = "sent an answer that is too large"
     code = "timeout" if kind is FaultKind.UPSTREAM_TIMEOUT else "upstream_error"
     message = f"The upstream {upstream} {told} ({type(error).__name__})."
-    return Failure(Fault(kind, message, code=code), UNREACHABLE)
+    return Failure(
+        Fault(kind, message, code=code),
+        UNREACHABLE,
+        unanswered=not error.sent or isinstance(error, ConnectionReset | FirstByteTimeout),
+        at_proxy=isinstance(error, ProxyFailed),
+    )
 
 
 def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) -> Failure:
@@ -87,23 +112,29 @@ def _worth(failure: Failure) -> int:
     return _WORTH.get(failure.fault.kind, 1)
 
 
-def final_fault(rules: RuleSet, last: Failure, ending: str, retry_after: float | None) -> Fault:
+def final_fault(rules: RuleSet, last: Failure, ending: str, none: NoAccount | None = None) -> Fault:
     """What a client is told when all that could be tried failed.
 
-    `last` is the most telling failure, `ending` why nothing more is tried, `retry_after` when an
-    account will be back, if that is known. Failures of our accounts (key refused, not permitted)
-    are never told as if they were the client's.
+    `last` is the most telling failure, `ending` why nothing more is tried, `none` what the pool
+    said when it had no account left: why, and when one will be back. Failures of our accounts
+    (key refused, not permitted) are never told as if they were the client's.
     """
     fault = last.fault
-    wait = fault.retry_after if retry_after is None else retry_after
+    wait, reasons = fault.retry_after, ""
+    if none is not None:
+        wait = wait if none.fault.retry_after is None else none.fault.retry_after
+        reasons = "; ".join(f"{why}: {count}" for why, count in none.reasons)
     kind = fault.kind
-    message = f"{fault.message} ({ending})"
+    message = f"{fault.message} ({ending}: {reasons})" if reasons else f"{fault.message} ({ending})"
     if kind is FaultKind.UNAUTHENTICATED:
-        kind, message = FaultKind.NO_ACCOUNT, f"{ending}: the upstream refused the account's key."
+        told = f" ({reasons})" if reasons else ""
+        kind = FaultKind.NO_ACCOUNT
+        message = f"{ending}: the upstream refused the account's key.{told}"
     elif kind is FaultKind.FORBIDDEN:
         kind = FaultKind.UPSTREAM_FAILED
     if rules.final == "none_left":
-        kind, message = FaultKind.NO_ACCOUNT, f"{ending}: {fault.message}"
+        told = f" ({reasons})" if reasons else ""
+        kind, message = FaultKind.NO_ACCOUNT, f"{ending}: {fault.message}{told}"
     if kind is fault.kind:
         return replace(fault, message=message, retry_after=wait)
     return Fault(kind, message, code=_CODES[kind], retry_after=wait)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import dragoman
@@ -50,7 +50,8 @@ class Outgoing:
         self._ready = {
             stream: tuple((_body_headers(stream) | headers).values()) for stream in (False, True)
         }
-        self._proxy = None if upstream.proxy is None else upstream.proxy.reveal()
+        proxies = [account.proxy, *upstream.proxies, upstream.proxy]
+        self._proxy = next((proxy.reveal() for proxy in proxies if proxy is not None), None)
         limits = upstream.timeouts
         self._timeouts = Timeouts(
             connect=limits.connect_s,
@@ -60,9 +61,16 @@ class Outgoing:
         )
 
     def post(
-        self, path: str, body: bytes, client: Mapping[bytes, bytes] | None, *, stream: bool
+        self,
+        path: str,
+        body: bytes,
+        client: Mapping[bytes, bytes] | None,
+        *,
+        stream: bool,
+        proxy: Secret | None = None,
     ) -> UpstreamRequest:
-        """A POST to `path` (below `/v1`) with a JSON body.
+        """A POST to `path` (below `/v1`) with a JSON body, through `proxy` (None: the one that the
+        account commonly uses, if any).
 
         `client` are the client's headers when it speaks the upstream's protocol; the few that
         belong to the protocol are passed on, unless the configuration sets them.
@@ -71,12 +79,12 @@ class Outgoing:
         headers = self._ready[stream]
         if passed:
             headers = tuple((_body_headers(stream) | self._fixed | passed).values())
-        return self._request("POST", path, headers, body)
+        return self._request("POST", path, headers, body, proxy=proxy)
 
-    def get(self, path: str, query: str = "") -> UpstreamRequest:
-        """A GET of `path` (below `/v1`)."""
+    def get(self, path: str, query: str = "", proxy: Secret | None = None) -> UpstreamRequest:
+        """A GET of `path` (below `/v1`); `proxy` as for `post`."""
         headers = {"accept": ("accept", "application/json")} | self._fixed
-        return self._request("GET", path, tuple(headers.values()), b"", query)
+        return self._request("GET", path, tuple(headers.values()), b"", query, proxy)
 
     def _passed_on(self, client: Mapping[bytes, bytes]) -> dict[str, tuple[str, str]]:
         passed: dict[str, tuple[str, str]] = {}
@@ -94,6 +102,7 @@ class Outgoing:
         headers: tuple[tuple[str, str], ...],
         body: bytes,
         query: str = "",
+        proxy: Secret | None = None,
     ) -> UpstreamRequest:
         return UpstreamRequest(
             method=method,
@@ -101,8 +110,27 @@ class Outgoing:
             headers=headers,
             body=body,
             timeouts=self._timeouts,
-            proxy=self._proxy,
+            proxy=self._proxy if proxy is None else proxy.reveal(),
         )
+
+
+class Outgoings:
+    """The request makers of all accounts, made when they are first needed: accounts come and go,
+    and change, while the gateway runs."""
+
+    __slots__ = ("_made", "_upstreams")
+
+    def __init__(self, upstreams: Iterable[Upstream]) -> None:
+        self._upstreams = {upstream.name: upstream for upstream in upstreams}
+        self._made: dict[str, tuple[Account, Outgoing]] = {}
+
+    def of(self, account: Account) -> Outgoing:
+        """The request maker of `account` as it is now."""
+        made = self._made.get(account.name)
+        if made is None or made[0] is not account:
+            made = account, Outgoing(self._upstreams[account.upstream], account)
+            self._made[account.name] = made
+        return made[1]
 
 
 def _secrets(upstream: Upstream, account: Account) -> Iterator[str]:

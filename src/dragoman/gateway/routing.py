@@ -9,19 +9,21 @@ from msgspec.structs import replace
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Capabilities, Options
-from dragoman.config import Config, Route, Upstream, matches
+from dragoman.config import Config, Fallback, Route, Upstream, matches
 
 _REMEMBERED = 4096
 """Model names whose resolution is remembered."""
 
 
 class Target(Struct, frozen=True):
-    """An upstream, its own name of the model, and how to translate for it."""
+    """An upstream, its own name of the model, and how to translate for it. `fallbacks` are tried
+    in order when none of its accounts could answer; they have none of their own."""
 
     upstream: Upstream
     model: str
     options: Options
     capabilities: Capabilities
+    fallbacks: tuple[Target, ...] = ()
 
 
 class Router:
@@ -80,8 +82,16 @@ class Router:
             if matches(route.match, name):
                 upstream = self._upstreams[route.upstream]
                 capabilities = route.capabilities or upstream.capabilities
-                return Target(upstream, route.model or name, options, capabilities)
+                model = route.model or name
+                fallbacks = tuple(
+                    self._fallback(entry, model, options) for entry in route.fallbacks
+                )
+                return Target(upstream, model, options, capabilities, fallbacks)
         return None
+
+    def _fallback(self, fallback: Fallback, model: str, options: Options) -> Target:
+        upstream = self._upstreams[fallback.upstream]
+        return Target(upstream, fallback.model or model, options, upstream.capabilities)
 
     def _prefixed(self, name: str) -> Target | None:
         prefix, slash, model = name.partition("/")

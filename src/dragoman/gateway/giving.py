@@ -1,0 +1,155 @@
+"""An upstream's answer, given to the client: whole, or as a stream that is held back until
+something of an answer comes."""
+
+from __future__ import annotations
+
+import time
+
+from dragoman.accounts.pool import Lease
+from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_fault
+from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
+from dragoman.canonical.masking import Mask
+from dragoman.gateway.answers import MOST_BYTES, beginning, drain, holds_events, is_stream
+from dragoman.gateway.delivery import Delivery
+from dragoman.gateway.failures import Failure, failed_call
+from dragoman.gateway.trip import Trip
+from dragoman.translation import AnswerStream, Outcome
+from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.response import UpstreamResponse
+
+_EMPTY = UpstreamError.unreadable("it is empty").fault
+
+_MOST_HELD = 64 * 1024 * 1024
+"""Bytes of a handshake that are held back; a response object may repeat a large request, twice."""
+
+_BLANK_RUN = 100
+"""Characters of white space in arguments that are no mere indentation."""
+
+
+async def give_whole(trip: Trip, lease: Lease, answer: UpstreamResponse, mask: Mask) -> None:
+    """Give the client a whole answer.
+
+    Raises:
+        UpstreamError: the answer is none.
+        UpstreamError (of calls): the answer broke off.
+    """
+    body = mask.secrets_in(await answer.read(MOST_BYTES))
+    convert = trip.call.response_of if holds_events(body) else trip.call.response
+    trip.outcome = Outcome()
+    shown = convert(body, trip.outcome)
+    _succeeded(lease, trip.outcome)
+    await trip.visit.reply(200, shown, trip.headers())
+
+
+async def give_stream(
+    trip: Trip, delivery: Delivery, lease: Lease, answer: UpstreamResponse, sent_at: float
+) -> None:
+    """Give the client a streamed answer. `sent_at` is when the call began, by the monotonic clock.
+
+    Raises:
+        UpstreamError: the answer is none, or failed before anything of it was shown.
+        Failure: nothing of it came in time.
+        UpstreamError (of calls): the answer broke off before that.
+    """
+    chunk = await beginning(answer)
+    if is_stream(answer, chunk):
+        await _open_stream(trip, delivery, lease, answer, chunk, sent_at)
+        return
+    body = chunk + await answer.read(MOST_BYTES)
+    trip.outcome = Outcome()
+    shown = trip.call.stream_of(body, trip.outcome)
+    _succeeded(lease, trip.outcome)
+    await delivery.end(shown)
+
+
+async def _open_stream(
+    trip: Trip,
+    delivery: Delivery,
+    lease: Lease,
+    answer: UpstreamResponse,
+    chunk: bytes,
+    sent_at: float,
+) -> None:
+    """Hold the stream back until something of an answer comes, or it is whole without."""
+    stream = trip.call.stream()
+    trip.outcome = stream.outcome
+    limit = trip.target.upstream.timeouts.first_byte_s
+    held = [stream.feed(chunk)]
+    size = len(held[0])
+    while not stream.begun and not stream.over and size <= _MOST_HELD:
+        chunk = await anext(answer, b"")
+        held.append(stream.feed(chunk) if chunk else stream.finish())
+        size += len(held[-1])
+        if not chunk:
+            break
+        if limit and time.monotonic() - sent_at > limit:
+            told = f"nothing of an answer came within {limit:g} s"
+            raise Failure(_late(trip, told), UNREACHABLE)
+    fault = stream.outcome.fault
+    if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
+        raise UpstreamError(fault or _EMPTY)
+    trip.begin(stream)
+    lease.succeeded()
+    await _relay(trip, delivery, stream, answer, held)
+    fault = stream.outcome.fault
+    if fault is None:
+        _succeeded(lease, stream.outcome)
+    else:
+        trip.record.error = fault.kind
+        if fault.kind not in (FaultKind.UPSTREAM_FAILED, FaultKind.UPSTREAM_TIMEOUT):
+            lease.failed(symptom_of_fault(fault))
+
+
+async def _relay(
+    trip: Trip,
+    delivery: Delivery,
+    stream: AnswerStream,
+    answer: UpstreamResponse,
+    held: list[bytes],
+) -> None:
+    """Give a stream that has begun to the client, to its end or to the error that ends it.
+
+    `held` is what was written so far. It is let go: it may repeat all of a large request.
+    """
+    write, feed = delivery.write, stream.feed
+    patience = trip.target.upstream.timeouts.blank_arguments_s
+    blank_since = 0.0
+    data = b"".join(held)
+    held.clear()
+    try:
+        if data and not stream.over:
+            await write(data)
+            data = b""
+        if not stream.over:
+            async for chunk in answer:
+                data = feed(chunk)
+                if stream.over:
+                    break
+                if stream.blank >= _BLANK_RUN and patience:
+                    now = time.monotonic()
+                    blank_since = blank_since or now
+                    if now - blank_since >= patience:
+                        told = f"a tool's arguments were white space for {patience:g} s"
+                        data += stream.fail(_late(trip, told))
+                        answer.close()
+                        break
+                else:
+                    blank_since = 0.0
+                if data:
+                    await write(data)
+            else:
+                data = stream.finish()
+    except CallFailed as error:
+        fault = failed_call(error, trip.target.upstream.name).fault
+        data = stream.fail(fault)
+    await delivery.end(data)
+    await drain(answer)
+
+
+def _succeeded(lease: Lease, outcome: Outcome) -> None:
+    lease.succeeded(0.0 if outcome.usage is None else outcome.usage.total)
+
+
+def _late(trip: Trip, told: str) -> Fault:
+    message = f"The upstream {trip.target.upstream.name} did not answer in time: {told}."
+    return Fault(FaultKind.UPSTREAM_TIMEOUT, message, code="timeout")

@@ -1,0 +1,84 @@
+"""One request on its way: where it goes, what the client is being shown, and what became of it."""
+
+from __future__ import annotations
+
+from dragoman.gateway.attempts import Attempts
+from dragoman.gateway.auth import Caller
+from dragoman.gateway.delivery import Delivery
+from dragoman.gateway.errors import Headers
+from dragoman.gateway.record import Record, losses_header
+from dragoman.gateway.routing import Target
+from dragoman.gateway.visit import Visit
+from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
+
+FALLBACK_HEADER = b"x-dragoman-upstream"
+"""Header that names the upstream when it is not that of the model's route."""
+
+
+class Trip:
+    """What belongs to one request on its way.
+
+    `target` is where it goes now, `call` how it is said there. `stream` is what the client is
+    being shown, once it has begun; `call` and `request`, which hold the bodies, are let go then: a
+    stream may be long.
+    """
+
+    __slots__ = (
+        "attempts",
+        "call",
+        "caller",
+        "delivery",
+        "fell_back",
+        "ledger",
+        "outcome",
+        "record",
+        "request",
+        "stream",
+        "target",
+        "visit",
+    )
+
+    def __init__(
+        self,
+        visit: Visit,
+        caller: Caller,
+        record: Record,
+        request: ClientRequest,
+        attempts: Attempts,
+    ) -> None:
+        self.visit = visit
+        self.caller = caller
+        self.record = record
+        self.request = request
+        self.attempts = attempts
+        self.delivery: Delivery | None = None
+        self.stream: AnswerStream | None = None
+        self.outcome = Outcome()
+        self.fell_back = False
+
+    def turn_to(self, target: Target, call: Call) -> None:
+        """The request goes to `target`, as `call` says it."""
+        self.target = target
+        self.call = call
+        self.ledger = call.ledger
+        record = self.record
+        record.upstream, record.upstream_model = target.upstream.name, target.model
+        self.announce()
+
+    def announce(self) -> None:
+        """The headers have changed: a stream whose head is not out yet will have them."""
+        if self.delivery is not None:
+            self.delivery.announce(self.headers())
+
+    def headers(self) -> Headers:
+        """The headers of the answer: what was lost so far, and who gives it if that is not whom
+        the route names."""
+        headers = losses_header(tuple(self.ledger))
+        if self.fell_back:
+            headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
+        return headers
+
+    def begin(self, stream: AnswerStream) -> None:
+        """From here on the client is shown `stream`; no other account can be tried."""
+        self.stream = stream
+        del self.call, self.request
