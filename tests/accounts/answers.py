@@ -1,137 +1,30 @@
-"""What upstreams answer, and what that means: the rows of the decision table.
+"""What upstreams answer, and what that means: the first half of the decision table.
 
 Each row tells what becomes of the request and of an account of which nothing was known before, by
-the rules `default` and `sop`. Vendors' bodies are in their own shapes. Sources: the vendors' error
-references and what `dragoman.accounts.limits` names.
+the rules `default` and `sop`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-from msgspec import Struct
-
-from dragoman.accounts.symptoms import UNREACHABLE, Symptom, symptom_of_answer, symptom_of_fault
-from dragoman.canonical.errors import Fault, FaultKind
-
-NOW = 1_795_219_200.0
-"""Unix seconds: 2026-11-21T00:00:00Z."""
-
-ACTIVE = "stays active"
-DISABLED = "disabled"
-Fate = tuple[str, str]
-"""What becomes of the request, and of the account."""
-CLIENT: Fate = ("back to the client", ACTIVE)
-NEXT: Fate = ("next account", ACTIVE)
-DROPPED: Fate = ("next account", DISABLED)
-
-
-def rests(length: str) -> Fate:
-    """The account is not used for the model that was asked for."""
-    return "next account", f"rests {length}, for this model"
-
-
-def last(length: str) -> Fate:
-    """The account is used for the model only if no other is left."""
-    return "next account", f"used last for {length}, for this model"
-
-
-def out(length: str) -> Fate:
-    """The account is not used at all."""
-    return "next account", f"out for {length}, then on trial"
-
-
-class Answer(Struct, frozen=True):
-    """An error answer."""
-
-    status: int
-    body: Any = b""
-    headers: dict[str, str] = {}
-
-    def symptom(self) -> Symptom:
-        body = self.body if isinstance(self.body, bytes) else msgspec.json.encode(self.body)
-        return symptom_of_answer(self.status, self.headers, body, NOW)
-
-
-class Inside(Struct, frozen=True):
-    """An error inside a stream that began with status 200."""
-
-    fault: Fault
-
-    def symptom(self) -> Symptom:
-        return symptom_of_fault(self.fault, NOW)
-
-
-class Nothing(Struct, frozen=True):
-    """No answer."""
-
-    def symptom(self) -> Symptom:
-        return UNREACHABLE
-
-
-class Row(Struct, frozen=True):
-    """What happened, in an operator's words and as the gateway sees it, and what comes of it."""
-
-    told: str
-    answer: Answer | Inside | Nothing
-    default: Fate
-    sop: Fate
-
-
-def openai(
-    status: int, code: str | None = None, message: str = "", kind: str = "", **headers: str
-) -> Answer:
-    """An error as OpenAI writes it; `_` in the names of headers stands for `-`."""
-    error = {"message": message, "type": kind or code, "param": None, "code": code}
-    return Answer(status, {"error": error}, _names(headers))
-
-
-def anthropic(status: int, kind: str, message: str = "", code: str = "", **headers: str) -> Answer:
-    """An error as Anthropic writes it; `code` is `details.error_code`."""
-    error: dict[str, Any] = {"type": kind, "message": message}
-    if code:
-        error["details"] = {"error_code": code}
-    return Answer(status, {"type": "error", "error": error}, _names(headers))
-
-
-def google(status: int, word: str, message: str, **detail: str) -> Answer:
-    """An error as Google writes it."""
-    error = {"code": status, "message": message, "status": word, "details": [detail]}
-    return Answer(status, [{"error": error}])
-
-
-def unified(status: str, **windows: str) -> Answer:
-    """A 429 to a Claude subscription; `_` in the names of windows stands for `-`."""
-    headers = {f"anthropic-ratelimit-unified-{k}": v for k, v in _names(windows).items()}
-    headers["anthropic-ratelimit-unified-status"] = status
-    return Answer(429, anthropic(429, "rate_limit_error", "Error").body, headers)
-
-
-def codex(used: str, code: str = "rate_limit_exceeded", **error: int) -> Answer:
-    """A 429 to a ChatGPT subscription whose 5-hour window is used to `used` percent."""
-    headers = {
-        "x-codex-primary-used-percent": used,
-        "x-codex-primary-window-minutes": "300",
-        "x-codex-primary-reset-after-seconds": "7200",
-        "x-codex-secondary-used-percent": "12",
-        "x-codex-secondary-reset-after-seconds": "600000",
-    }
-    return Answer(429, {"error": {"type": code, "message": "Limit", **error}}, headers)
-
-
-def inside(kind: FaultKind, code: str | None = None, message: str = "Something") -> Inside:
-    """An error inside a stream, as a protocol's reader gives it."""
-    return Inside(Fault(kind, message, code=code))
-
-
-def _names(words: dict[str, str]) -> dict[str, str]:
-    return {name.replace("_", "-"): value for name, value in words.items()}
-
-
-def _epoch(seconds: float) -> str:
-    return str(int(NOW + seconds))
-
+from dragoman.canonical.errors import FaultKind
+from tests.accounts.shapes import (
+    CLIENT,
+    DROPPED,
+    NEXT,
+    Answer,
+    Nothing,
+    Row,
+    anthropic,
+    codex,
+    epoch,
+    google,
+    inside,
+    last,
+    openai,
+    out,
+    rests,
+    unified,
+)
 
 SPENT_TEXT = (
     "You have reached your specified API usage limits. You will regain access on 2026-12-01"
@@ -235,7 +128,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         ),
         Row(
             "429 from Google with a `RetryInfo` of 34 s",
-            google(429, "RESOURCE_EXHAUSTED", "Quota", reason="RATE_LIMIT", retryDelay="34s"),
+            google(429, "RESOURCE_EXHAUSTED", QUOTA_TEXT, reason="RATE_LIMIT", retryDelay="34s"),
             rests("34 s"),
             DROPPED,
         ),
@@ -278,19 +171,19 @@ TABLE: dict[str, tuple[Row, ...]] = {
         ),
         Row(
             "429, `x-ratelimit-remaining: 0` and its reset 5 s ahead in milliseconds",
-            openai(429, x_ratelimit_remaining="0", x_ratelimit_reset=_epoch(5) + "000"),
+            openai(429, x_ratelimit_remaining="0", x_ratelimit_reset=epoch(5) + "000"),
             rests("5 s"),
             DROPPED,
         ),
         Row(
             "429 to a Claude subscription, no window of which is at its end",
-            unified("allowed", **{"5h_reset": _epoch(9000), "7d_reset": _epoch(500_000)}),
+            unified("allowed", **{"5h_reset": epoch(9000), "7d_reset": epoch(500_000)}),
             rests("2 s"),
             DROPPED,
         ),
         Row(
             "429 to a Claude subscription whose weekly window for one model is at its end",
-            unified("rejected", **{"7d_opus_status": "rejected", "7d_opus_reset": _epoch(90_000)}),
+            unified("rejected", **{"7d_opus_status": "rejected", "7d_opus_reset": epoch(90_000)}),
             rests("1 h"),
             DROPPED,
         ),
@@ -354,6 +247,24 @@ TABLE: dict[str, tuple[Row, ...]] = {
             out("1 h"),
             CLIENT,
         ),
+        Row(
+            "429 `project_spend_limit_exceeded`",
+            openai(429, "project_spend_limit_exceeded", kind="insufficient_quota"),
+            out("1 h"),
+            DROPPED,
+        ),
+        Row(
+            "429 `organization_spend_limit_exceeded`",
+            openai(429, "organization_spend_limit_exceeded", kind="rate_limit_error"),
+            out("1 h"),
+            DROPPED,
+        ),
+        Row(
+            "429 `organization_usage_limit_exceeded`",
+            openai(429, "organization_usage_limit_exceeded", kind="rate_limit_error"),
+            out("1 h"),
+            DROPPED,
+        ),
         Row("429 `billing_not_active`", openai(429, "billing_not_active"), out("1 h"), DROPPED),
         Row(
             '429, "You exceeded your current quota" and no code',
@@ -387,14 +298,20 @@ TABLE: dict[str, tuple[Row, ...]] = {
             CLIENT,
         ),
         Row(
+            '400, "You have reached your specified workspace API usage limits"',
+            anthropic(400, "invalid_request_error", SPENT_TEXT.replace("API", "workspace API")),
+            out("10 d"),
+            CLIENT,
+        ),
+        Row(
             "429 to a Claude subscription whose 5-hour window is at its end",
             unified(
                 "rejected",
                 **{
                     "5h_status": "rejected",
-                    "5h_reset": _epoch(7200),
+                    "5h_reset": epoch(7200),
                     "7d_status": "allowed",
-                    "7d_reset": _epoch(500_000),
+                    "7d_reset": epoch(500_000),
                 },
             ),
             out("2 h"),
@@ -406,9 +323,9 @@ TABLE: dict[str, tuple[Row, ...]] = {
                 "rejected",
                 **{
                     "5h_status": "rejected",
-                    "5h_reset": _epoch(7200),
+                    "5h_reset": epoch(7200),
                     "7d_status": "rejected",
-                    "7d_reset": _epoch(432_000),
+                    "7d_reset": epoch(432_000),
                 },
             ),
             out("5 d"),
@@ -416,7 +333,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         ),
         Row(
             "429 to a Claude subscription that tells only which window decides",
-            unified("rejected", representative_claim="five_hour", reset=_epoch(1800)),
+            unified("rejected", representative_claim="five_hour", reset=epoch(1800)),
             out("30 min"),
             DROPPED,
         ),
@@ -437,6 +354,12 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row("401", Answer(401), DROPPED, DROPPED),
         Row("401 `invalid_api_key`", openai(401, "invalid_api_key"), DROPPED, DROPPED),
         Row("401 `authentication_error`", anthropic(401, "authentication_error"), DROPPED, DROPPED),
+        Row(
+            "401 `ip_not_authorized`: the key is not for our network address",
+            openai(401, "ip_not_authorized"),
+            NEXT,
+            DROPPED,
+        ),
         Row(
             "400 from Google, `API_KEY_INVALID`",
             google(400, "INVALID_ARGUMENT", "API key not valid.", reason="API_KEY_INVALID"),

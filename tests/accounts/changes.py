@@ -21,7 +21,7 @@ from dragoman.accounts.states import (
     Succeeded,
 )
 from dragoman.failing import Verdict
-from tests.accounts.answers import ACTIVE, DISABLED, NOW
+from tests.accounts.shapes import ACTIVE, DISABLED, NOW
 
 MODEL = "gpt-5"
 KEY, OTHER_KEY = "print-1", "print-2"

@@ -7,9 +7,10 @@ import pytest
 from dragoman.accounts.decisions import observe
 from dragoman.accounts.explain import explain, of_account
 from dragoman.accounts.rules import DEFAULT, SOP
-from tests.accounts.answers import NOW, TABLE, Row
+from tests.accounts.answers import TABLE
 from tests.accounts.changes import CHANGES, MODEL, STATES, Change
 from tests.accounts.page import PAGE, page
+from tests.accounts.shapes import NOW, Row
 
 ROWS = [
     pytest.param(row, id=f"{situation}: {row.told}")

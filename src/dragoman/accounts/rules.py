@@ -4,8 +4,9 @@
 limit, quota has codes of its own. `SOP` is the contract of the account-pool procedure: 429 and 402
 take the account out, and what no row names goes back to the client.
 
-Sources beside the vendors' error references (OpenAI, guide "Error codes"; Anthropic, API reference
-"Errors", and the types of its SDK for `details.error_code`): OpenRouter, "Errors and debugging"
+Sources beside the vendors' error references (OpenAI, guide "Error codes" and help articles 5955604
+and 6614457; Anthropic, API reference "Errors" and "Rate limits", and the types of its SDK for
+`details.error_code`): OpenRouter, "Errors and debugging"
 (403 for a flagged input); Google, "Gemini API troubleshooting" (a refused key is a 400 with the
 reason API_KEY_INVALID); Amazon, "Troubleshooting Amazon Bedrock API error codes"
 (ServiceQuotaExceededException is a 400, to be sent again later).
@@ -26,6 +27,10 @@ _QUOTA_WORDS = (
     "credit_balance_exhausted",
     "billing_hard_limit_reached",
     "billing_not_active",
+    "organization_spend_limit_exceeded",
+    "organization_usage_limit_exceeded",
+    "project_spend_limit_exceeded",
+    "usage_not_included",
     # Anthropic
     "billing_error",
     "enforced_spend_limit_reached",
@@ -33,10 +38,17 @@ _QUOTA_WORDS = (
     "linked_organization_spend_limit_reached",
     "linked_organization_billing_unavailable",
 )
-_QUOTA_TEXTS = ("exceeded your current quota", "reached your api usage limits")
+_QUOTA_TEXTS = (
+    "exceeded your current quota",
+    "reached your api usage limits",
+    "reached your specified api usage limits",
+    "reached your specified workspace api usage limits",
+    "credit balance is too low",
+)
 _WINDOW_WORDS = (WINDOW_SPENT, "usage_limit_reached")
 _POOR_TEXTS = ("insufficient tokens", "upgrade your plan", "limit reached")
 _NO_STATUSES = (*range(100, 400), *range(600, 1000))
+_LIMITED = "rate limited"
 _OUT_OF_QUOTA = "out of quota"
 _WINDOW_OVER = "its usage window is spent"
 _KEY_REFUSED = "the upstream refused its key"
@@ -72,18 +84,17 @@ DEFAULT = RuleSet(
         # Quota.
         Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(402,)),
         Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(400, 403, 429), words=_QUOTA_WORDS),
-        Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(403, 429), texts=_QUOTA_TEXTS),
-        Rule(
-            Verdict.EXHAUST,
-            _OUT_OF_QUOTA,
-            statuses=(400,),
-            texts=("credit balance is too low", "reached your specified api usage limits"),
-        ),
-        Rule(
-            Verdict.EXHAUST, "its usage window is spent", statuses=(403, 429), words=_WINDOW_WORDS
-        ),
-        _TOO_POOR,
+        # Google tells of a limit per minute in the words of spent quota.
+        Rule(Verdict.COOL, _LIMITED, statuses=(429,), words=("resource_exhausted",)),
+        Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(400, 403, 429), texts=_QUOTA_TEXTS),
+        Rule(Verdict.EXHAUST, _WINDOW_OVER, statuses=(403, 429), words=_WINDOW_WORDS),
         # Keys and organisations that are refused.
+        Rule(
+            Verdict.TRY_NEXT,
+            "its key is not for our network address",
+            statuses=(401,),
+            words=("ip_not_authorized",),
+        ),
         _BAD_KEY,
         Rule(Verdict.DISABLE, _KEY_REFUSED, statuses=(400,), words=("api_key_invalid",)),
         Rule(
@@ -105,13 +116,8 @@ DEFAULT = RuleSet(
             statuses=(429,),
             texts=("required for long context",),
         ),
-        Rule(Verdict.COOL, "rate limited", statuses=(429,)),
-        Rule(
-            Verdict.COOL,
-            "rate limited",
-            statuses=(400,),
-            words=("servicequotaexceededexception",),
-        ),
+        Rule(Verdict.COOL, _LIMITED, statuses=(429,)),
+        Rule(Verdict.COOL, _LIMITED, statuses=(400,), words=("servicequotaexceededexception",)),
         # A 403 is about the account, but for an input that was flagged. The account without access
         # to a model is avoided for it; otherwise it is as good as before.
         Rule(
