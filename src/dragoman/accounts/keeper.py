@@ -108,7 +108,8 @@ class Keeper:
     """Keeps `pool` and `store` in step, every `sync_s` seconds.
 
     `fixed` are the accounts of the configuration: they win over stored ones of the same name.
-    `meter` counts what goes into the store as usage. `failures` counts exchanges that failed. All methods are for the event loop.
+    `meter` counts what goes into the store as usage. `failures` counts exchanges that failed. All
+    methods are for the event loop.
     """
 
     def __init__(

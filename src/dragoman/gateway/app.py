@@ -20,14 +20,18 @@ from dragoman.accounts.usage import Meter
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config, Upstream
+from dragoman.gateway.admin import Admin
 from dragoman.gateway.auth import Caller, Keyring
 from dragoman.gateway.count import Counter
 from dragoman.gateway.errors import ClientGone, Headers, fault_of, refusal
 from dragoman.gateway.exchange import SHUTTING_DOWN, Exchange
+from dragoman.gateway.metrics import CONTENT_TYPE
 from dragoman.gateway.models import Catalogue, page, read_list
 from dragoman.gateway.outgoing import Outgoings
+from dragoman.gateway.prober import Prober
 from dragoman.gateway.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.routing import Router, model_not_found
+from dragoman.gateway.scrape import Place, Scrape
 from dragoman.gateway.visit import Receive, Scope, Send, Visit
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, to_json
@@ -68,10 +72,16 @@ class Gateway:
     It needs the lifespan events of its server, or `start` and `close`, for its connections to
     upstreams and its store. `keeper` is what stands between them and the store, None if nothing is
     kept; what `meter` counts goes there as usage. `draining` makes `/readyz` say no before the
-    server stops. `log` is given the line of each request, None for no lines.
+    server stops. `log` is given the line of each request, None for no lines; `place` is where this
+    worker shows others what it counts, None if there are none.
     """
 
-    def __init__(self, config: Config, log: Callable[[bytes], None] | None = log_line) -> None:
+    def __init__(
+        self,
+        config: Config,
+        log: Callable[[bytes], None] | None = log_line,
+        place: Place | None = None,
+    ) -> None:
         self.config = config
         self._log = log
         self.draining = False
@@ -89,18 +99,32 @@ class Gateway:
         self._catalogue = Catalogue(config, self._router, self._fetch_models, time.monotonic)
         self._routes = self._make_routes()
         self._serving = 0
+        self._scrape = Scrape(config, self.pool, self.keeper, lambda: self._serving, place)
+        self._admin = Admin(config, self.pool, self.keeper, self._client, self._scrape)
+        self._prober = Prober(
+            config,
+            self.pool,
+            self._client,
+            self._scrape.metrics,
+            place=place.number if place else 0,
+            places=place.total if place else 1,
+        )
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
         await self._client.start()
         if self.keeper is not None:
             await self.keeper.start()
+        self._scrape.start()
+        self._prober.start()
 
     async def close(self) -> None:
         """Close the connections to upstreams, and tell the store what it does not know yet."""
+        await self._prober.close()
         await self._client.aclose()
         if self.keeper is not None:
             await self.keeper.close()
+        await self._scrape.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI 3: `http` and `lifespan`."""
@@ -129,13 +153,17 @@ class Gateway:
         codec = CODECS[protocol or implied_protocol(headers)]
         visit = Visit(scope, receive, send, codec, self._client.clock)
         visit.path = path
-        if self.config.server.cors:
+        admin = path.startswith(_ADMIN) and self._admin.is_served
+        if self.config.server.cors and not path.startswith(_OPERATORS):
             visit.shared += _CORS
             visit.shared.append(self._allowed_headers(visit))
         try:
-            await self._answer(visit, route, record)
+            if admin:
+                record.error = await self._admin.serve(visit)
+            else:
+                await self._answer(visit, route, record)
         except ClientGone:
-            record.error = "client_gone"
+            record.error = _CLIENT_GONE
             visit.status = visit.status or _STATUS_CLIENT_GONE
         except asyncio.CancelledError:
             # The server is going down.
@@ -152,9 +180,32 @@ class Gateway:
                 raise ConnectionAbortedError("the answer broke off") from None
             await visit.fail(fault)
         finally:
+            self._count(visit, route, record)
             if self._log is not None:
                 route_name = f"{visit.method} {path[:200]}"
                 self._log(record.line(visit.request_id, route_name, visit.status))
+
+    def _count(self, visit: Visit, route: Route | None, record: Record) -> None:
+        """Add what became of a request to the metrics, and to the usage if it is of that kind."""
+        seconds = time.perf_counter() - record.started
+        first_byte = visit.answered - record.started if visit.answered else None
+        metered = visit.path not in _UNMETERED
+        usage = record.usage if metered else None
+        name = visit.path if visit.path in self._routes else family(visit.path)
+        self._scrape.metrics.finished(name, visit.status, record, usage, seconds, first_byte)
+        if record.caller and visit.method == "POST" and route is not None:
+            failed = bool(record.error) and record.error != _CLIENT_GONE
+            self.meter.count(
+                time.time(),
+                record.account,
+                record.caller,
+                record.model,
+                name,
+                usage,
+                seconds * 1000,
+                failed=failed,
+                metered=metered,
+            )
 
     async def _answer(self, visit: Visit, route: Route | None, record: Record) -> None:
         if visit.method == "OPTIONS":
@@ -209,7 +260,11 @@ class Gateway:
         ):
             routes[path] = Route(protocol, {"POST": self._counter.serve})
         routes["/v1/models"] = Route("", {"GET": self._list_models, "HEAD": self._list_models})
-        for path, handler in (("/healthz", self._healthy), ("/readyz", self._ready)):
+        for path, handler in (
+            ("/healthz", self._healthy),
+            ("/readyz", self._ready),
+            ("/metrics", self._metrics),
+        ):
             routes[path] = Route("", {"GET": handler, "HEAD": handler})
         return routes
 
@@ -255,6 +310,15 @@ class Gateway:
                     raise ValueError(f"status {answer.status}")
                 return read_list(await answer.read(_LIST_BYTES))
 
+    async def _metrics(self, visit: Visit, caller: Caller, record: Record) -> None:
+        if not (visit.is_local or self._admin.admits(visit.headers)):
+            visit.shared.append((b"www-authenticate", b"Bearer"))
+            raise refusal(FaultKind.UNAUTHENTICATED, "Metrics are for the administration's token.")
+        text = await self._scrape.text()
+        head = (b"content-length", b"%d" % len(text)), (b"content-type", CONTENT_TYPE)
+        await visit.start(200, list(head))
+        await visit.end(text)
+
     async def _healthy(self, visit: Visit, caller: Caller, record: Record) -> None:
         await visit.reply(200, b'{"status":"ok"}')
 
@@ -265,6 +329,22 @@ class Gateway:
             await visit.reply(503, b'{"status":"no usable account"}')
         else:
             await visit.reply(200, b'{"status":"ready"}')
+
+
+def family(path: str) -> str:
+    """The name under which requests for a path of no fixed route are counted."""
+    for beginning in _FAMILIES:
+        if path.startswith(beginning):
+            return beginning.rstrip("/")
+    return "(other)"
+
+
+_CLIENT_GONE = "client_gone"
+_ADMIN = ("/admin/",)
+_OPERATORS = (*_ADMIN, "/metrics")
+_FAMILIES = ("/v1/models/", "/v1/responses/", "/v1/chat/completions/", *_ADMIN)
+_UNMETERED = frozenset({"/v1/messages/count_tokens", "/v1/responses/input_tokens"})
+"""Paths whose answers tell tokens that nobody pays for."""
 
 
 def _keeper(config: Config, pool: Pool, meter: Meter) -> Keeper | None:

@@ -284,6 +284,7 @@ _GAUGES = {
     "workers": "Processes that serve and told of themselves.",
     "in_flight": "Requests that are being served.",
     "queue_length": "Requests that wait for an account to be free.",
+    "store_working": "Workers whose last exchange with the store went well.",
 }
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, TypeAlias
 
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.config.checks import is_loopback
 from dragoman.gateway.errors import ClientGone, Headers, refusal, rendered
 from dragoman.protocols.base import Codec
 from dragoman.upstream.clock import Clock
@@ -20,6 +22,8 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 JSON: tuple[bytes, bytes] = (b"content-type", b"application/json")
 
+_FORWARDED = {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"}
+
 _BODY_TIMEOUT_S = 120.0
 """Seconds within which a request's body must have arrived."""
 
@@ -30,13 +34,15 @@ class Visit:
     """One request. `path` is in the form that routes know, `codec` the client's protocol.
 
     `headers` have lower-case names. `shared` are the headers of every answer; `status` is that of
-    the answer, 0 before there is one; `ended` says that it is whole, `gone` that the client left
+    the answer, 0 before there is one, `answered` when it began, on the clock of
+    `time.perf_counter`; `ended` says that it is whole, `gone` that the client left
     before.
     """
 
     __slots__ = (
         "_receive",
         "_send",
+        "answered",
         "clock",
         "codec",
         "ended",
@@ -44,6 +50,7 @@ class Visit:
         "headers",
         "method",
         "path",
+        "peer",
         "query",
         "request_id",
         "shared",
@@ -59,6 +66,7 @@ class Visit:
         self.codec = codec
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.peer: tuple[str, int] | None = scope.get("client")
         self.query: bytes = scope["query_string"]
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         # Unlike any other, not secret. Forked workers have seeds of their own.
@@ -67,8 +75,17 @@ class Visit:
         # Each vendor's SDKs read one of them.
         self.shared: Headers = [(b"x-request-id", minted), (b"request-id", minted)]
         self.status = 0
+        self.answered = 0.0
         self.ended = False
         self.gone = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the request comes from this machine, and not from a proxy on it that forwards
+        what others ask."""
+        if self.peer is None or not is_loopback(self.peer[0]):
+            return False
+        return not self.headers.keys() & _FORWARDED
 
     async def body(self, limit: int) -> bytes:
         """The whole body, decompressed.
@@ -138,6 +155,7 @@ class Visit:
     async def start(self, status: int, headers: Headers) -> None:
         """Send the head of the answer."""
         self.status = status
+        self.answered = time.perf_counter()
         await self._send(
             {"type": "http.response.start", "status": status, "headers": self.shared + headers}
         )

@@ -1,0 +1,425 @@
+"""`/admin`: what an operator can do from afar, with a token of its own.
+
+Plain JSON in and out; errors are `{"error": {"type", "message", "param"}}`. Nothing here shares a
+limit, a key or a form with what clients call, so that clients can lock no operator out. The work is
+done by `dragoman.administration`, in the thread that uses the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from io import BytesIO
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+import dragoman
+from dragoman.accounts.keeper import Keeper
+from dragoman.accounts.pool import Pool
+from dragoman.accounts.states import AccountState
+from dragoman.administration.drafts import Draft, Unusable, draft, literal, shortened
+from dragoman.administration.errors import Conflict, Rejected, Unknown
+from dragoman.administration.moments import BadMoment, moment
+from dragoman.administration.rows import BadFile, rows_of
+from dragoman.administration.service import Administration
+from dragoman.administration.views import STANDINGS
+from dragoman.canonical.errors import DragomanError, FaultKind
+from dragoman.config import Config
+from dragoman.gateway.auth import presented_key
+from dragoman.gateway.errors import ClientGone, Headers, fault_of
+from dragoman.gateway.probe import NoModel, ask
+from dragoman.gateway.scrape import Scrape
+from dragoman.gateway.visit import Visit
+from dragoman.storage.base import StoreError
+from dragoman.storage.opening import vault_for
+from dragoman.upstream.client import UpstreamClient
+
+T = TypeVar("T")
+
+_log = logging.getLogger("dragoman.gateway")
+
+Query = Mapping[str, str]
+_Answer = tuple[int, object]
+
+_BODY_BYTES = 1024 * 1024
+_MOST_ON_PAGE = 1000
+_PAGE = 100
+_MOST_BAD_TOLD = 1000
+_HISTORY = 100
+_DAY_S = 24 * 3600.0
+_KINDS = {
+    "text/csv": "csv",
+    "application/json": "json",
+    "application/x-ndjson": "jsonl",
+    "application/jsonl": "jsonl",
+}
+_STATUS_OF_KIND = {
+    FaultKind.TOO_LARGE: (413, "too_large"),
+    FaultKind.UNSUPPORTED_MEDIA_TYPE: (415, "unsupported_media_type"),
+    FaultKind.REQUEST_TIMEOUT: (408, "timeout"),
+    FaultKind.INVALID_REQUEST: (400, "invalid_request"),
+}
+
+
+class Refusal(Exception):
+    """A request that cannot be done. `param` names what is at fault, if it is one thing; `more` are
+    further members of the error."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        param: str | None = None,
+        more: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.param = param
+        self.more = more or {}
+
+
+class Admin:
+    """Serves `/admin` of one worker. There is none without `[admin]` key."""
+
+    def __init__(
+        self,
+        config: Config,
+        pool: Pool,
+        keeper: Keeper | None,
+        client: UpstreamClient,
+        scrape: Scrape,
+    ) -> None:
+        key = config.admin.key
+        self._digest = None if key is None else _digest(key.reveal().encode())
+        self._config = config
+        self._pool = pool
+        self._keeper = keeper
+        self._client = client
+        self._scrape = scrape
+        self._vault = vault_for(config)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether there is a token, and so an administration."""
+        return self._digest is not None
+
+    def admits(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether the administration's token is in `headers` (lower-case names)."""
+        given = presented_key(headers)
+        if given is None or self._digest is None:
+            return False
+        return hmac.compare_digest(_digest(given), self._digest)
+
+    async def serve(self, visit: Visit) -> str:
+        """Answer one request, whatever it is. Returns the kind of error, empty if there was none.
+
+        Raises:
+            ClientGone: the caller left.
+        """
+        headers: Headers = [(b"cache-control", b"no-store")]
+        try:
+            if not self.admits(visit.headers):
+                headers.append((b"www-authenticate", b"Bearer"))
+                raise Refusal(401, "unauthenticated", "The token of the administration is needed.")
+            status, value = await self._answer(visit)
+        except ClientGone:
+            raise
+        except Exception as error:
+            refusal = _refusal_of(error, visit.request_id)
+            if refusal.status == 405:
+                headers.append((b"allow", str(refusal.more["allow"]).encode()))
+            told = {
+                "type": refusal.kind,
+                "message": str(refusal),
+                "param": refusal.param,
+                **refusal.more,
+            }
+            await visit.reply(refusal.status, msgspec.json.encode({"error": told}), headers)
+            return refusal.kind
+        body = b"" if value is None else msgspec.json.encode(value)
+        await visit.reply(status, body, headers)
+        return ""
+
+    async def _answer(self, visit: Visit) -> _Answer:
+        parts = visit.path.split("/")[2:]
+        query = _query(visit.query)
+        handlers: dict[str, Callable[[], Awaitable[_Answer]]]
+        match parts:
+            case ["accounts"]:
+                handlers = {
+                    "GET": lambda: self._list(query),
+                    "POST": lambda: self._add(visit, query),
+                }
+            case ["accounts", "import"] if visit.method == "POST":
+                handlers = {"POST": lambda: self._import(visit, query)}
+            case ["accounts", name]:
+                handlers = {
+                    "GET": lambda: self._show(name, query),
+                    "PATCH": lambda: self._change(name, visit, query),
+                    "DELETE": lambda: self._remove(name, query),
+                }
+            case ["accounts", name, "enable"]:
+                handlers = {"POST": lambda: self._enable(name, query)}
+            case ["accounts", name, "disable"]:
+                handlers = {"POST": lambda: self._disable(name, visit, query)}
+            case ["accounts", name, "test"]:
+                handlers = {"POST": lambda: self._test(name, visit, query)}
+            case ["usage"]:
+                handlers = {"GET": lambda: self._usage(query)}
+            case ["health"]:
+                handlers = {"GET": lambda: self._health(query)}
+            case _:
+                raise Refusal(404, "not_found", "There is nothing at this path.")
+        handler = handlers.get(visit.method)
+        if handler is None:
+            allowed = ", ".join(handlers)
+            message = f"{shortened(visit.method)} is not allowed here."
+            raise Refusal(405, "method_not_allowed", message, more={"allow": allowed})
+        return await handler()
+
+    # Accounts
+
+    async def _list(self, query: Query) -> _Answer:
+        _only(query, "upstream", "state", "after", "limit", "usage")
+        state = _choice(query, "state", STANDINGS)
+        limit = _number(query, "limit", _PAGE, _MOST_ON_PAGE)
+        usage = _flag(query, "usage", default=True)
+        return 200, await self._ask(
+            lambda administration: administration.page(
+                upstream=query.get("upstream"),
+                state=state,
+                after=query.get("after"),
+                limit=limit,
+                with_usage=usage,
+            )
+        )
+
+    async def _show(self, name: str, query: Query) -> _Answer:
+        _only(query, "history")
+        history = _number(query, "history", _HISTORY, _MOST_ON_PAGE)
+        return 200, await self._ask(lambda administration: administration.show(name, history))
+
+    async def _add(self, visit: Visit, query: Query) -> _Answer:
+        _only(query)
+        made = draft(await _object(visit), literal)
+        return 201, await self._ask(lambda administration: administration.add(made))
+
+    async def _change(self, name: str, visit: Visit, query: Query) -> _Answer:
+        _only(query)
+        values = await _object(visit)
+        if values.setdefault("name", name) != name:
+            raise Refusal(400, "invalid_request", "An account keeps its name.", "name")
+        made: Draft = draft(values, literal)
+        return 200, await self._ask(lambda administration: administration.change(made))
+
+    async def _remove(self, name: str, query: Query) -> _Answer:
+        _only(query)
+        removed = await self._ask(lambda administration: administration.remove([name]))
+        return 200, {"removed": removed}
+
+    async def _enable(self, name: str, query: Query) -> _Answer:
+        _only(query)
+
+        def work(administration: Administration) -> object:
+            administration.enable([name])
+            return administration.show(name, 1).account
+
+        return 200, await self._ask(work)
+
+    async def _disable(self, name: str, visit: Visit, query: Query) -> _Answer:
+        _only(query)
+        values = await _object(visit, may_be_empty=True)
+        reason = values.pop("reason", "")
+        if values:
+            raise Refusal(400, "invalid_request", "There is no such field.", _first(values))
+        if not isinstance(reason, str):
+            raise Refusal(400, "invalid_request", "A text is expected.", "reason")
+
+        def work(administration: Administration) -> object:
+            administration.disable([name], reason)
+            return administration.show(name, 1).account
+
+        return 200, await self._ask(work)
+
+    async def _test(self, name: str, visit: Visit, query: Query) -> _Answer:
+        _only(query)
+        values = await _object(visit, may_be_empty=True)
+        model = values.pop("model", None)
+        if values:
+            raise Refusal(400, "invalid_request", "There is no such field.", _first(values))
+        if model is not None and not isinstance(model, str):
+            raise Refusal(400, "invalid_request", "A text is expected.", "model")
+        account = await self._ask(lambda administration: administration.account(name))
+        try:
+            state = self._pool.state(name)
+        except KeyError:
+            state = AccountState(name)
+        try:
+            finding, transition = await ask(
+                self._client, self._config, account, state, who="operator", model=model
+            )
+        except NoModel as error:
+            raise Refusal(400, "invalid_request", str(error), "model") from None
+        if transition is not None:
+            self._pool.observe(transition)
+        return 200, finding
+
+    async def _import(self, visit: Visit, query: Query) -> _Answer:
+        _only(query, "format", "replace", "skip_bad")
+        kind = _choice(query, "format", ("csv", "json", "jsonl"))
+        replace, skip_bad = _flag(query, "replace"), _flag(query, "skip_bad")
+        if kind is None:
+            media = visit.headers.get(b"content-type", b"").decode("latin-1").partition(";")[0]
+            kind = _KINDS.get(media.strip().lower())
+        body = await visit.body(self._config.server.body_limit_bytes)
+        try:
+            done = await self._ask(
+                lambda administration: administration.load(
+                    rows_of(BytesIO(body), literal, kind=kind),
+                    replace=replace,
+                    skip_bad=skip_bad,
+                )
+            )
+        except Rejected as error:
+            more = {"rows": error.rows, "bad": error.bad[:_MOST_BAD_TOLD]}
+            raise Refusal(400, "bad_rows", str(error), more=more) from None
+        except BadFile as error:
+            raise Refusal(400, "invalid_request", str(error)) from None
+        return 200, msgspec.structs.replace(done, bad=done.bad[:_MOST_BAD_TOLD])
+
+    # The rest
+
+    async def _usage(self, query: Query) -> _Answer:
+        dimensions = ("account", "client", "model", "route")
+        _only(query, "since", "until", "by", *dimensions)
+        now = time.time()
+        try:
+            until = moment(query["until"], now) if "until" in query else now
+        except BadMoment as error:
+            raise Refusal(400, "invalid_request", str(error), "until") from None
+        try:
+            since = moment(query["since"], now) if "since" in query else until - _DAY_S
+        except BadMoment as error:
+            raise Refusal(400, "invalid_request", str(error), "since") from None
+        by = [name for name in query.get("by", "").split(",") if name]
+        only = {name: query[name] for name in dimensions if name in query}
+        return 200, await self._ask(
+            lambda administration: administration.usage(since, until, by, only)
+        )
+
+    async def _health(self, query: Query) -> _Answer:
+        _only(query)
+        gauges = self._scrape.counts().gauges
+        accounts: dict[str, dict[str, int]] = {}
+        for (upstream, state), number in (await self._scrape.accounts()).items():
+            accounts.setdefault(upstream, {})[state] = number
+        keeper = self._keeper
+        return 200, {
+            "version": dragoman.__version__,
+            "workers": int(gauges["workers"]),
+            "in_flight": int(gauges["in_flight"]),
+            "queue_length": int(gauges["queue_length"]),
+            "store": "none" if keeper is None else "working" if keeper.working else "failing",
+            "usable": self._pool.usable(),
+            "accounts": accounts,
+        }
+
+    async def _ask(self, work: Callable[[Administration], T]) -> T:
+        if self._keeper is None:
+            raise Refusal(409, "conflict", "Nothing is kept: [storage] path is not set.")
+        return await self._keeper.ask(
+            lambda store: work(Administration(self._config, store, self._vault))
+        )
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+def _refusal_of(error: Exception, request_id: str) -> Refusal:
+    match error:
+        case Refusal():
+            return error
+        case Unknown():
+            return Refusal(404, "not_found", str(error), "name")
+        case Conflict():
+            return Refusal(409, "conflict", str(error), error.field or None)
+        case Unusable():
+            faults = [msgspec.structs.asdict(fault) for fault in error.faults]
+            first = error.faults[0].field
+            return Refusal(400, "invalid_request", str(error), first or None, {"faults": faults})
+        case StoreError():
+            _log.error("request %s: %s", request_id, error)
+            return Refusal(503, "store_unavailable", "The store cannot be used now.")
+        case DragomanError():
+            fault = error.fault
+            status, kind = _STATUS_OF_KIND.get(fault.kind, (500, "internal"))
+            return Refusal(status, kind, fault.message, fault.param)
+        case _:
+            return Refusal(500, "internal", fault_of(error, request_id).message)
+
+
+async def _object(visit: Visit, *, may_be_empty: bool = False) -> dict[str, Any]:
+    body = await visit.body(_BODY_BYTES)
+    if may_be_empty and not body.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        _bad("The body is not JSON.")
+    if not isinstance(value, dict):
+        _bad("The body must be a JSON object.")
+    return value
+
+
+def _bad(message: str, param: str | None = None) -> NoReturn:
+    raise Refusal(400, "invalid_request", message, param)
+
+
+def _query(raw: bytes) -> Query:
+    try:
+        pairs = parse_qsl(
+            raw.decode("latin-1"), keep_blank_values=True, errors="strict", max_num_fields=50
+        )
+    except ValueError:
+        _bad("The query cannot be read.")
+    return dict(pairs)
+
+
+def _only(query: Query, *known: str) -> None:
+    for name in query:
+        if name not in known:
+            told = f"There is no such parameter; there is {', '.join(known) or 'none'}."
+            _bad(told, shortened(name))
+
+
+def _choice(query: Query, name: str, choices: tuple[str, ...]) -> str | None:
+    value = query.get(name)
+    if value is not None and value not in choices:
+        _bad(f"Expected one of {', '.join(choices)}.", name)
+    return value
+
+
+def _number(query: Query, name: str, default: int, most: int) -> int:
+    value = query.get(name)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdecimal() and len(value) < 10 and 1 <= int(value) <= most):
+        _bad(f"Expected a number from 1 to {most}.", name)
+    return int(value)
+
+
+def _flag(query: Query, name: str, *, default: bool = False) -> bool:
+    value = _choice(query, name, ("true", "false"))
+    return default if value is None else value == "true"
+
+
+def _first(values: Mapping[str, object]) -> str:
+    return shortened(next(iter(values)))

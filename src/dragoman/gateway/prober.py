@@ -1,0 +1,96 @@
+"""Probes of accounts that are out, in the background of a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+import zlib
+
+from dragoman.accounts.pool import Pool
+from dragoman.config import Config
+from dragoman.gateway.metrics import Metrics
+from dragoman.gateway.probe import ask
+from dragoman.upstream.client import UpstreamClient
+
+_log = logging.getLogger("dragoman.gateway")
+
+_MOST_AT_ONCE = 8
+_EVERY_S = 1.0
+
+
+class Prober:
+    """Tries accounts of upstreams with `probe` that are exhausted, or rest for long.
+
+    Of several workers each has accounts of its own to probe: `place` of `places` is this one's.
+    Whatever is being tried already, by a probe or a client's request of any worker, is left alone.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        pool: Pool,
+        client: UpstreamClient,
+        metrics: Metrics,
+        *,
+        place: int = 0,
+        places: int = 1,
+    ) -> None:
+        self._config = config
+        self._pool = pool
+        self._client = client
+        self._metrics = metrics
+        self._place = place
+        self._places = places
+        self._wanted = any(upstream.probe is not None for upstream in config.upstreams)
+        self._loop: asyncio.Task[None] | None = None
+        self._probes: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin, in the running loop, if any upstream wants probes."""
+        if self._wanted:
+            self._loop = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop, and cancel what is under way."""
+        tasks = [*self._probes, *([] if self._loop is None else [self._loop])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self) -> None:
+        waiting: dict[str, None] = {}
+        while True:
+            await asyncio.sleep(_EVERY_S * (0.75 + 0.5 * random.random()))
+            for name in self._pool.due_for_probe(time.time()):
+                if zlib.crc32(name.encode()) % self._places == self._place:
+                    waiting[name] = None
+            while waiting and len(self._probes) < _MOST_AT_ONCE:
+                name = next(iter(waiting))
+                del waiting[name]
+                if not self._pool.in_flight(name):
+                    task = asyncio.create_task(self._probe(name))
+                    self._probes.add(task)
+                    task.add_done_callback(self._probes.discard)
+
+    async def _probe(self, name: str) -> None:
+        try:
+            account, state = self._pool.account(name), self._pool.state(name)
+        except KeyError:
+            # It was removed since it was due.
+            return
+        if state.disabled:
+            return
+        try:
+            with self._pool.probing(name):
+                finding, transition = await ask(
+                    self._client, self._config, account, state, who="probe"
+                )
+        except Exception as error:
+            _log.error("the probe of account %s failed: %s", name, type(error).__name__)
+            return
+        self._metrics.probed(account.upstream, came_back=finding.passed)
+        if transition is not None:
+            self._pool.observe(transition)
+        _log.info("probe of account %s: status %d; %s", name, finding.status, finding.account_is)
