@@ -1,0 +1,174 @@
+"""Gateways as they are run: processes of their own, with workers that can be told apart."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.gateway.http import AUTH, KEY, Answer, Connection, call
+
+CONFIG = """
+[server]
+port = {port}
+workers = {workers}
+shutdown_grace_s = 3
+[[clients]]
+name = "tester"
+key = "{key}"
+[[upstreams]]
+name = "chat"
+protocol = "openai_chat"
+base_url = "{base_url}"
+[storage]
+path = "{store}"
+sync_s = {sync_s}
+key = "env:STORE_KEY"
+"""
+ACCOUNT = """
+[[accounts]]
+name = "{name}"
+upstream = "chat"
+key = "{key}"
+"""
+STORE_KEY = "correct horse battery"
+STORE = "kept.db"
+SYNC_S = 0.05
+START_S = 20.0
+
+ASKED = {"model": "chat/sim-text", "messages": [{"role": "user", "content": "hi"}]}
+
+
+@dataclass
+class GatewayProcess:
+    """A gateway that runs. `store` is its file, `log` what it has written when it has ended."""
+
+    process: subprocess.Popen[str]
+    url: str
+    store: Path
+    log: str = field(default="")
+
+    def workers(self) -> list[int]:
+        """The ids of the processes that serve, the oldest first."""
+        pid = self.process.pid
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        return [int(child) for child in text.split()]
+
+    def kill_all(self) -> None:
+        """End every process at once, without a chance to do anything."""
+        workers = self.workers()
+        self.process.kill()
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        self._ended()
+
+    def stop(self) -> None:
+        """End as an operator would."""
+        self.process.send_signal(signal.SIGTERM)
+        self._ended()
+
+    def _ended(self) -> None:
+        _, self.log = self.process.communicate(timeout=20)
+
+
+@contextmanager
+def gateway_process(
+    folder: Path, base_url: str, keys: dict[str, str], *, workers: int = 1, name: str = "one"
+) -> Iterator[GatewayProcess]:
+    """Serve with an account for each of `keys`; gateways of one folder share a store."""
+    from dragoman.gateway.server import bind
+
+    with bind("127.0.0.1", 0) as plug:
+        port = plug.getsockname()[1]
+    file = folder / f"{name}.toml"
+    text = CONFIG.format(
+        port=port, workers=workers, key=KEY, base_url=base_url, store=STORE, sync_s=SYNC_S
+    )
+    file.write_text(
+        text + "".join(ACCOUNT.format(name=name, key=key) for name, key in keys.items())
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dragoman", "serve", "--config", str(file)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "STORE_KEY": STORE_KEY},
+    )
+    running = GatewayProcess(process, f"http://127.0.0.1:{port}", folder / STORE)
+    try:
+        until(lambda: _serves(running), START_S)
+        yield running
+    finally:
+        if process.poll() is None:
+            running.stop()
+
+
+def _serves(running: GatewayProcess) -> bool:
+    assert running.process.poll() is None, running.process.communicate()[1]
+    try:
+        return call(running.url, "GET", "/healthz").status == 200
+    except OSError:
+        return False
+
+
+def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(0.02)
+
+
+def ask(connection: Connection) -> Answer:
+    """One request on a connection that is kept."""
+    connection.send("POST", "/v1/chat/completions", ASKED, AUTH)
+    return connection.answer()
+
+
+@contextmanager
+def connection_of_each(running: GatewayProcess) -> Iterator[list[Connection]]:
+    """A connection to each worker, in the order of `workers()`."""
+    workers = running.workers()
+    found: dict[int, Connection] = {}
+    others: list[Connection] = []
+    try:
+        while len(found) < len(workers):
+            assert len(others) < 500, "some worker takes no connections"
+            # Those that nobody uses keep none of the workers busy: a few at once spread better.
+            some = [Connection(running.url) for _ in range(8)]
+            for connection in some:
+                connection.send("GET", "/healthz")
+            for connection in some:
+                assert connection.answer().status == 200
+                found.setdefault(_worker_of(connection, workers), connection)
+            others += some
+        yield [found[pid] for pid in workers]
+    finally:
+        for connection in others:
+            connection.sock.close()
+
+
+def _worker_of(connection: Connection, workers: Iterable[int]) -> int:
+    """The process that has the other end of a connection on this machine."""
+    own, peer = connection.sock.getsockname()[1], connection.sock.getpeername()[1]
+    ends = f":{peer:04X}", f":{own:04X}"
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1].endswith(ends[0]) and fields[2].endswith(ends[1]):
+            name = f"socket:[{fields[9]}]"
+            for pid in workers:
+                if any(_target(entry) == name for entry in Path(f"/proc/{pid}/fd").iterdir()):
+                    return pid
+    raise LookupError("nobody has the other end")
+
+
+def _target(entry: Path) -> str:
+    try:
+        return os.readlink(entry)
+    except OSError:
+        return ""
