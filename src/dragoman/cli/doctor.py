@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from dragoman.cli.common import PROTOCOLS
@@ -30,6 +28,8 @@ def doctor(url: str, key: str, model: str | None, protocols: tuple[str, ...]) ->
     and for what is wrong: what it breaks in which client, and what to do. The exit status is 1
     when something is broken.
     """
+    import asyncio
+
     from dragoman.doctor import NoModel, State, Unreachable, examine
 
     def say(line: str) -> None:
