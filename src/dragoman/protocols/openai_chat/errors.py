@@ -47,6 +47,9 @@ _BY_WORD = {
     "insufficient_quota": FaultKind.PAYMENT_REQUIRED,
     "credit_balance_exhausted": FaultKind.PAYMENT_REQUIRED,
     "billing_hard_limit_reached": FaultKind.PAYMENT_REQUIRED,
+    "organization_spend_limit_exceeded": FaultKind.PAYMENT_REQUIRED,
+    "organization_usage_limit_exceeded": FaultKind.PAYMENT_REQUIRED,
+    "project_spend_limit_exceeded": FaultKind.PAYMENT_REQUIRED,
     "invalid_api_key": FaultKind.UNAUTHENTICATED,
     "authentication_error": FaultKind.UNAUTHENTICATED,
     "permission_error": FaultKind.FORBIDDEN,
@@ -66,7 +69,14 @@ _REFINES = {
     403: ("insufficient_quota", "credit_balance_exhausted"),
     404: ("model_not_found",),
     413: ("context_length_exceeded",),
-    429: ("insufficient_quota", "credit_balance_exhausted", "billing_hard_limit_reached"),
+    429: (
+        "insufficient_quota",
+        "credit_balance_exhausted",
+        "billing_hard_limit_reached",
+        "organization_spend_limit_exceeded",
+        "organization_usage_limit_exceeded",
+        "project_spend_limit_exceeded",
+    ),
 }
 """Words that say more than the status they come with."""
 

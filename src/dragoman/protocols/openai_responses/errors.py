@@ -68,6 +68,10 @@ _BY_CODE = {
     "insufficient_quota": FaultKind.PAYMENT_REQUIRED,
     "credit_balance_exhausted": FaultKind.PAYMENT_REQUIRED,
     "billing_hard_limit_reached": FaultKind.PAYMENT_REQUIRED,
+    "organization_spend_limit_exceeded": FaultKind.PAYMENT_REQUIRED,
+    "organization_usage_limit_exceeded": FaultKind.PAYMENT_REQUIRED,
+    "project_spend_limit_exceeded": FaultKind.PAYMENT_REQUIRED,
+    "usage_limit_reached": FaultKind.RATE_LIMITED,
     "context_length_exceeded": FaultKind.CONTEXT_TOO_LONG,
     "model_not_found": FaultKind.MODEL_NOT_FOUND,
     "server_is_overloaded": FaultKind.OVERLOADED,
@@ -75,6 +79,9 @@ _BY_CODE = {
     "vector_store_timeout": FaultKind.UPSTREAM_FAILED,
 }
 """Codes that say more than the status, or stand without one inside a stream."""
+
+_USED_UP = "usage_limit_reached"
+"""Type of the error, which has no code, when a ChatGPT subscription's window is at its end."""
 
 _SPENT = frozenset(code for code, kind in _BY_CODE.items() if kind is FaultKind.PAYMENT_REQUIRED)
 
@@ -135,8 +142,13 @@ def fault_of(error: Any, status: int | None = None, retry_after: float | None = 
     message = _word(error, "message") or _word(error, "detail")
     if not message:
         message = f"The upstream answered with status {status}." if status else "Upstream error."
-    code = _word(error, "code")
-    kind = _kind(code or _word(error, "type") or "", status, message)
+    code, told = _word(error, "code"), _word(error, "type")
+    if told == _USED_UP:
+        code = code or told
+        retry_after = _resets(error) if retry_after is None else retry_after
+    if code in _BY_CODE or told not in _SPENT:
+        told = code or told
+    kind = _kind(told or "", status, message)
     shown, _, usual_code = _SHOWN[kind]
     own = status if status is not None and 400 <= status < 500 else None
     misalignment = error.get("misalignment")
@@ -149,6 +161,14 @@ def fault_of(error: Any, status: int | None = None, retry_after: float | None = 
         retry_after=retry_after,
         details={"misalignment": misalignment} if isinstance(misalignment, dict) else None,
     )
+
+
+def _resets(error: Mapping[str, Any]) -> float | None:
+    """Seconds until a subscription's window begins anew."""
+    seconds = error.get("resets_in_seconds")
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        return None
+    return float(seconds) if 0 <= seconds < 1e9 else None
 
 
 def _word(error: Mapping[str, Any], name: str) -> str | None:
