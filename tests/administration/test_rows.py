@@ -14,10 +14,10 @@ from dragoman.administration.rows import (
     BadFile,
     BadRow,
     Row,
+    csv_line,
     read_csv,
     read_json,
     read_json_lines,
-    _csv_line,
 )
 from dragoman.config import Secret
 from dragoman.config.secret import SecretError, resolve_secret
@@ -204,5 +204,5 @@ def test_rows_are_read_one_by_one() -> None:
 def test_written_rows_are_read_back(cells: list[str]) -> None:
     import csv as reference
 
-    line = _csv_line(cells)
+    line = csv_line(cells)
     assert next(reference.reader(StringIO(line, newline=""))) == cells

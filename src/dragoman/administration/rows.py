@@ -144,13 +144,13 @@ def rows_of(
 def written(views: Iterable[AccountView], kind: str) -> Iterator[str]:
     """A list that `rows_of` reads, of all that is not secret of accounts, in pieces."""
     if kind == "csv":
-        yield _csv_line(PLAIN_FIELDS)
+        yield csv_line(PLAIN_FIELDS)
     elif kind == "json":
         yield "["
     for number, view in enumerate(views):
         values = {field: getattr(view, field) for field in PLAIN_FIELDS}
         if kind == "csv":
-            yield _csv_line(_cell(value) for value in values.values())
+            yield csv_line(_cell(value) for value in values.values())
         else:
             line = msgspec.json.encode(values).decode()
             yield f"{line}\n" if kind == "jsonl" else ("," if number else "") + f"\n{line}"
@@ -186,7 +186,8 @@ def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
         yield line.decode()
 
 
-def _csv_line(cells: Iterable[str]) -> str:
+def csv_line(cells: Iterable[str]) -> str:
+    """One line of CSV, with its end."""
     return ",".join(_quoted(cell) for cell in cells) + "\n"
 
 

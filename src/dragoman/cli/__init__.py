@@ -15,6 +15,7 @@ from dragoman.cli.accounts import accounts
 from dragoman.cli.classify import classify
 from dragoman.cli.common import FILE, PROTOCOLS, count, read_config
 from dragoman.cli.doctor import doctor
+from dragoman.cli.usage import usage
 
 POLICIES = ("strict", "balanced", "lenient")
 
@@ -32,6 +33,7 @@ def main() -> None:
 
 
 main.add_command(accounts)
+main.add_command(usage)
 main.add_command(doctor)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 STATES = ("active", "cooling", "exhausted", "disabled")
 FORMATS = ("csv", "json", "jsonl")
 
-_CONFIG = click.option(
+CONFIG = click.option(
     "--config", type=FILE, default="dragoman.toml", show_default=True, help="The configuration."
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -66,7 +66,7 @@ def opened(path: Path) -> Iterator[Administration]:
 
 
 @accounts.command("list")
-@_CONFIG
+@CONFIG
 @_UPSTREAM
 @_STATE
 @_JSON
@@ -128,7 +128,7 @@ def _why(view: AccountView, now: float) -> Iterator[str]:
 
 
 @accounts.command()
-@_CONFIG
+@CONFIG
 @click.option("--history", default=20, show_default=True, help="Changes of state to show.")
 @_JSON
 @click.argument("name")
@@ -213,7 +213,7 @@ def _settings(command: Any) -> Any:
 
 
 @accounts.command()
-@_CONFIG
+@CONFIG
 @_settings
 @click.option("--no-key", is_flag=True, help="The upstream wants no key.")
 @_JSON
@@ -229,7 +229,7 @@ def add(config: Path, no_key: bool, as_json: bool, **given: Any) -> None:
 
 
 @accounts.command("set")
-@_CONFIG
+@CONFIG
 @_settings
 @click.option(
     "--reset",
@@ -251,7 +251,7 @@ def set_(config: Path, reset: tuple[str, ...], as_json: bool, **given: Any) -> N
 
 
 @accounts.command("import")
-@_CONFIG
+@CONFIG
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="By default told from FILE.")
 @click.option("--replace", is_flag=True, help="Change accounts that are there already.")
 @click.option("--skip-bad", is_flag=True, help="Import the good rows of a list with bad ones.")
@@ -324,7 +324,7 @@ def _ending_line(rows: Iterable[Row | BadRow]) -> Iterator[Row | BadRow]:
 
 
 @accounts.command()
-@_CONFIG
+@CONFIG
 @_UPSTREAM
 @click.option("--format", "kind", type=click.Choice(FORMATS), default="csv", show_default=True)
 def export(config: Path, upstream: str | None, kind: str) -> None:
@@ -339,7 +339,7 @@ def export(config: Path, upstream: str | None, kind: str) -> None:
 
 
 @accounts.command()
-@_CONFIG
+@CONFIG
 @click.option("--reason", default="", help="Why; it is shown wherever the account is.")
 @_NAMES
 def disable(config: Path, reason: str, names: tuple[str, ...]) -> None:
@@ -350,7 +350,7 @@ def disable(config: Path, reason: str, names: tuple[str, ...]) -> None:
 
 
 @accounts.command()
-@_CONFIG
+@CONFIG
 @_NAMES
 def enable(config: Path, names: tuple[str, ...]) -> None:
     """Forget all that is held against accounts: they are used again at once."""
@@ -360,7 +360,7 @@ def enable(config: Path, names: tuple[str, ...]) -> None:
 
 
 @accounts.command()
-@_CONFIG
+@CONFIG
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_NAMES
 def remove(config: Path, yes: bool, names: tuple[str, ...]) -> None:
@@ -373,7 +373,7 @@ def remove(config: Path, yes: bool, names: tuple[str, ...]) -> None:
 
 
 @accounts.command()
-@_CONFIG
+@CONFIG
 @click.option("--all", "every", is_flag=True, help="Test all accounts that are not named.")
 @_UPSTREAM
 @_STATE

@@ -18,8 +18,10 @@ from dragoman.config import Config
 from dragoman.config.checks import is_loopback
 from dragoman.gateway.app import Gateway
 from dragoman.gateway.lines import LineWriter, Outlet
+from dragoman.gateway.metrics import Board
 from dragoman.gateway.protocol import JoiningProtocol
 from dragoman.gateway.record import log_line
+from dragoman.gateway.scrape import Place
 from dragoman.gateway.workers import Workers
 from dragoman.storage.opening import prepare
 
@@ -34,8 +36,13 @@ _COLLECT_AFTER = 20_000
 """Objects made and not freed after which the youngest are searched for cycles."""
 
 
-def build_app(config: Config, log: Callable[[bytes], None] | None = log_line) -> Gateway:
-    """The ASGI application of a configuration. `log` is given the line of each request.
+def build_app(
+    config: Config,
+    log: Callable[[bytes], None] | None = log_line,
+    place: Place | None = None,
+) -> Gateway:
+    """The ASGI application of a configuration. `log` is given the line of each request; `place` is
+    this worker's among several.
 
     Raises:
         ValueError: it would let anyone in from other machines.
@@ -44,7 +51,7 @@ def build_app(config: Config, log: Callable[[bytes], None] | None = log_line) ->
         raise ValueError(
             f"without client keys the gateway listens on loopback only, not on {config.server.host}"
         )
-    return Gateway(config, log)
+    return Gateway(config, log, place)
 
 
 def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> None:
@@ -73,9 +80,11 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
         if config.server.workers == 1:
             _run(config, plug)
         else:
+            count = config.server.workers
+            board = Board(count)
             Workers(
-                config.server.workers,
-                lambda: _run(config, plug),
+                count,
+                lambda number: _run(config, plug, Place(board, number, count)),
                 grace_s=config.server.shutdown_grace_s,
                 on_stop=plug.close,
             ).run()
@@ -83,7 +92,7 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
         plug.close()
 
 
-def _run(config: Config, plug: socket.socket) -> None:
+def _run(config: Config, plug: socket.socket, place: Place | None = None) -> None:
     """Serve in this process."""
     # What is there by now stays. What a request leaves dies with its last reference; cycles are
     # rare, and looking for them as often as Python does by itself costs one request in twenty.
@@ -92,7 +101,7 @@ def _run(config: Config, plug: socket.socket) -> None:
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(sys.stderr.fileno())
     try:
-        Server(build_app(config, lines if wanted else None)).run(sockets=[plug])
+        Server(build_app(config, lines if wanted else None, place)).run(sockets=[plug])
     finally:
         lines.flush()
 

@@ -18,7 +18,8 @@ _POLL_S = 0.1
 
 
 class Workers:
-    """Forks `count` processes that each call `work`, and replaces those that die.
+    """Forks `count` processes that each call `work` with a number below `count`, and replaces those
+    that die: no two that live have the same number.
 
     SIGINT and SIGTERM are passed on; processes that are not gone `grace_s` seconds later, and a
     little, are killed. If new processes keep dying at once, all stop. They stop by themselves when
@@ -29,7 +30,7 @@ class Workers:
     def __init__(
         self,
         count: int,
-        work: Callable[[], None],
+        work: Callable[[int], None],
         *,
         grace_s: float,
         on_stop: Callable[[], None] = lambda: None,
@@ -38,7 +39,7 @@ class Workers:
         self._work = work
         self._grace_s = grace_s
         self._on_stop = on_stop
-        self._born: dict[int, float] = {}
+        self._born: dict[int, tuple[float, int]] = {}
         self._lifeline: tuple[int, int]
         self._stopping = False
 
@@ -74,16 +75,18 @@ class Workers:
         self._stopping = True
 
     def _fork(self) -> None:
+        taken = {number for _, number in self._born.values()}
+        free = next(number for number in range(self._count) if number not in taken)
         pid = os.fork()
         if pid:
-            self._born[pid] = time.monotonic()
+            self._born[pid] = time.monotonic(), free
             return
         status = 1
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             self._hold_on()
-            self._work()
+            self._work(free)
             status = 0
         except KeyboardInterrupt:
             status = 0
@@ -111,7 +114,7 @@ class Workers:
             gone, status = os.waitpid(pid, os.WNOHANG)
             if not gone:
                 continue
-            lived = time.monotonic() - self._born.pop(pid)
+            lived = time.monotonic() - self._born.pop(pid)[0]
             if self._stopping:
                 continue
             _log.error("worker %d ended with status %d", pid, os.waitstatus_to_exitcode(status))
