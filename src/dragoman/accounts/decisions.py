@@ -34,9 +34,6 @@ from dragoman.accounts.states import (
 from dragoman.accounts.symptoms import Symptom
 from dragoman.failing import Rule, Verdict
 
-MAX_ATTEMPTS = 10
-"""Accounts tried for one request at most (requirement 138)."""
-
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
 
