@@ -432,6 +432,10 @@ class Pool:
         elsewhere = self._member(name).elsewhere if name in self._accounts else 0
         return self._in_flight.get(name, 0) + elsewhere
 
+    def has_choice(self, upstream: str) -> bool:
+        """Whether the upstream has more than one account, so that it matters which is used."""
+        return len(self._sides[upstream].rotation) > 1
+
     def waiting(self, upstream: str) -> int:
         """Requests that wait for an account of the upstream."""
         return len(self._sides[upstream].line)
