@@ -13,16 +13,17 @@ Entry = tuple[int, Any, int, Member]
 
 
 class Lane:
-    """Members by priority, then `key`, then the order of their definition.
+    """Members by priority (if `ranked`), then `key`, then the order of their definition.
 
     Each member has at most one entry that counts, which is in `inside`; others are left in the heap
     until they come up. A key that has grown since the entry was made may be corrected then
     (`correct`); one that has become smaller must be told at once, by `add`.
     """
 
-    __slots__ = ("_entries", "inside", "key")
+    __slots__ = ("_entries", "_ranked", "inside", "key")
 
-    def __init__(self, key: Callable[[Member], Any]) -> None:
+    def __init__(self, key: Callable[[Member], Any], *, ranked: bool = True) -> None:
+        self._ranked = ranked
         self._entries: list[Entry] = []
         self.inside: dict[Member, Entry] = {}
         self.key = key
@@ -32,21 +33,21 @@ class Lane:
 
     def fill(self, members: list[Member]) -> None:
         """Put many members in at once, in linear time."""
-        key = self.key
-        self.inside = {
-            member: (member.priority, key(member), member.ordinal, member) for member in members
-        }
+        self.inside = {member: self._entry(member) for member in members}
         self._entries = list(self.inside.values())
         heapify(self._entries)
 
     def add(self, member: Member) -> None:
         """Put a member in where its key belongs now."""
-        entry = (member.priority, self.key(member), member.ordinal, member)
-        self.inside[member] = entry
+        entry = self.inside[member] = self._entry(member)
         heappush(self._entries, entry)
         if len(self._entries) > 2 * len(self.inside) + 64:
             self._entries = list(self.inside.values())
             heapify(self._entries)
+
+    def _entry(self, member: Member) -> Entry:
+        rank = member.priority if self._ranked else 0
+        return rank, self.key(member), member.ordinal, member
 
     def discard(self, member: Member) -> None:
         """Take a member out, if it is in."""

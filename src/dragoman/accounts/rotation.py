@@ -64,18 +64,20 @@ class Choice(Struct, frozen=True, gc=False):
 class _Apart:
     """Accounts that cannot, or should not, be chosen for one model though they may for others.
 
-    `hard` and `soft` are who, `ends` when the hard ones return; `why` counts these by reason,
-    `hidden` those of them that are busy besides. `lane` is kept once there are many.
+    `hard` are those that cannot, `ends` when they return, `why` their number by reason, `hidden`
+    how many of them are busy besides; `soft` is where the others wait, `size` the number of all.
+    `lane` is kept once there are many.
     """
 
-    __slots__ = ("ends", "hard", "hidden", "lane", "soft", "why")
+    __slots__ = ("ends", "hard", "hidden", "lane", "size", "soft", "why")
 
     def __init__(self, model: str) -> None:
         self.hard: set[Member] = set()
-        self.ends = Lane(lambda member: member.apart[model].until)
+        self.ends = Lane(lambda member: member.apart[model].until, ranked=False)
         self.soft = Lane(lambda member: member.apart[model].until)
         self.why: Counter[str] = Counter()
         self.hidden = 0
+        self.size = 0
         self.lane: Lane | None = None
 
 
@@ -162,7 +164,7 @@ class Rotation:
         member.in_flight -= 1
         if choice.trial is not None:
             self.end_trial(choice)
-        elif member.busy:
+        if member.busy:
             self._look(member, self._now)
         if self._order.improves:
             self._moved_up(member)
@@ -341,7 +343,7 @@ class Rotation:
             self._lanes.move_to_end(model)
             return apart.lane
         audience = self._audiences.of(model)
-        if apart is not None and len(apart.hard) + len(apart.soft) > _FEW:
+        if apart is not None and apart.size > _FEW:
             lane = self._build(model, audience, model)
             apart.lane = lane
             return lane
@@ -392,7 +394,7 @@ class Rotation:
         member.audience, member.gone = number, False
         if new:
             self._class_reasons[number] = Counter()
-            self._class_ends[number] = Lane(_out_end)
+            self._class_ends[number] = Lane(_out_end, ranked=False)
             self._drop_lanes()
         self._class_sizes[number] += 1
         self._members[member.name] = member
@@ -531,6 +533,7 @@ class Rotation:
         before = member.apart
         for model, rest in before.items():
             entry = self._apart[model]
+            entry.size -= 1
             if rest.soft:
                 entry.soft.discard(member)
                 member.missing.pop(entry.soft, None)
@@ -544,6 +547,7 @@ class Rotation:
         member.apart = apart
         for model, rest in apart.items():
             entry = self._apart.get(model) or self._apart.setdefault(model, _Apart(model))
+            entry.size += 1
             if rest.soft:
                 entry.soft.add(member)
             else:
@@ -562,7 +566,7 @@ class Rotation:
         """The account no longer stands apart for the model."""
         entry = self._apart[model]
         self._order.joined(member)
-        if not entry.hard and not entry.soft.inside:
+        if not entry.size:
             if entry.lane is not None:
                 self._drop_lane(model)
             del self._apart[model]

@@ -1,0 +1,47 @@
+"""A million requests over ten thousand accounts that fail in every way."""
+
+from __future__ import annotations
+
+from dragoman.failing import Verdict
+from tests.accounts.simulation import ARRIVAL_S, MODELS, RARE, World
+
+ACCOUNTS = 10_000
+REQUESTS = 1_000_000
+TROUBLE_EVERY = 500
+RARE_EVERY = 40
+
+
+def test_no_client_sees_what_befalls_accounts() -> None:
+    """No failure reaches a client while an account could answer, none is blamed for another's
+    fault or its client's, the least recently used comes first, nothing leaks, and all come back
+    when the faults end. The world's own checks raise at the first request that breaks one.
+    req: 138, 140, 141
+    """
+    world = World(ACCOUNTS, seed=20261121)
+    for number in range(REQUESTS):
+        world.now += ARRIVAL_S
+        if number % TROUBLE_EVERY == 0:
+            world.trouble()
+            world.pool.take_batch()
+        world.request(RARE if number % RARE_EVERY == 0 else MODELS[number & 3])
+
+    # Everything that was meant to happen did, and often.
+    assert world.served > 0.97 * REQUESTS
+    assert world.by_verdict.keys() == set(Verdict) - {Verdict.RETURN_TO_CLIENT}
+    assert min(world.by_verdict.values()) > 300
+    assert world.proxies_failed > 100
+    assert 100 < world.refused < 0.02 * REQUESTS
+
+    world.end_all()
+    assert not world.pool.take_batch().leases
+    assert not any(world.pool.in_flight(account.name) for account in world.accounts)
+
+    world.heal()
+    world.now += 2 * 3600.0
+    for model in MODELS:
+        for _ in range(ACCOUNTS):
+            world.now += ARRIVAL_S
+            world.request(model)
+    world.end_all()
+    assert not any(world.standing(number, model) for number in range(ACCOUNTS) for model in MODELS)
+    assert not world.pool.take_batch().leases
