@@ -9,22 +9,26 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.accounts.keeper import Keeper
 from dragoman.accounts.pool import Pool, Wanted
 from dragoman.accounts.usage import Meter
+from dragoman.canonical.dialects import DIALECTS
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config, Upstream
 from dragoman.gateway.admin import Admin
 from dragoman.gateway.auth import Caller, Keyring
+from dragoman.gateway.background import Background
 from dragoman.gateway.count import Counter
 from dragoman.gateway.errors import ClientGone, Headers, fault_of, refusal
 from dragoman.gateway.exchange import SHUTTING_DOWN, Exchange
+from dragoman.gateway.memory import Memory, Shelf
 from dragoman.gateway.metrics import CONTENT_TYPE
 from dragoman.gateway.models import Catalogue, page, read_list
 from dragoman.gateway.outgoing import Outgoings
@@ -32,11 +36,12 @@ from dragoman.gateway.prober import Prober
 from dragoman.gateway.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.routing import Router, model_not_found
 from dragoman.gateway.scrape import Place, Scrape
+from dragoman.gateway.stored import StoredResponses
 from dragoman.gateway.visit import Receive, Scope, Send, Visit
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.storage.opening import store_for, vault_for
+from dragoman.storage.opening import responses_for, store_for, vault_for
 from dragoman.upstream.client import UpstreamClient
 
 Handler = Callable[[Visit, Caller, Record], Awaitable[None]]
@@ -63,7 +68,7 @@ class Route(Struct, frozen=True):
     """One path: the client's protocol it implies, and a handler per method."""
 
     protocol: str
-    methods: dict[str, Handler]
+    methods: Mapping[str, Handler]
 
 
 class Gateway:
@@ -95,9 +100,26 @@ class Gateway:
         self._exchange = Exchange(
             config.server, self._router, self.pool, self._client, self._outgoings, _sealer(config)
         )
+        self._memory = Memory(_shelf(config))
+        self._background = Background(
+            self._memory,
+            self._exchange.answer,
+            lambda: self._client.clock,
+            log,
+            config.server.keepalive_s,
+        )
+        self._stored = StoredResponses(
+            self._memory, self._background, self._exchange, config.server.body_limit_bytes
+        )
         self._counter = Counter(self._exchange, self.pool, self._client, self._outgoings)
         self._catalogue = Catalogue(config, self._router, self._fetch_models, time.monotonic)
         self._routes = self._make_routes()
+        self._below_response = {
+            "": {"GET": self._stored.show, "DELETE": self._stored.delete},
+            "input_items": {"GET": self._stored.items},
+            "cancel": {"POST": self._stored.cancel},
+            "submit_tool_outputs": {"POST": self._stored.submit},
+        }
         self._serving = 0
         self._scrape = Scrape(config, self.pool, self.keeper, lambda: self._serving, place)
         self._admin = Admin(config, self.pool, self.keeper, self._client, self._scrape)
@@ -115,13 +137,16 @@ class Gateway:
         await self._client.start()
         if self.keeper is not None:
             await self.keeper.start()
+        self._background.start()
         self._scrape.start()
         self._prober.start()
 
     async def close(self) -> None:
         """Close the connections to upstreams, and tell the store what it does not know yet."""
         await self._prober.close()
+        await self._background.aclose()
         await self._client.aclose()
+        await self._memory.aclose()
         if self.keeper is not None:
             await self.keeper.close()
         await self._scrape.close()
@@ -153,6 +178,7 @@ class Gateway:
         codec = CODECS[protocol or implied_protocol(headers)]
         visit = Visit(scope, receive, send, codec, self._client.clock)
         visit.path = path
+        visit.options = self.config.options
         admin = path.startswith(_ADMIN) and self._admin.is_served
         if self.config.server.cors and not path.startswith(_OPERATORS):
             visit.shared += _CORS
@@ -236,6 +262,8 @@ class Gateway:
             visit.shared.append((b"www-authenticate", b"Bearer"))
             raise
         record.caller = caller.name
+        if caller.dialect is not None:
+            visit.options = replace(visit.options, **DIALECTS[caller.dialect])
         if visit.method != "POST":
             await handler(visit, caller, record)
             return
@@ -254,6 +282,7 @@ class Gateway:
         routes = {
             f"/v1{codec.path}": Route(name, {"POST": generate}) for name, codec in CODECS.items()
         }
+        routes["/v1/responses"] = Route("openai_responses", {"POST": self._stored.create})
         for path, protocol in (
             ("/v1/messages/count_tokens", "anthropic_messages"),
             ("/v1/responses/input_tokens", "openai_responses"),
@@ -275,9 +304,12 @@ class Gateway:
             return Route("", {"GET": show, "HEAD": show})
         if path.startswith("/v1/responses/"):
             name, _, below = path.removeprefix("/v1/responses/").partition("/")
-            methods = _RESPONSE_METHODS.get(below)
-            if methods is not None and name not in _NO_RESPONSES:
-                return Route("openai_responses", dict.fromkeys(methods, _no_response))
+            handlers = self._below_response.get(below)
+            if handlers is not None and name not in _NO_RESPONSES:
+                methods: dict[str, Handler] = {
+                    method: partial(serve, name) for method, serve in handlers.items()
+                }
+                return Route("openai_responses", methods)
         if path.startswith("/v1/chat/completions/"):
             return Route("openai_chat", dict.fromkeys(("GET", "POST", "DELETE"), _no_completion))
         return None
@@ -361,29 +393,19 @@ def _spelled_out(config: Config) -> set[str]:
     return {name for name in names if "*" not in name}
 
 
+def _shelf(config: Config) -> Shelf | None:
+    store = responses_for(config)
+    return None if store is None else Shelf(store, config.storage.responses_days)
+
+
 def _sealer(config: Config) -> Sealer:
     key = config.server.envelope_key
     return Sealer() if key is None else Sealer(key.reveal().encode())
 
 
 _LIST_BYTES = 8 * 1024 * 1024
-_RESPONSE_METHODS = {
-    "": ("GET", "DELETE"),
-    "input_items": ("GET",),
-    "cancel": ("POST",),
-    "submit_tool_outputs": ("POST",),
-}
-"""Below `/v1/responses/{id}`: what the official API serves of stored responses."""
 _NO_RESPONSES = frozenset({"compact"})
 """Names of endpoints that stand where an id would, and are not served."""
-
-
-async def _no_response(visit: Visit, caller: Caller, record: Record) -> None:
-    name = visit.path.split("/")[3]
-    raise refusal(
-        FaultKind.NOT_FOUND,
-        f"Response with id {name[:100]!r} not found: this gateway does not store responses.",
-    )
 
 
 async def _no_completion(visit: Visit, caller: Caller, record: Record) -> None:

@@ -5,21 +5,28 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 
+from dragoman.canonical.dialects import Dialect
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.losses import Policy
 from dragoman.config import Client, matches
 
 
 class Caller:
-    """A client that may call. `policy` overrides the route's; `allows` tells which models."""
+    """A client that may call. `policy` and `dialect` override the route's; `allows` tells which
+    models."""
 
-    __slots__ = ("_models", "name", "policy")
+    __slots__ = ("_models", "dialect", "name", "policy")
 
     def __init__(
-        self, name: str, policy: Policy | None = None, models: tuple[str, ...] | None = None
+        self,
+        name: str,
+        policy: Policy | None = None,
+        models: tuple[str, ...] | None = None,
+        dialect: Dialect | None = None,
     ) -> None:
         self.name = name
         self.policy = policy
+        self.dialect = dialect
         self._models = models
 
     def allows(self, model: str) -> bool:
@@ -38,7 +45,9 @@ class Keyring:
 
     def __init__(self, clients: Iterable[Client]) -> None:
         self._callers = {
-            _digest(client.key.reveal().encode()): Caller(client.name, client.policy, client.models)
+            _digest(client.key.reveal().encode()): Caller(
+                client.name, client.policy, client.models, client.dialect
+            )
             for client in clients
         }
         self._anyone = None if self._callers else Caller("anyone")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from dragoman.gateway.errors import Headers
 from dragoman.gateway.visit import Visit
@@ -20,9 +21,9 @@ class Delivery:
 
     The head is held back until the first piece, or until `commit_after_s` seconds have passed
     without one: then the head goes out with a sign of life, and an error can no longer have a
-    status of its own. After `keepalive_s` seconds of silence `keepalive` is sent. 0 for either
-    means never. Each piece is written at once and as one; `write` waits while the client reads
-    too slowly, so nothing piles up here.
+    status of its own. After `keepalive_s` seconds of silence what `keepalive` gives is sent. 0 for
+    either means never. Each piece is written at once and as one; `write` waits while the client
+    reads too slowly, so nothing piles up here.
 
     One timer serves the whole stream: it is not moved for each piece but, when it fires, looks
     how long ago the last piece went out.
@@ -47,7 +48,7 @@ class Delivery:
         visit: Visit,
         headers: Headers,
         *,
-        keepalive: bytes,
+        keepalive: Callable[[], bytes],
         keepalive_s: float,
         commit_after_s: float,
     ) -> None:
@@ -129,7 +130,7 @@ class Delivery:
             if not self.committed:
                 await self._commit()
             # The head goes out with what follows it, be it nothing.
-            await self._visit.write(self._keepalive if self._silence else b"")
+            await self._visit.write(self._keepalive() if self._silence else b"")
             self._last = self._loop.time()
         finally:
             self._sign = None

@@ -7,7 +7,8 @@ import math
 import traceback
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
-from dragoman.protocols.base import Codec, to_json
+from dragoman.canonical.options import Options
+from dragoman.protocols.base import OFFICIAL, Codec, to_json
 from dragoman.sse import escape
 
 _log = logging.getLogger("dragoman.gateway")
@@ -38,9 +39,11 @@ def refusal(kind: FaultKind, message: str, *, code: str | None = None) -> Dragom
     return DragomanError(Fault(kind, message, code=code))
 
 
-def rendered(codec: Codec, fault: Fault, request_id: str) -> tuple[int, bytes, Headers]:
+def rendered(
+    codec: Codec, fault: Fault, request_id: str, options: Options = OFFICIAL
+) -> tuple[int, bytes, Headers]:
     """Status, body and the headers that belong to a fault, as `codec`'s protocol shows it."""
-    shown = codec.write_error(fault, request_id)
+    shown = codec.write_error(fault, request_id, options)
     headers: Headers = []
     if fault.retry_after is not None:
         # Whole seconds: that is all the header allows (RFC 9110, section 10.2.3).

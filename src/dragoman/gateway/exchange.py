@@ -14,6 +14,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease, Pool
+from dragoman.canonical.dialects import DIALECTS
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.losses import Policy
@@ -26,6 +27,7 @@ from dragoman.gateway.delivery import Delivery
 from dragoman.gateway.errors import fault_of
 from dragoman.gateway.failures import Failure, failed_call, refused, unusable
 from dragoman.gateway.giving import give_stream, give_whole
+from dragoman.gateway.memory import Keeping
 from dragoman.gateway.outgoing import Outgoings
 from dragoman.gateway.record import Record
 from dragoman.gateway.routing import Router, Target, model_not_found
@@ -67,16 +69,31 @@ class Exchange:
             DragomanError: the request cannot be forwarded; nothing was sent to the client.
             ClientGone: the client left; what was under way upstream is cancelled.
         """
-        request = await self.read(visit)
-        trip = Trip(visit, caller, record, request, Attempts(self._pool, record))
+        await self.answer(visit, caller, record, await self.read(visit))
+
+    async def answer(
+        self,
+        visit: Visit,
+        caller: Caller,
+        record: Record,
+        request: ClientRequest,
+        keeping: Keeping | None = None,
+    ) -> None:
+        """Forward and answer a request that was read; `keeping` stores the answer.
+
+        Raises:
+            DragomanError: as `serve`.
+            ClientGone: as `serve`.
+        """
+        trip = Trip(visit, caller, record, request, Attempts(self._pool, record), keeping)
         target = self.resolve(request, caller, record)
         trip.turn_to(target, self._call(trip, target))
         if record.stream:
             trip.delivery = Delivery(
                 visit,
                 trip.headers(),
-                keepalive=visit.codec.keepalive,
-                keepalive_s=self._server.keepalive_s,
+                keepalive=trip.keepalive,
+                keepalive_s=0.0 if visit.options.keepalive == "off" else self._server.keepalive_s,
                 commit_after_s=self._server.commit_after_s,
             )
         try:
@@ -124,6 +141,9 @@ class Exchange:
             InvalidRequest: the request asks for a policy that does not exist.
         """
         options = target.options
+        if caller.dialect is not None:
+            options = replace(options, **DIALECTS[caller.dialect])
+        visit.options = options
         policy = requested_policy(visit) or caller.policy
         if policy is not None and policy is not options.policy:
             options = replace(options, policy=policy)
@@ -141,6 +161,8 @@ class Exchange:
             InvalidRequest: the request is malformed, or the policy refuses what would be lost.
         """
         settings = self.settings(trip.visit, trip.caller, target)
+        if trip.keeping is not None:
+            settings = replace(settings, response_id=trip.keeping.response_id)
         return Call(trip.request, target.upstream.protocol, settings)
 
     async def _answered(self, trip: Trip) -> None:

@@ -38,6 +38,8 @@ async def give_whole(trip: Trip, lease: Lease, answer: UpstreamResponse, mask: M
     trip.outcome = Outcome()
     shown = convert(body, trip.outcome)
     _succeeded(lease, trip.outcome)
+    if trip.keeping is not None:
+        shown = await trip.keeping.whole(shown)
     await trip.visit.reply(200, shown, trip.headers())
 
 
@@ -59,6 +61,8 @@ async def give_stream(
     trip.outcome = Outcome()
     shown = trip.call.stream_of(body, trip.outcome)
     _succeeded(lease, trip.outcome)
+    if trip.keeping is not None:
+        shown = await trip.keeping.stream(shown)
     await delivery.end(shown)
 
 
@@ -142,6 +146,8 @@ async def _relay(
     except CallFailed as error:
         fault = failed_call(error, trip.target.upstream.name).fault
         data = stream.fail(fault)
+    if trip.keeping is not None:
+        data = await trip.keeping.stream(data)
     await delivery.end(data)
     await drain(answer)
 

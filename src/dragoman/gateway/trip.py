@@ -6,6 +6,7 @@ from dragoman.gateway.attempts import Attempts
 from dragoman.gateway.auth import Caller
 from dragoman.gateway.delivery import Delivery
 from dragoman.gateway.errors import Headers
+from dragoman.gateway.memory import Keeping
 from dragoman.gateway.record import Record, losses_header
 from dragoman.gateway.routing import Target
 from dragoman.gateway.visit import Visit
@@ -16,7 +17,8 @@ FALLBACK_HEADER = b"x-dragoman-upstream"
 
 
 class Trip:
-    """What belongs to one request on its way.
+    """What belongs to one request on its way. `keeping` stores its answer, None if it is not to be
+    stored.
 
     `target` is where it goes now, `call` how it is said there. `stream` is what the client is
     being shown, once it has begun; `call` and `request`, which hold the bodies, are let go then: a
@@ -29,6 +31,7 @@ class Trip:
         "caller",
         "delivery",
         "fell_back",
+        "keeping",
         "ledger",
         "outcome",
         "record",
@@ -45,12 +48,14 @@ class Trip:
         record: Record,
         request: ClientRequest,
         attempts: Attempts,
+        keeping: Keeping | None = None,
     ) -> None:
         self.visit = visit
         self.caller = caller
         self.record = record
         self.request = request
         self.attempts = attempts
+        self.keeping = keeping
         self.delivery: Delivery | None = None
         self.stream: AnswerStream | None = None
         self.outcome = Outcome()
@@ -77,6 +82,10 @@ class Trip:
         if self.fell_back:
             headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
         return headers
+
+    def keepalive(self) -> bytes:
+        """A sign of life to send now."""
+        return self.visit.codec.keepalive if self.stream is None else self.stream.keepalive()
 
     def begin(self, stream: AnswerStream) -> None:
         """From here on the client is shown `stream`; no other account can be tried."""

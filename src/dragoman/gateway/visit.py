@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config.checks import is_loopback
 from dragoman.gateway.errors import ClientGone, Headers, refusal, rendered
-from dragoman.protocols.base import Codec
+from dragoman.protocols.base import OFFICIAL, Codec
 from dragoman.upstream.clock import Clock
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -31,7 +31,8 @@ _WATCH_AFTER_S = 0.01
 
 
 class Visit:
-    """One request. `path` is in the form that routes know, `codec` the client's protocol.
+    """One request. `path` is in the form that routes know, `codec` the client's protocol, `options`
+    those of the dialect in which errors are told.
 
     `headers` have lower-case names. `shared` are the headers of every answer; `status` is that of
     the answer, 0 before there is one, `answered` when it began, on the clock of
@@ -49,6 +50,7 @@ class Visit:
         "gone",
         "headers",
         "method",
+        "options",
         "path",
         "peer",
         "query",
@@ -64,6 +66,7 @@ class Visit:
         self._send = send
         self.clock = clock
         self.codec = codec
+        self.options = OFFICIAL
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.peer: tuple[str, int] | None = scope.get("client")
@@ -179,7 +182,7 @@ class Visit:
 
     async def fail(self, fault: Fault, headers: Headers | None = None) -> None:
         """Answer with an error in the client's own shape."""
-        status, body, own = rendered(self.codec, fault, self.request_id)
+        status, body, own = rendered(self.codec, fault, self.request_id, self.options)
         await self.reply(status, body, [*own, *(headers or ())])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.config import Config
 from dragoman.storage.base import Store
+from dragoman.storage.responses import ResponseStore
 from dragoman.storage.sealing import Vault
 
 _SHORTEST_PINS_S = 60.0
@@ -21,6 +22,20 @@ def store_for(config: Config) -> Store | None:
         history_days=settings.history_days,
         usage_days=settings.usage_days,
         pins_s=max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S),
+    )
+
+
+def responses_for(config: Config) -> ResponseStore | None:
+    """The store of responses of `config`, not opened yet; None if none is kept."""
+    settings = config.storage
+    if not settings.path or not settings.responses:
+        return None
+    from dragoman.storage.sqlite_responses import SqliteResponses
+
+    return SqliteResponses(
+        settings.path,
+        most_bytes=settings.responses_bytes,
+        largest_bytes=settings.response_bytes,
     )
 
 

@@ -30,7 +30,7 @@ MOST_LISTED = 100
 """Items in one page of a list at most (resources/responses/input_items.py)."""
 
 
-def own_items(given: Any, mint: Callable[[str], str]) -> list[JsonObject]:
+def own_items(given: Any, mint: Callable[[str], str]) -> list[Any]:
     """The items that a request's `input` adds to the conversation, each with a type and an id.
 
     `given` is the decoded `input`. Items that refer to others stay as they are; whatever is no

@@ -1,0 +1,387 @@
+"""Responses that are made without their client: run here, told event by event to the store, and
+followed, polled or stopped from whichever worker the client reaches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.gateway.auth import Caller
+from dragoman.gateway.delivery import Delivery
+from dragoman.gateway.memory import Keeping, Keepsake, Memory, Shelf
+from dragoman.gateway.record import Record
+from dragoman.gateway.visit import Message, Scope, Visit, while_connected
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses.errors import failed_object
+from dragoman.protocols.openai_responses.skeleton import queued
+from dragoman.sse import Decoder, encode
+from dragoman.storage.responses import FINISHED, ResponseStore, StoredEvent, StoredResponse
+from dragoman.translation import ClientRequest
+from dragoman.translation.call import mint
+from dragoman.upstream.clock import Clock
+
+_log = logging.getLogger("dragoman.gateway")
+
+Run = Callable[[Visit, Caller, Record, ClientRequest, Keeping], Awaitable[None]]
+"""Answers a request, whose answer is stored."""
+
+_TELL_S = 0.2
+"""Seconds between two times that the store is told of new events, and asked whether to go on."""
+_POLL_S = 0.2
+_HOUSEKEEPING_S = 5.0
+_BETWEEN_SWEEPS_S = 0.05
+_MOST_READ = 256
+"""Events that one look into the store brings."""
+_ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
+_STOPPED = Fault(
+    FaultKind.OVERLOADED, "The gateway that made this response was stopped.", code="server_error"
+)
+
+
+class Background:
+    """Runs responses in the background of one worker. `run` answers a request; `log` is given the
+    line of each, None for no lines; `keepalive_s` is as in `Delivery`."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        run: Run,
+        clock: Callable[[], Clock],
+        log: Callable[[bytes], None] | None,
+        keepalive_s: float,
+    ) -> None:
+        self._memory = memory
+        self._run = run
+        self._clock = clock
+        self._log = log
+        self._keepalive_s = keepalive_s
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._housekeeping: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to keep house, in the running loop: to bury what died, and drop what is too old."""
+        if self._memory.shelf is not None:
+            self._housekeeping = asyncio.create_task(self._keep_house(self._memory.shelf))
+
+    async def _keep_house(self, shelf: Shelf) -> None:
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING_S)
+            with suppress(DragomanError):
+                await self.bury(time.time())
+                swept = 1
+                while swept:
+                    swept = await shelf.ask(lambda store: store.sweep(time.time()))
+                    # Others come first: what is too old can wait.
+                    await asyncio.sleep(_BETWEEN_SWEEPS_S)
+
+    async def begin(
+        self, visit: Visit, caller: Caller, record: Record, request: ClientRequest, keep: Keepsake
+    ) -> None:
+        """Begin to make a response, and answer with what there is of it: that it is queued, or its
+        events as they come.
+
+        Raises:
+            DragomanError: the store cannot be used.
+        """
+        shelf = self._shelf()
+        name = mint(request.codec.id_prefix)
+        response = queued(name, int(keep.created), {**_source(request), **request.shown})
+        stored = StoredResponse(
+            id=name,
+            owner=keep.owner,
+            created=keep.created,
+            expires=shelf.expiry(keep.created),
+            status="queued",
+            response=to_json(response),
+            previous=keep.previous,
+            input=keep.input,
+            background=True,
+        )
+        await shelf.ask(lambda store: store.put(stored))
+        run = _Run(self, stored, replace(keep, id=name))
+        task = asyncio.create_task(run.run(visit, caller, _streamed(request, name)))
+        self._tasks[name] = task
+        task.add_done_callback(lambda _: self._tasks.pop(name, None))
+        if request.stream:
+            await self.follow(stored, visit, -1)
+        else:
+            await visit.reply(200, stored.response)
+
+    async def follow(self, stored: StoredResponse, visit: Visit, after: int) -> None:
+        """Give the events of a response to a client, from the one after number `after`, as they
+        come.
+
+        Raises:
+            DragomanError: the store cannot be used, or the response was not made in the background.
+            ClientGone: the client left; the response goes on.
+        """
+        if not stored.background:
+            raise DragomanError(
+                Fault(
+                    FaultKind.INVALID_REQUEST,
+                    "Only responses made in the background can be streamed later.",
+                    param="stream",
+                )
+            )
+        delivery = Delivery(
+            visit,
+            [],
+            keepalive=lambda: visit.codec.keepalive,
+            keepalive_s=self._keepalive_s,
+            commit_after_s=0.0,
+        )
+        try:
+            await while_connected(visit, self._give(stored, delivery, after))
+        finally:
+            delivery.close()
+
+    async def _give(self, stored: StoredResponse, delivery: Delivery, after: int) -> None:
+        shelf = self._shelf()
+        name, owner = stored.id, stored.owner
+
+        def look(store: ResponseStore) -> tuple[StoredResponse | None, list[StoredEvent]]:
+            # The status first: what is finished tells nothing more.
+            known = store.get(name, owner)
+            return known, store.events(name, owner, after, _MOST_READ)
+
+        while True:
+            known, events = await shelf.ask(look)
+            if events:
+                after = events[-1].sequence
+                frames = b"".join([event.frame for event in events])
+                if any(_is_end(event.frame) for event in events[-2:]):
+                    await delivery.end(frames)
+                    return
+                await delivery.write(frames)
+                continue
+            if known is None or known.status in FINISHED:
+                await delivery.end(_ended(known or stored, after + 1))
+                return
+            await asyncio.sleep(_POLL_S)
+
+    async def cancel(self, stored: StoredResponse) -> StoredResponse:
+        """Stop a response, wherever it runs. Returns it as it is then.
+
+        Raises:
+            DragomanError: the store cannot be used.
+        """
+        shelf = self._shelf()
+        await shelf.ask(lambda store: store.cancel(stored.id, stored.owner))
+        response = {**msgspec.json.decode(stored.response), "status": "cancelled"}
+        cancelled = replace(stored, status="cancelled", response=to_json(response))
+        await shelf.ask(lambda store: store.put(cancelled))
+        task = self._tasks.get(stored.id)
+        if task is not None:
+            task.cancel()
+        # It may have been finished just before.
+        return await shelf.ask(lambda store: store.get(stored.id, stored.owner)) or cancelled
+
+    async def bury(self, now: float) -> None:
+        """Say of responses whose worker died that they failed.
+
+        Raises:
+            DragomanError: the store cannot be used.
+        """
+        if self._memory.shelf is None:
+            return
+        shelf = self._shelf()
+        for stored in await shelf.ask(lambda store: store.abandoned(now)):
+            await shelf.ask(partial(_put, _failed(stored, _STOPPED)))
+
+    async def aclose(self) -> None:
+        """Stop what runs, and say so in the store."""
+        tasks = list(self._tasks.values())
+        if self._housekeeping is not None:
+            tasks.append(self._housekeeping)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _shelf(self) -> Shelf:
+        shelf = self._memory.shelf
+        assert shelf is not None
+        return shelf
+
+
+class _Run:
+    """One response that is being made: an answer to nobody, whose events go to the store."""
+
+    def __init__(self, background: Background, stored: StoredResponse, keep: Keepsake) -> None:
+        self._background = background
+        self._stored = stored
+        self._keep = keep
+        self._decoder = Decoder()
+        self._events: list[StoredEvent] = []
+        self._status = 0
+        self._body = b""
+        self._over = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, begun: Visit, caller: Caller, request: ClientRequest) -> None:
+        """Make the response. Whatever happens, the store is told how it ended."""
+        background = self._background
+        visit = Visit(_scope(begun), self._receive, self._send, begun.codec, background._clock())
+        visit.path = begun.path
+        record = Record()
+        teller = asyncio.create_task(self._tell())
+        self._task = asyncio.current_task()
+        fault: Fault | None = None
+        try:
+            keeping = Keeping(background._memory, self._keep)
+            await background._run(visit, caller, record, request, keeping)
+        except asyncio.CancelledError:
+            fault = _STOPPED
+        except DragomanError as error:
+            fault = error.fault
+        except Exception as error:
+            _log.error("a background response failed: %s", type(error).__name__)
+            fault = Fault(FaultKind.INTERNAL, "The gateway failed unexpectedly.")
+        finally:
+            self._over.set()
+            await asyncio.wait((teller,))
+        if self._status >= 400:
+            fault = fault or _told(self._body)
+        if fault is not None:
+            await self._end(_failed(self._stored, fault))
+        if background._log is not None:
+            record.error = record.error or (fault.kind if fault is not None else "")
+            background._log(
+                record.line(visit.request_id, "POST /v1/responses", self._status or 500)
+            )
+
+    async def _receive(self) -> Message:
+        await self._over.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            return
+        data: bytes = message.get("body", b"")
+        if self._status != 200:
+            self._body += data
+            return
+        for frame in self._decoder.feed(data):
+            number = _numbered(frame.data)
+            if number is not None:
+                self._events.append(StoredEvent(number, frame.raw))
+
+    async def _tell(self) -> None:
+        """Tell the store of new events, until there are no more."""
+        begun = False
+        over = False
+        while not over:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), _TELL_S)
+            over = self._over.is_set()
+            events, self._events = self._events, []
+            shelf = self._background._shelf()
+            try:
+                if events and not begun:
+                    begun = True
+                    await self._mark_begun(shelf)
+                goes_on = await shelf.ask(partial(_append, self._stored.id, events))
+            except DragomanError:
+                # The store may be back before the answer is over.
+                self._events[:0] = events
+                continue
+            if not goes_on and self._task is not None:
+                self._task.cancel()
+                return
+
+    async def _mark_begun(self, shelf: Shelf) -> None:
+        response = {**msgspec.json.decode(self._stored.response), "status": "in_progress"}
+        begun = replace(self._stored, status="in_progress", response=to_json(response))
+        await shelf.ask(lambda store: store.put(begun))
+
+    async def _end(self, stored: StoredResponse) -> None:
+        try:
+            await self._background._shelf().ask(lambda store: store.put(stored))
+        except DragomanError:
+            _log.error("how a background response ended could not be kept")
+
+
+def _put(stored: StoredResponse, store: ResponseStore) -> None:
+    store.put(stored)
+
+
+def _append(name: str, events: list[StoredEvent], store: ResponseStore) -> bool:
+    return store.append(name, events)
+
+
+def _source(request: ClientRequest) -> JsonObject:
+    source: JsonObject = msgspec.json.decode(request.body)
+    return source
+
+
+def _streamed(request: ClientRequest, name: str) -> ClientRequest:
+    """The request as it is answered in the background: streamed, to somebody who is there."""
+    members: dict[str, Any] = {**request.members, "stream": True}
+    members.pop("background", None)
+    shown = {**request.shown, "background": True, "id": name}
+    return ClientRequest(request.codec.name, to_json(members), shown)
+
+
+def _scope(begun: Visit) -> Scope:
+    return {
+        "type": "http",
+        "method": begun.method,
+        "path": begun.path,
+        "query_string": b"",
+        "headers": list(begun.headers.items()),
+    }
+
+
+class _Numbered(msgspec.Struct):
+    sequence_number: int | None = None
+
+
+def _numbered(data: bytes) -> int | None:
+    try:
+        return msgspec.json.decode(data, type=_Numbered).sequence_number
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _is_end(frame: bytes) -> bool:
+    return any(b"event: " + kind + b"\n" in frame for kind in _ENDS)
+
+
+def _failed(stored: StoredResponse, fault: Fault) -> StoredResponse:
+    response = {
+        **msgspec.json.decode(stored.response),
+        "status": "failed",
+        "error": failed_object(fault),
+    }
+    return replace(stored, status="failed", response=to_json(response))
+
+
+def _ended(stored: StoredResponse, number: int) -> bytes:
+    """The last event of a response that told none: it was cancelled, or its worker died. Clients
+    know no event for a cancelled one (response_stream_event.py)."""
+    kind = stored.status if stored.status in ("completed", "incomplete") else "failed"
+    event = {
+        "type": f"response.{kind}",
+        "sequence_number": number,
+        "response": msgspec.json.decode(stored.response),
+    }
+    return encode(to_json(event), f"response.{kind}".encode())
+
+
+def _told(body: bytes) -> Fault:
+    """The fault in an error answer of ours."""
+    try:
+        message = msgspec.json.decode(body)["error"]["message"]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        message = "The response could not be made."
+    return Fault(FaultKind.UPSTREAM_FAILED, message)

@@ -1,0 +1,241 @@
+"""What a client may do with a stored response: see it, follow it, list its input, drop it, stop it,
+and answer its tool calls."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+import msgspec
+
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
+from dragoman.gateway.auth import Caller
+from dragoman.gateway.background import Background
+from dragoman.gateway.exchange import Exchange
+from dragoman.gateway.memory import Keeping, Memory, response_not_found
+from dragoman.gateway.record import Record
+from dragoman.gateway.visit import Visit
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject, decode_object
+from dragoman.protocols.openai_responses.conversations import (
+    MOST_LISTED,
+    outputs_as_items,
+    page,
+    shown_input,
+    waiting_calls,
+)
+from dragoman.storage.responses import FINISHED, StoredResponse
+from dragoman.translation import ClientRequest
+
+_LONGEST_ID = 256
+_LISTED = 20
+_CARRIED = (
+    "model",
+    "instructions",
+    "max_output_tokens",
+    "parallel_tool_calls",
+    "reasoning",
+    "temperature",
+    "text",
+    "tools",
+    "top_p",
+    "truncation",
+    "metadata",
+)
+"""What the answer to tool outputs is made with as the response that called the tools was; its
+`tool_choice` is not: a forced call was made."""
+
+
+class StoredResponses:
+    """Handlers of `/v1/responses` and of everything below `/v1/responses/{id}`; bodies may have
+    `most_bytes`."""
+
+    def __init__(
+        self, memory: Memory, background: Background, exchange: Exchange, most_bytes: int
+    ) -> None:
+        self._memory = memory
+        self._background = background
+        self._exchange = exchange
+        self._most_bytes = most_bytes
+
+    async def create(self, visit: Visit, caller: Caller, record: Record) -> None:
+        """`POST /v1/responses`.
+
+        Raises:
+            DragomanError: as `Exchange.serve`, or what it goes on from is not there.
+            ClientGone: the client left.
+        """
+        await self._answer(visit, caller, record, await self._exchange.read(visit))
+
+    async def _answer(
+        self, visit: Visit, caller: Caller, record: Record, request: ClientRequest
+    ) -> None:
+        target = self._exchange.resolve(request, caller, record)
+        self._exchange.settings(visit, caller, target)
+        request, keepsake = await self._memory.recall(request, caller, target.upstream)
+        if keepsake is not None and keepsake.background:
+            await self._background.begin(visit, caller, record, request, keepsake)
+            return
+        keeping = None if keepsake is None else Keeping(self._memory, keepsake)
+        await self._exchange.answer(visit, caller, record, request, keeping)
+
+    async def show(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+        """`GET`: the response, or its events with `stream=true`.
+
+        Raises:
+            DragomanError: it is not there.
+        """
+        query = Query(visit.query)
+        stream = query.flag("stream")
+        after = query.number("starting_after", -1, 0, 2**53)
+        stored = await self._found(name, caller)
+        if stream:
+            await self._background.follow(stored, visit, after)
+            return
+        await visit.reply(200, stored.response)
+
+    async def delete(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+        """`DELETE`.
+
+        Raises:
+            DragomanError: it is not there.
+        """
+        await self._found(name, caller)
+        shelf = self._memory.shelf
+        assert shelf is not None
+        if not await shelf.ask(lambda store: store.delete(name, caller.name)):
+            raise response_not_found(name)
+        await visit.reply(200, to_json({"id": name, "object": "response", "deleted": True}))
+
+    async def items(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+        """`GET input_items`: all items that the model was given, page by page.
+
+        Raises:
+            DragomanError: the response is not there, or there is no such page.
+        """
+        query = Query(visit.query)
+        limit = query.number("limit", _LISTED, 1, MOST_LISTED)
+        order = query.choice("order", "desc", ("asc", "desc"))
+        after = query.text("after")
+        await self._found(name, caller)
+        shelf = self._memory.shelf
+        assert shelf is not None
+        turns = await shelf.ask(lambda store: store.conversation(name, caller.name))
+        if turns is None:
+            raise response_not_found(name)
+        given = [item for turn in turns[:-1] for item in (*turn.input, *turn.output)]
+        items = [shown_input(msgspec.json.decode(item.body)) for item in (*given, *turns[-1].input)]
+        listed = page(items, limit=limit, after=after, order=order)
+        await visit.reply(200, to_json(listed))
+
+    async def cancel(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+        """`POST cancel`: stops a response that is made in the background. To cancel again what was
+        cancelled does nothing.
+
+        Raises:
+            DragomanError: it is not there, is not made in the background, or is over.
+        """
+        stored = await self._found(name, caller)
+        if not stored.background:
+            raise InvalidRequest.at("", "Cannot cancel a synchronous response.")
+        if stored.status in FINISHED and stored.status != "cancelled":
+            raise InvalidRequest.at("", f"Cannot cancel a {stored.status} response.")
+        if stored.status != "cancelled":
+            stored = await self._background.cancel(stored)
+        await visit.reply(200, stored.response)
+
+    async def submit(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+        """`POST submit_tool_outputs`: goes on from a response with what its tools gave.
+
+        Raises:
+            DragomanError: it is not there, waits for nothing, or not for these outputs.
+        """
+        body = await visit.body(self._most_bytes)
+        given = decode_object(body)
+        stored = await self._found(name, caller)
+        response: JsonObject = msgspec.json.decode(stored.response)
+        waiting = waiting_calls(response.get("output") or [])
+        if not waiting or "required_action" not in response:
+            raise InvalidRequest.at("", f"Response '{name}' does not wait for tool outputs.")
+        follow_up = {
+            **{key: response[key] for key in _CARRIED if response.get(key) is not None},
+            "input": outputs_as_items(given, waiting),
+            "previous_response_id": name,
+            "stream": given.get("stream") is True,
+            "store": True,
+        }
+        request = ClientRequest("openai_responses", to_json(follow_up))
+        shelf = self._memory.shelf
+        assert shelf is not None
+        if not await shelf.ask(lambda store: store.claim(name, caller.name, True)):
+            raise DragomanError(
+                Fault(
+                    FaultKind.CONFLICT,
+                    f"The tool outputs of response '{name}' were submitted before.",
+                    code="already_submitted",
+                )
+            )
+        answered = False
+        try:
+            await self._answer(visit, caller, record, request)
+            answered = not record.error
+        finally:
+            if not answered:
+                # What could not be answered may be submitted again.
+                await shelf.ask(lambda store: store.claim(name, caller.name, False))
+
+    async def _found(self, name: str, caller: Caller) -> StoredResponse:
+        shelf = self._memory.shelf
+        if shelf is None:
+            raise response_not_found(name, ": this gateway does not store responses")
+        stored = None
+        if len(name) <= _LONGEST_ID:
+            stored = await shelf.ask(lambda store: store.get(name, caller.name))
+        if stored is None:
+            raise response_not_found(name)
+        return stored
+
+
+class Query:
+    """The query of a request. Values that cannot be used are errors that name them."""
+
+    def __init__(self, query: bytes) -> None:
+        self._values = parse_qs(query.decode("latin-1"), keep_blank_values=True, max_num_fields=100)
+
+    def text(self, name: str) -> str | None:
+        """The last value of that name; None if there is none, or an empty one."""
+        values = self._values.get(name)
+        return values[-1] or None if values else None
+
+    def flag(self, name: str) -> bool:
+        """Whether the value is `true`.
+
+        Raises:
+            InvalidRequest: it is neither that nor `false`.
+        """
+        return self.choice(name, "false", ("true", "false")) == "true"
+
+    def number(self, name: str, usual: int, least: int, most: int) -> int:
+        """The whole number of that name.
+
+        Raises:
+            InvalidRequest: it is none between `least` and `most`.
+        """
+        value = self.text(name)
+        if value is None:
+            return usual
+        if not (value.isascii() and value.isdigit() and len(value) < 20):
+            raise InvalidRequest.at(name, "must be a whole number")
+        if not least <= int(value) <= most:
+            raise InvalidRequest.at(name, f"must be between {least} and {most}")
+        return int(value)
+
+    def choice(self, name: str, usual: str, choices: tuple[str, ...]) -> str:
+        """The word of that name.
+
+        Raises:
+            InvalidRequest: it is none of `choices`.
+        """
+        value = self.text(name) or usual
+        if value not in choices:
+            raise InvalidRequest.at(name, f"must be one of {', '.join(choices)}")
+        return value
