@@ -185,6 +185,14 @@ class RelayMaker(Protocol):
         ...
 
 
+class Beginning(Struct, frozen=True):
+    """What a conversation begins with: `text` stays the same in all its later requests, `is_all`
+    tells that the model has said nothing yet."""
+
+    text: bytes
+    is_all: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Codec:
     """One protocol, both ways.
@@ -223,6 +231,13 @@ class Codec:
     without_envelopes: Callable[[Mapping[str, msgspec.Raw], Ledger], Mapping[str, msgspec.Raw]]
     """Pass-through: the client's top-level members without the reasoning state that a client
     was given in place of another upstream. Other values byte for byte."""
+    without_reasoning: Callable[
+        [Mapping[str, msgspec.Raw], Ledger, int], tuple[Mapping[str, msgspec.Raw], int]
+    ]
+    """Pass-through: the client's top-level members without the first so many pieces of reasoning
+    that only their maker can read, and how many were left out."""
+    beginning: Callable[[Mapping[str, msgspec.Raw]], Beginning]
+    """What of the client's top-level members is the same in all requests of a conversation."""
     forward_request: Callable[[Mapping[str, msgspec.Raw], str, Capabilities], bytes]
     """Pass-through: the client's top-level members with the model replaced and, for Chat
     streams, usage asked for; all other values byte for byte."""

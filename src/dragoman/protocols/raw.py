@@ -41,6 +41,32 @@ def _decoded(decoder: msgspec.json.Decoder[_T], raw: Raw | None) -> _T | None:
         return None
 
 
+def is_text(raw: Raw) -> bool:
+    """Whether a value is a string."""
+    return bytes(memoryview(raw)[:1]) == b'"'
+
+
+def settled(content: Raw | None, without: str = "") -> bytes:
+    """What stays the same of a content in all later requests of a conversation: its texts and other
+    parts, but neither whether it is written as a text or as a list of one, nor the marks of a
+    cache. Texts that begin with `without`, if that is given, are left out.
+    """
+    if content is None:
+        return b""
+    if is_text(content):
+        return text_of(content).encode("utf-8", "replace")
+    pieces = []
+    for part in split_list(content) or ():
+        fields = split_object(part) or {}
+        text = text_of(fields.get("text")) if "text" in fields else None
+        if text is None:
+            rest = {name: raw for name, raw in fields.items() if name != "cache_control"}
+            pieces.append(bytes(join_object(rest)))
+        elif not without or not text.startswith(without):
+            pieces.append(text.encode("utf-8", "replace"))
+    return b"\0".join(pieces)
+
+
 def join_object(members: Mapping[str, Raw]) -> Raw:
     """An object of these members."""
     pairs = [to_json(name) + b":" + bytes(raw) for name, raw in members.items()]

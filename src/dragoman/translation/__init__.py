@@ -14,11 +14,12 @@ byte, and only the model name and the request for usage change.
 
 from __future__ import annotations
 
-from dragoman.translation.call import Call, Settings, mint, tool_names, translate_request
+from dragoman.translation.call import ALL, Call, Settings, mint, tool_names, translate_request
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.streams import AnswerStream, Outcome
 
 __all__ = [
+    "ALL",
     "AnswerStream",
     "Call",
     "ClientRequest",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -25,6 +26,7 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Inbound, Outbound, Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Decoder, escape
+from dragoman.translation.binding import without_foreign
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.streams import (
     AnswerStream,
@@ -33,6 +35,9 @@ from dragoman.translation.streams import (
     TranslatedStream,
     restored,
 )
+
+ALL = sys.maxsize
+"""Every piece of reasoning, for `Call.fit`."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -57,7 +62,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 class Call:
     """A request on its way to one upstream, and the way back for its answer."""
 
-    __slots__ = ("_names", "_source", "body", "codec", "ledger", "settings")
+    __slots__ = ("_names", "_plain", "_source", "body", "codec", "ledger", "settings")
 
     def __init__(self, source: ClientRequest, upstream: str, settings: Settings) -> None:
         """Write the request for an upstream that speaks `upstream`.
@@ -72,14 +77,58 @@ class Call:
         self.ledger = Ledger()
         if self.passes_through:
             self._names = ToolNames((), self.codec.tool_name_limit)
-            model = settings.model or source.model
-            self.body = source.forward(model, settings.capabilities, self.ledger)
-            self.ledger.enforce(settings.options.policy)
-            return
-        request = source.read(settings.sealer)
-        self._names = tool_names(request, self.codec)
+            self.body = self._forward(0)
+        else:
+            request = source.read(settings.sealer)
+            self._names = tool_names(request, self.codec)
+            self.body = self._write(request)
+        self._plain = self.body, self.ledger
+
+    def fit(self, *, bound: bool = False, moved: bool = False, least: int = 0) -> int:
+        """Make `body` the one for the account of the settings, and `ledger` its losses.
+
+        Where reasoning is `bound` to the account that made it, another's is left out and reported.
+        Between different protocols its tag tells whose it is; what has none, and all of it where
+        nothing is translated, is another's if the conversation has `moved` here. The first `least`
+        pieces are left out whatever is known of them, `ALL` for a caller who was refused.
+        Returns how many pieces were left out.
+
+        Raises:
+            Refused: the policy does not allow the loss.
+        """
+        self.body, self.ledger = self._plain
+        if self.passes_through:
+            without = ALL if bound and moved else least
+            left_out = self._source.reasoning(without) if without else 0
+            if left_out:
+                self.ledger = Ledger()
+                self.body = self._forward(left_out)
+            return left_out
+        if not (bound or least):
+            return 0
+        request, left_out = without_foreign(
+            self._source.read(self.settings.sealer),
+            self.codec.name,
+            self.settings.account,
+            unknown=moved,
+            own=least > 0,
+        )
+        if left_out:
+            self.ledger = Ledger()
+            self.body = self._write(request)
+        return left_out
+
+    def _forward(self, without: int) -> bytes:
+        settings, source = self.settings, self._source
+        model = settings.model or source.model
+        body = source.forward(model, settings.capabilities, self.ledger, without)
+        self.ledger.enforce(settings.options.policy)
+        return body
+
+    def _write(self, request: Request) -> bytes:
+        settings = self.settings
         outbound = Outbound(
-            model=settings.model or source.model,
+            model=settings.model or self._source.model,
             names=self._names,
             ledger=self.ledger,
             sealer=settings.sealer,
@@ -88,7 +137,7 @@ class Call:
         )
         body = self.codec.write_request(request, outbound)
         self.ledger.enforce(settings.options.policy)
-        self.body = to_json(body)
+        return to_json(body)
 
     @property
     def passes_through(self) -> bool:

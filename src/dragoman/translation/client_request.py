@@ -15,7 +15,7 @@ from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import Request
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import Codec
+from dragoman.protocols.base import Beginning, Codec
 from dragoman.protocols.fields import check_shape, decode_object
 
 
@@ -63,9 +63,12 @@ class ClientRequest:
         """
         return _member(self.members, name)
 
-    def forward(self, model: str, capabilities: Capabilities, ledger: Ledger) -> bytes:
+    def forward(
+        self, model: str, capabilities: Capabilities, ledger: Ledger, without: int = 0
+    ) -> bytes:
         """The body for an upstream of the same protocol, values byte for byte. Only reasoning
-        that was given in place of another upstream is left out, and reported.
+        that was given in place of another upstream is left out, and reported, and so are the first
+        `without` pieces of reasoning that only their maker can read.
 
         Raises:
             InvalidRequest: a well-known field is missing or of the wrong type. What else may be
@@ -73,7 +76,18 @@ class ClientRequest:
         """
         check_shape(self.body, self.codec.shape)
         members = self.codec.without_envelopes(self.members, ledger)
+        if without:
+            members, _ = self.codec.without_reasoning(members, ledger, without)
         return self.codec.forward_request(members, model, capabilities)
+
+    def reasoning(self, most: int) -> int:
+        """How many pieces of reasoning that only their maker can read the client sends back, up to
+        `most`."""
+        return self.codec.without_reasoning(self.members, Ledger(), most)[1]
+
+    def beginning(self) -> Beginning:
+        """What is the same in all requests of the conversation."""
+        return self.codec.beginning(self.members)
 
     @property
     def include_usage(self) -> bool:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.errors import read_error, write_error
-from dragoman.protocols.anthropic_messages.history import without_envelopes
+from dragoman.protocols.anthropic_messages.history import (
+    beginning,
+    without_envelopes,
+    without_reasoning,
+)
 from dragoman.protocols.anthropic_messages.relay import (
     MessagesRelay,
     forward_request,
@@ -34,6 +38,8 @@ CODEC = Codec(
     keepalive=PING,
     shape=SHAPE,
     without_envelopes=without_envelopes,
+    without_reasoning=without_reasoning,
+    beginning=beginning,
     forward_request=forward_request,
     forward_response=forward_response,
     relay=MessagesRelay,

@@ -8,7 +8,15 @@ from msgspec import Raw
 
 from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.losses import Ledger, LossKind
-from dragoman.protocols.raw import join_list, join_object, split_list, split_object, text_of
+from dragoman.protocols.base import Beginning
+from dragoman.protocols.raw import (
+    join_list,
+    join_object,
+    settled,
+    split_list,
+    split_object,
+    text_of,
+)
 
 _SIGN = PREFIX.encode()
 _STATE = {"thinking": "signature", "redacted_thinking": "data"}
@@ -57,3 +65,55 @@ def _is_sealed(block: Raw) -> bool:
         return False
     state = _STATE.get(text_of(fields.get("type")))
     return state is not None and text_of(fields.get(state)).startswith(PREFIX)
+
+
+_BOUND = "reasoning that is bound to another account is not sent"
+_BILLING = "x-anthropic-billing-header:"
+"""How the first system block of Claude Code begins, which differs from request to request."""
+
+
+def without_reasoning(
+    members: Mapping[str, Raw], ledger: Ledger, most: int
+) -> tuple[Mapping[str, Raw], int]:
+    """The members without the first `most` thinking blocks, and how many those were. A message of
+    nothing else is left out."""
+    messages = members.get("messages")
+    if messages is None or b"thinking" not in bytes(messages):
+        return members, 0
+    after = []
+    left_out = 0
+    for number, message in enumerate(split_list(messages) or ()):
+        fields = split_object(message) if b"thinking" in bytes(message) else None
+        blocks = split_list(fields.get("content")) if fields is not None else None
+        kept = []
+        for place, block in enumerate(blocks or ()):
+            if left_out < most and _is_thinking(block):
+                ledger.add(f"messages[{number}].content[{place}]", LossKind.KNOB, _BOUND)
+                left_out += 1
+            else:
+                kept.append(block)
+        if fields is None or blocks is None or len(kept) == len(blocks):
+            after.append(message)
+        elif kept:
+            after.append(join_object({**fields, "content": join_list(kept)}))
+    return ({**members, "messages": join_list(after)} if left_out else members), left_out
+
+
+def _is_thinking(block: Raw) -> bool:
+    fields = split_object(block) if b"thinking" in bytes(block) else None
+    return fields is not None and text_of(fields.get("type")) in _STATE
+
+
+def beginning(members: Mapping[str, Raw]) -> Beginning:
+    """The system prompt, the user that is named, and the messages up to the model's first."""
+    metadata = split_object(members.get("metadata")) or {}
+    pieces = [
+        settled(members.get("system"), _BILLING),
+        text_of(metadata.get("user_id")).encode("utf-8", "replace"),
+    ]
+    for message in split_list(members.get("messages")) or ():
+        fields = split_object(message) or {}
+        if text_of(fields.get("role")) == "assistant":
+            return Beginning(b"\0".join(pieces), False)
+        pieces.append(settled(fields.get("content")))
+    return Beginning(b"\0".join(pieces), True)

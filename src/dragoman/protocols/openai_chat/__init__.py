@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.protocols.base import Codec
 from dragoman.protocols.openai_chat.errors import read_error, write_error
-from dragoman.protocols.openai_chat.history import without_envelopes
+from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.relay import ChatRelay, forward_request, forward_response
 from dragoman.protocols.openai_chat.requests import read_request, write_request
 from dragoman.protocols.openai_chat.responses import read_response, write_response
@@ -31,6 +31,8 @@ CODEC = Codec(
     keepalive=COMMENT,
     shape=SHAPE,
     without_envelopes=without_envelopes,
+    without_reasoning=without_reasoning,
+    beginning=beginning,
     forward_request=forward_request,
     forward_response=forward_response,
     relay=ChatRelay,

@@ -8,7 +8,15 @@ from msgspec import Raw
 
 from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.losses import Ledger, LossKind
-from dragoman.protocols.raw import join_list, join_object, split_list, split_object, text_of
+from dragoman.protocols.base import Beginning
+from dragoman.protocols.raw import (
+    join_list,
+    join_object,
+    settled,
+    split_list,
+    split_object,
+    text_of,
+)
 
 _SIGN = PREFIX.encode()
 _STATE = ("signature", "data")
@@ -50,3 +58,21 @@ def _message(message: Raw, path: str, ledger: Ledger) -> Raw:
 def _is_sealed(entry: Raw) -> bool:
     fields = split_object(entry) or {}
     return any(text_of(fields.get(name)).startswith(PREFIX) for name in _STATE)
+
+
+def without_reasoning(
+    members: Mapping[str, Raw], ledger: Ledger, most: int
+) -> tuple[Mapping[str, Raw], int]:
+    """The members: this protocol has no reasoning that only its maker can read."""
+    return members, 0
+
+
+def beginning(members: Mapping[str, Raw]) -> Beginning:
+    """The user that is named, and the messages up to the model's first."""
+    pieces = [text_of(members.get("user")).encode("utf-8", "replace")]
+    for message in split_list(members.get("messages")) or ():
+        fields = split_object(message) or {}
+        if text_of(fields.get("role")) in ("assistant", "tool", "function"):
+            return Beginning(b"\0".join(pieces), False)
+        pieces.append(settled(fields.get("content")))
+    return Beginning(b"\0".join(pieces), True)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dragoman.protocols.base import Codec
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.errors import read_error, write_error
-from dragoman.protocols.openai_responses.history import without_envelopes
+from dragoman.protocols.openai_responses.history import (
+    beginning,
+    without_envelopes,
+    without_reasoning,
+)
 from dragoman.protocols.openai_responses.relay import (
     ResponsesRelay,
     forward_request,
@@ -35,6 +39,8 @@ CODEC = Codec(
     keepalive=COMMENT,
     shape=SHAPE,
     without_envelopes=without_envelopes,
+    without_reasoning=without_reasoning,
+    beginning=beginning,
     forward_request=forward_request,
     forward_response=forward_response,
     relay=ResponsesRelay,

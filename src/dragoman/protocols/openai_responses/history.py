@@ -8,7 +8,16 @@ from msgspec import Raw
 
 from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.losses import Ledger, LossKind
-from dragoman.protocols.raw import join_list, split_list, split_object, text_of
+from dragoman.protocols.base import Beginning, to_json
+from dragoman.protocols.raw import (
+    is_text,
+    join_list,
+    join_object,
+    settled,
+    split_list,
+    split_object,
+    text_of,
+)
 
 _SIGN = PREFIX.encode()
 
@@ -35,3 +44,63 @@ def _is_sealed(item: Raw) -> bool:
     if fields is None or text_of(fields.get("type")) != "reasoning":
         return False
     return text_of(fields.get("encrypted_content")).startswith(PREFIX)
+
+
+_CALLS = ("function_call", "custom_tool_call")
+
+
+def without_reasoning(
+    members: Mapping[str, Raw], ledger: Ledger, most: int
+) -> tuple[Mapping[str, Raw], int]:
+    """The members without the first `most` encrypted reasoning items, and how many those were.
+
+    What followed such an item loses the id that it had then: the service would look for the
+    reasoning that belongs to it.
+    """
+    given = bytes(members.get("input", b""))
+    items = split_list(members.get("input")) if b'"encrypted_content"' in given else None
+    kept: list[Raw] = []
+    left_out = 0
+    orphaned = False
+    for number, item in enumerate(items or ()):
+        fields = split_object(item) or {}
+        kind = text_of(fields.get("type"))
+        if kind == "reasoning" and left_out < most and text_of(fields.get("encrypted_content")):
+            ledger.add(f"input[{number}]", LossKind.KNOB, _BOUND)
+            left_out += 1
+            orphaned = True
+            continue
+        if orphaned and "id" in fields and kind in _CALLS:
+            item = join_object({name: raw for name, raw in fields.items() if name != "id"})
+        elif orphaned and "id" in fields and _is_said(fields, kind):
+            # A message in this form needs an id; the position makes it unique.
+            item = join_object({**fields, "id": Raw(to_json(f"msg_{number}"))})
+        else:
+            orphaned = False
+        kept.append(item)
+    return ({**members, "input": join_list(kept)} if left_out else members), left_out
+
+
+_BOUND = "reasoning that is bound to another account is not sent"
+
+
+def _is_said(fields: Mapping[str, Raw], kind: str) -> bool:
+    return kind in ("", "message") and text_of(fields.get("role")) == "assistant"
+
+
+_PROMPTING = ("user", "developer", "system")
+
+
+def beginning(members: Mapping[str, Raw]) -> Beginning:
+    """The instructions, and the input up to what the model said first."""
+    pieces = [settled(members.get("instructions"))]
+    given = members.get("input")
+    if given is None or is_text(given):
+        return Beginning(b"\0".join([*pieces, settled(given)]), True)
+    for item in split_list(given) or ():
+        fields = split_object(item) or {}
+        role = text_of(fields.get("role"))
+        if role not in _PROMPTING:
+            return Beginning(b"\0".join(pieces), False)
+        pieces.append(settled(fields.get("content")))
+    return Beginning(b"\0".join(pieces), True)
