@@ -22,7 +22,12 @@ from dragoman.config import Upstream
 from dragoman.gateway.auth import Caller
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_responses.conversations import own_items, reference, whole_body
+from dragoman.protocols.openai_responses.conversations import (
+    own_items,
+    reference,
+    unstored_body,
+    whole_body,
+)
 from dragoman.sse import Decoder
 from dragoman.storage.base import StoreError
 from dragoman.storage.responses import Item, ResponseStore, StoredResponse, TooLarge, Turn
@@ -180,9 +185,14 @@ class Memory:
             bodies = [to_json(item) for item in own]
             earlier = [item.body for turn in turns for item in (*turn.input, *turn.output)]
             shown["previous_response_id"] = previous
-            body = whole_body(request.members, earlier, bodies)
+            body = whole_body(request.members, [*earlier, *bodies])
+        else:
+            body = request.body
+        if kept and upstream.protocol == "openai_responses":
+            body = unstored_body(body)
+        if body is not request.body:
             request = ClientRequest(request.codec.name, body, shown)
-        elif kept:
+        else:
             request.shown = shown
         if kept:
             items = tuple(Item(_id_of(item), to_json(item)) for item in own)

@@ -64,16 +64,32 @@ def reference(item: JsonObject) -> str | None:
     return None
 
 
-def whole_body(
-    members: Mapping[str, msgspec.Raw], earlier: Iterable[bytes], own: Iterable[bytes]
-) -> bytes:
-    """The request as if the client had sent the whole conversation: `earlier` and `own` are items
-    as JSON, `members` the client's own top-level members, byte for byte except `input` and
+def whole_body(members: Mapping[str, msgspec.Raw], items: Iterable[bytes]) -> bytes:
+    """The request as if the client had sent the whole conversation: `items` are all of it as JSON,
+    `members` the client's own top-level members, byte for byte except `input` and
     `previous_response_id`.
     """
     whole = {name: raw for name, raw in members.items() if name != "previous_response_id"}
-    whole["input"] = msgspec.Raw(b"[" + b",".join([*earlier, *own]) + b"]")
+    whole["input"] = msgspec.Raw(b"[" + b",".join(items) + b"]")
     return to_json(whole)
+
+
+def unstored_body(body: bytes) -> bytes:
+    """A request for a service that is to keep nothing of it, since the gateway does. Items then
+    have no ids, which would be looked up there; reasoning needs its own beside its encrypted
+    content."""
+    request: JsonObject = msgspec.json.decode(body)
+    request["store"] = False
+    given = request.get("input")
+    if isinstance(given, list):
+        request["input"] = [_unnamed(item) for item in given]
+    return to_json(request)
+
+
+def _unnamed(item: Any) -> Any:
+    if not isinstance(item, dict) or item.get("type") == "reasoning" or "id" not in item:
+        return item
+    return {name: value for name, value in item.items() if name != "id"}
 
 
 def shown_input(item: JsonObject) -> JsonObject:
