@@ -517,3 +517,22 @@ def test_only_a_responses_upstream_keeps_responses_itself() -> None:
     """
     with pytest.raises(ConfigError, match="only an openai_responses upstream"):
         parse_config(text)
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [("sk-client-of-the-test", "clients[0] has the same key"), ("short", "too short to be safe")],
+)
+def test_the_administration_has_a_token_of_its_own(key: str, told: str) -> None:
+    clients = '[[clients]]\nname = "me"\nkey = "sk-client-of-the-test"\n'
+    text = f'{clients}[admin]\nkey = "{key}"\n'
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text)
+    assert [(problem.line, problem.key) for problem in caught.value.problems] == [(5, "admin.key")]
+    assert told in caught.value.problems[0].message
+
+
+def test_accounts_may_be_in_the_store() -> None:
+    text = '[[upstreams]]\nname = "up"\nprotocol = "openai_chat"\nbase_url = "http://h"\n'
+    assert [warning.key for warning in parse_config(text).warnings] == ["upstreams[0].name"]
+    assert parse_config(f'{text}[storage]\nkey = "a key of the store"\n').warnings == ()

@@ -24,6 +24,14 @@ class Conflict(ValueError):
         super().__init__(message)
 
 
+class NoModel(Conflict):
+    """It is not known which model to ask an account for."""
+
+    def __init__(self, upstream: str) -> None:
+        told = f"upstream {upstream}: no model to ask for is known"
+        super().__init__(f"{told}: name one, or set upstreams.probe", "model")
+
+
 class Rejected(ValueError):
     """Rows of a list are bad, so nothing was imported."""
 

@@ -58,7 +58,7 @@ def accounts() -> None:
 @contextmanager
 def opened(path: Path) -> Iterator[Administration]:
     """The administration of the configuration at `path`; what cannot be done ends the command."""
-    config = read_config(path)
+    config = read_config(path, warn=False)
     from dragoman.administration.opening import administration
 
     with failures_told(), administration(config) as found:
@@ -394,7 +394,7 @@ def test(
     """
     if bool(names) == every:
         raise click.UsageError("name accounts, or give --all")
-    settings = read_config(config)
+    settings = read_config(config, warn=False)
     from dragoman.administration.opening import administration
     from dragoman.gateway.probe import probe_all
 

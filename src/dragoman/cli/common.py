@@ -17,8 +17,9 @@ PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
 FILE = click.Path(path_type=Path)
 
 
-def read_config(path: Path) -> Config:
-    """The configuration at `path`, its warnings told; a fault ends the command, all told."""
+def read_config(path: Path, *, warn: bool = True) -> Config:
+    """The configuration at `path`, its warnings told if wanted; a fault ends the command, all
+    told."""
     from dragoman.config import ConfigError
     from dragoman.config import read_config as read
 
@@ -28,7 +29,7 @@ def read_config(path: Path) -> Config:
         for problem in error.problems:
             click.echo(f"error: {problem.located(error.file)}", err=True)
         raise click.exceptions.Exit(1) from None
-    for warning in loaded.warnings:
+    for warning in loaded.warnings if warn else ():
         click.echo(f"warning: {warning.located(str(path))}", err=True)
     return loaded.config
 

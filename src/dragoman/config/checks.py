@@ -21,6 +21,7 @@ def errors(config: Config) -> Iterator[Fault]:
     yield from _duplicates("upstreams", (entry.name for entry in config.upstreams))
     yield from _duplicates("accounts", (entry.name for entry in config.accounts))
     yield from _shared_client_keys(config.clients)
+    yield from _admin_key(config)
     yield from _unknown_upstreams(config)
     for index, upstream in enumerate(config.upstreams):
         yield from _url(upstream.base_url, ("upstreams", index, "base_url"), ("http", "https"))
@@ -52,7 +53,8 @@ def warnings(config: Config) -> Iterator[Fault]:
                 break
     served = {account.upstream for account in config.accounts}
     for index, upstream in enumerate(config.upstreams):
-        if upstream.name not in served:
+        # With a key for secrets in the store, accounts may well be there.
+        if upstream.name not in served and config.storage.key is None:
             yield ("upstreams", index, "name"), "has no account, so nothing can be sent to it"
         yield from rule_checks.warnings(upstream.rules, ("upstreams", index, "rules"))
     if not config.upstreams:
@@ -60,6 +62,7 @@ def warnings(config: Config) -> Iterator[Fault]:
 
 
 _SHORTEST_STORAGE_KEY = 16
+_SHORTEST_ADMIN_KEY = 16
 _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
@@ -79,6 +82,17 @@ def _duplicates(table: str, names: Iterable[str]) -> Iterator[Fault]:
         first = seen.setdefault(name, index)
         if first != index:
             yield (table, index, "name"), f"{name} is already the name of {table}[{first}]"
+
+
+def _admin_key(config: Config) -> Iterator[Fault]:
+    key = config.admin.key
+    if key is None:
+        return
+    if len(key.reveal()) < _SHORTEST_ADMIN_KEY:
+        yield ("admin", "key"), f"too short to be safe: at least {_SHORTEST_ADMIN_KEY} characters"
+    for index, client in enumerate(config.clients):
+        if client.key == key:
+            yield ("admin", "key"), f"clients[{index}] has the same key"
 
 
 def _shared_client_keys(clients: Sequence[Client]) -> Iterator[Fault]:

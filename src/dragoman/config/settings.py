@@ -308,8 +308,8 @@ class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The administration of a running gateway over HTTP, below `/admin`."""
 
     key: Secret | None = None
-    """Token for `/admin` and `/metrics`; absent: neither is served beyond loopback, and `/admin`
-    not at all."""
+    """Token for `/admin` and `/metrics`, at least 16 characters and no client's key. Absent: there
+    is no `/admin`, and `/metrics` answers only who asks from the machine itself."""
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

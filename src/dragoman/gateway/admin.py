@@ -23,7 +23,7 @@ from dragoman.accounts.keeper import Keeper
 from dragoman.accounts.pool import Pool
 from dragoman.accounts.states import AccountState
 from dragoman.administration.drafts import Draft, Unusable, draft, literal, shortened
-from dragoman.administration.errors import Conflict, Rejected, Unknown
+from dragoman.administration.errors import Conflict, NoModel, Rejected, Unknown
 from dragoman.administration.moments import BadMoment, moment
 from dragoman.administration.rows import BadFile, rows_of
 from dragoman.administration.service import Administration
@@ -32,7 +32,7 @@ from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.gateway.auth import presented_key
 from dragoman.gateway.errors import ClientGone, Headers, fault_of
-from dragoman.gateway.probe import NoModel, ask
+from dragoman.gateway.probe import ask
 from dragoman.gateway.scrape import Scrape
 from dragoman.gateway.visit import Visit
 from dragoman.storage.base import StoreError

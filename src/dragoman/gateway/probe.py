@@ -22,6 +22,7 @@ from dragoman.accounts.decisions import apply, classify
 from dragoman.accounts.explain import of_account
 from dragoman.accounts.states import AccountState, Failed, Succeeded, Transition
 from dragoman.accounts.symptoms import UNREACHABLE
+from dragoman.administration.errors import NoModel
 from dragoman.administration.service import Administration
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, UpstreamError
 from dragoman.canonical.losses import Policy
@@ -71,15 +72,6 @@ class Finding(Struct, frozen=True, kw_only=True):
     told: str
     account_is: str
     milliseconds: float
-
-
-class NoModel(ValueError):
-    """It is not known which model to ask for."""
-
-    def __init__(self, upstream: str) -> None:
-        super().__init__(
-            f"upstream {upstream}: no model to ask for is known: name one, or set upstreams.probe"
-        )
 
 
 def model_for(config: Config, upstream: Upstream, account: Account) -> str:
