@@ -465,7 +465,9 @@ class Rotation:
     def _find_apart(self, member: Member, soft: Rest | None, now: float) -> dict[str, Rest]:
         state, apart = member.state, {}
         for model in state.cooling:
-            rest = standing(state, model, now) if model else None
+            if not model:
+                continue
+            rest = standing(state, model, now)
             if rest is None:
                 if model in member.trials and on_trial(state, model, now):
                     apart[model] = _ON_TRIAL
