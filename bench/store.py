@@ -1,0 +1,175 @@
+"""``python -m bench.store``: what a store costs the gateway, and what an exchange costs by itself.
+
+The same small requests go to one worker without a store, with one, and with one of 10,000 accounts,
+in turn: as fast as they are answered, and at 500 a second.
+"""
+
+import asyncio
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import uvloop
+
+from bench import targets
+from bench.load_client import close, connect, repeat
+from bench.measure import MARK, Cell, request_cost
+from bench.processes import Child, cpu_seconds, free_port, resident_bytes
+from bench.targets import CLIENT_KEY, Cores, Target, Upstreams
+from dragoman.config import Account, Secret
+from dragoman.storage.base import Batch, UsageCount, UsageKey
+from dragoman.storage.sealing import Vault
+from dragoman.storage.sqlite import SqliteStore
+
+MANY = 10_000
+RATE = 500
+SYNC_S = 0.2
+STORE_KEY = "correct horse battery"
+CELL = Cell("anthropic_messages", "openai_chat")
+ROUNDS = 5
+REQUESTS = 1500
+PACED_S = 3.0
+
+
+def fill(path: Path, count: int) -> None:
+    """Make a store of so many accounts."""
+    vault = Vault(Secret(STORE_KEY))
+    store = SqliteStore(path)
+    store.define(
+        vault.seal(
+            Account(name=f"kept-{number:05}", upstream="chat", key=Secret(f"sk-{number:050}"))
+        )
+        for number in range(count)
+    )
+    store.close()
+
+
+@contextmanager
+def gateway(folder: Path, cores: Cores, up: Upstreams, store: str) -> Iterator[Target]:
+    """One worker over the load upstream."""
+    folder.mkdir(exist_ok=True)
+    port, config = free_port(), folder / "dragoman.toml"
+    config.write_text(
+        f"""
+[server]
+port = {port}
+[[clients]]
+name = "bench"
+key = "{CLIENT_KEY}"
+[[upstreams]]
+name = "chat"
+protocol = "openai_chat"
+base_url = "http://127.0.0.1:{up.plain}"
+[[accounts]]
+name = "own"
+upstream = "chat"
+key = "bench"
+[[routes]]
+match = "bench-chat-e*"
+upstream = "chat"
+[storage]
+path = "{store}"
+key = "{STORE_KEY}"
+"""
+    )
+    command = [sys.executable, "-m", "dragoman", "serve", "--config", str(config)]
+    with Child(command, core=cores.gateway, log=folder / "log") as child:
+        yield Target(folder.name, port, child.pid, child.listening(port))
+
+
+async def paced_cost(target: Target, request: bytes) -> float:
+    """CPU seconds per second at `RATE` requests a second."""
+    links = await connect(target.port, 16, MARK)
+    try:
+        await repeat(links, request, 50)
+        begun, before = time.perf_counter(), cpu_seconds(target.pid)
+        sent, some = 0, RATE // 20
+        while (passed := time.perf_counter() - begun) < PACED_S:
+            if sent <= passed * RATE:
+                await repeat(links, request, some)
+                sent += some
+            else:
+                await asyncio.sleep(sent / RATE - passed)
+        return (cpu_seconds(target.pid) - before) / (time.perf_counter() - begun)
+    finally:
+        close(links)
+
+
+async def measure(running: dict[str, Target]) -> None:
+    """Print the medians of all rounds."""
+    request = CELL.request()
+    fast: dict[str, list[float]] = {name: [] for name in running}
+    paced: dict[str, list[float]] = {name: [] for name in running}
+    for _ in range(ROUNDS):
+        for name, target in running.items():
+            fast[name].append(await request_cost(target, request, REQUESTS))
+            paced[name].append(await paced_cost(target, request))
+    for name, target in running.items():
+        each, share = statistics.median(fast[name]), statistics.median(paced[name])
+        print(  # noqa: T201
+            f"{name:24} {each * 1e6:6.0f} us CPU per request at full speed; "
+            f"{share * 100:5.2f} % of a core at {RATE}/s; "
+            f"{resident_bytes(target.pid) / 1e6:5.1f} MB; started in {target.started:.2f} s"
+        )
+
+
+def exchanges(path: Path) -> None:
+    """Print what an exchange costs by itself, with the accounts of `path` used at `RATE`."""
+    store, rolls = SqliteStore(path), random.Random(3)
+    version, spent = store.exchange("w", Batch(), 0).version, []
+    for _ in range(50):
+        now = time.time()
+        names = [f"kept-{rolls.randrange(MANY):05}" for _ in range(round(RATE * SYNC_S))]
+        batch = Batch(
+            used=dict.fromkeys(names, now),
+            usage={UsageKey(0, name, "me", "m", "/v1/messages"): UsageCount(1) for name in names},
+            pins={rolls.randbytes(16): (name, now) for name in names},
+            leases=dict.fromkeys(names[:20], 1),
+        )
+        before = time.process_time()
+        version = store.exchange("w", batch, version).version
+        spent.append(time.process_time() - before)
+    busy = statistics.median(spent)
+    spent.clear()
+    for _ in range(200):
+        before = time.process_time()
+        store.exchange("w", Batch(leases=batch.leases), version)
+        spent.append(time.process_time() - before)
+    store.close()
+    print(  # noqa: T201
+        f"an exchange of {round(RATE * SYNC_S)} requests over {MANY} accounts: "
+        f"{busy * 1e3:.2f} ms CPU ({busy / SYNC_S * 100:.2f} % of a core at {RATE}/s); "
+        f"one without news: {statistics.median(spent) * 1e6:.0f} us"
+    )
+
+
+def main() -> None:
+    """Measure everything."""
+    cores = Cores.of_this_machine()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        up = stack.enter_context(targets.upstreams(folder, cores))
+        if cores.load is not None:
+            os.sched_setaffinity(0, {cores.load})
+        (folder / "many").mkdir()
+        fill(folder / "many" / "kept.db", MANY)
+        running = {
+            name: stack.enter_context(gateway(folder / place, cores, up, store))
+            for name, place, store in (
+                ("no store", "none", ""),
+                ("a store, 1 account", "one", "kept.db"),
+                (f"a store, {MANY} accounts", "many", "kept.db"),
+            )
+        }
+        uvloop.run(measure(running))
+        exchanges(folder / "many" / "kept.db")
+
+
+if __name__ == "__main__":
+    main()
