@@ -194,3 +194,44 @@ def test_the_rich_request_is_one_the_vendor_takes(
     simulator: RunningSimulator, protocol: Protocol
 ) -> None:
     assert post(simulator, protocol, rich(protocol, "sim-text")).status == 200
+
+
+def test_stored_items_come_with_the_reasoning_that_led_to_them(
+    simulator: RunningSimulator,
+) -> None:
+    """The service links what it keeps; an item without its id is anybody's."""
+    first = post(simulator, "responses", responses("sim-reasoning", reasoning={"summary": "auto"}))
+    thought, message = first.json["output"]
+    assert (thought["type"], message["type"]) == ("reasoning", "message")
+
+    alone = post(simulator, "responses", {**responses("sim-text"), "input": [message, USER]})
+    assert alone.status == 400
+    assert alone.json["error"]["param"] == "input[0]"
+    wording = f"without its required 'reasoning' item: '{thought['id']}'"
+    assert wording in alone.json["error"]["message"]
+
+    nameless = {name: value for name, value in message.items() if name != "id"}
+    for items in ([thought, message, USER], [nameless, USER]):
+        answer = post(simulator, "responses", {**responses("sim-text"), "input": items})
+        assert answer.status == 200, answer.body
+
+
+@pytest.mark.parametrize("protocol", ["messages", "responses"])
+def test_reasoning_of_another_account_is_refused(
+    simulator: RunningSimulator, protocol: Protocol
+) -> None:
+    """Its own account takes it back. Chat has no seal."""
+    mine, other = "sk-sim-org-a", "sk-sim-org-b"
+    asked = rich(protocol, "sim-reasoning")
+    answer = post(simulator, protocol, asked, key=mine).json
+    turns = "messages" if protocol == "messages" else "input"
+    said = [{"role": "assistant", "content": answer["content"]}] if turns == "messages" else None
+    again = {**asked, "model": "sim-text", turns: [USER, *(said or answer["output"]), USER]}
+    assert post(simulator, protocol, again, key=mine).status == 200
+    refused = post(simulator, protocol, again, key=other)
+    assert refused.status == 400
+    wording = {
+        "messages": "messages.1.content.0: Invalid `signature` in `thinking` block",
+        "responses": "organization_id did not match the target organization",
+    }
+    assert wording[protocol] in refused.json["error"]["message"]

@@ -172,7 +172,8 @@ class Exchange:
             check_messages(body, call.headers, organization, counting=counting)
         else:
             request, stored = self._simulator.store.resolve(body)
-            check_responses(request, organization, stored, compatible=compatible)
+            links = self._simulator.store.links()
+            check_responses(request, organization, stored, links, compatible=compatible)
             return request
         return body
 

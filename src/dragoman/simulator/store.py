@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from dragoman.simulator.errors import ApiError
@@ -41,6 +42,15 @@ class ResponseStore:
         """Raises ApiError 404 if there is no such response."""
         self.get(response_id)
         del self._responses[response_id]
+
+    def links(self) -> dict[str, str]:
+        """By the id of a stored item, the id of the reasoning that led to it."""
+        return {
+            item["id"]: before["id"]
+            for stored in self._responses.values()
+            for before, item in pairwise(stored.response["output"])
+            if before["type"] == "reasoning"
+        }
 
     def resolve(self, request: JsonObject) -> tuple[JsonObject, frozenset[str]]:
         """The request with its previous turns before its input, and the ids of known items.

@@ -5,6 +5,8 @@ The pairing of calls and outputs, the prefixes of ids and the binding of reasoni
 service's own rules.
 """
 
+from collections.abc import Mapping
+
 from dragoman.simulator.validation.nodes import OPENAI, Node
 from dragoman.simulator.validation.openai_shared import (
     EFFORTS,
@@ -69,19 +71,22 @@ _INCLUDES = (
     "message.output_text.logprobs",
 )
 _LEAST_OUTPUT_TOKENS = 16
+_NO_LINKS: Mapping[str, str] = {}
 
 
 def check_responses(
     request: JsonObject,
     organization: str,
     stored_items: frozenset[str],
+    links: Mapping[str, str] = _NO_LINKS,
     *,
     compatible: bool = False,
 ) -> None:
     """Check a Responses request whose stored history has been put before its input.
 
-    ``stored_items`` are the ids of items that the service still holds; ``organization`` owns the
-    encrypted reasoning. ``compatible`` lets unknown top-level fields pass.
+    ``stored_items`` are the ids of items that the service still holds, ``links`` those of the
+    reasoning that led to them; ``organization`` owns the encrypted reasoning. ``compatible`` lets
+    unknown top-level fields pass.
 
     Raises:
         ApiError: 400, naming the first field at fault.
@@ -98,7 +103,7 @@ def check_responses(
     if source is None:
         root.fail_plainly("Missing required parameter: 'input'.", "missing_required_parameter")
     if not isinstance(source.value, str):
-        check_items(source, organization, stored_items)
+        check_items(source, organization, stored_items, links)
 
 
 def _check_options(root: Node) -> None:

@@ -1,6 +1,7 @@
 """Input items of a Responses request."""
 
 import re
+from collections.abc import Mapping
 from typing import NoReturn
 
 from dragoman.simulator.seals import decrypt, is_sealed
@@ -100,7 +101,9 @@ _OUTPUT_PARTS = ("output_text", "refusal")
 _MAX_ID = 64
 
 
-def check_items(source: Node, organization: str, stored_items: frozenset[str]) -> None:
+def check_items(
+    source: Node, organization: str, stored_items: frozenset[str], links: Mapping[str, str]
+) -> None:
     """Check the items one by one, then that calls and outputs meet."""
     calls: dict[str, str] = {}
     outputs: set[str] = set()
@@ -109,6 +112,7 @@ def check_items(source: Node, organization: str, stored_items: frozenset[str]) -
     for item in source.items():
         kind = _check_item(item, organization, stored_items)
         _check_unique(item, ids)
+        _check_link(item, kind, ids, links)
         if reasoning is not None and not _belongs_to_reasoning(item, kind):
             _complain_of_reasoning(reasoning)
         reasoning = item if kind == "reasoning" else None
@@ -137,6 +141,16 @@ def _check_unique(item: Node, ids: set[str]) -> None:
             "try again."
         )
     ids.add(item_id)
+
+
+def _check_link(item: Node, kind: str, ids: set[str], links: Mapping[str, str]) -> None:
+    """That an item the service holds comes with the reasoning that led to it."""
+    needed = links.get(item.value.get("id") or "")
+    if needed is not None and needed not in ids:
+        item.fail_plainly(
+            f"Item '{item.value['id']}' of type '{kind}' was provided without its required "
+            f"'reasoning' item: '{needed}'."
+        )
 
 
 def _belongs_to_reasoning(item: Node, kind: str) -> bool:
