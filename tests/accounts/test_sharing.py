@@ -1,0 +1,128 @@
+"""What is shared with other workers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec.structs import replace
+
+from dragoman.accounts.decisions import apply
+from dragoman.accounts.pool import Pool, Wanted, key_print
+from dragoman.accounts.states import (
+    AccountState,
+    Failed,
+)
+from dragoman.config import Account, Config, Secret
+from dragoman.storage.base import Changes
+from tests.accounts.pools import (
+    ONE,
+    REFUSED,
+    THROTTLED,
+    Clock,
+    M,
+    name_of,
+    pool_of,
+    settle,
+)
+
+
+def test_a_batch_tells_what_happened_and_what_is_in_flight() -> None:
+    clock = Clock()
+    pool = pool_of("ab", clock, balance=100.0)
+    held = pool.lease(Wanted("one", "m", b"c"))
+    clock.now += 1.0
+    held.succeeded(30.0)
+    with pool.lease(M) as lease:
+        lease.failed(REFUSED)
+    batch = pool.take_batch()
+    assert [(entry.account, type(entry.outcome)) for entry in batch.transitions] == [("b", Failed)]
+    assert batch.leases == {"a": 1}
+    assert batch.used == {"a": 1000.0, "b": 1001.0}
+    assert batch.spent == {"a": 30.0}
+    assert batch.pins == {b"c": ("a", 1001.0)}
+    assert pool.balance("a") == 70.0
+    held.give_back()
+    after = pool.take_batch()
+    for part in (after.transitions, after.leases, after.used, after.spent, after.pins):
+        assert not part
+
+
+def test_a_batch_that_could_not_be_told_is_told_again() -> None:
+    pool = pool_of("ab", balance=100.0)
+    with pool.lease(M) as lease:
+        lease.succeeded(1.0)
+        lease.failed(THROTTLED)
+    lost = pool.take_batch()
+    with pool.lease(M) as lease:
+        lease.succeeded(2.0)
+        lease.failed(REFUSED)
+    with pool.lease(Wanted("one", "x")) as lease:
+        lease.succeeded(4.0)
+    pool.restore(lost)
+    batch = pool.take_batch()
+    assert [entry.account for entry in batch.transitions] == ["a", "b"]
+    assert batch.spent == {"a": 5.0, "b": 2.0}
+    assert set(batch.used) == {"a", "b"}
+    assert not pool.take_batch().transitions
+
+
+def test_a_key_that_was_refused_is_told_by_its_print_alone() -> None:
+    account = Account(name="a", upstream="one", key=Secret("sk-secret-1"))
+    pool = Pool(Config(upstreams=(ONE,), accounts=(account,)))
+    with pool.lease(M) as lease:
+        lease.failed(REFUSED)
+    outcome = pool.take_batch().transitions[0].outcome
+    assert isinstance(outcome, Failed)
+    assert outcome.key == key_print(account)
+    assert "secret" not in outcome.key
+    assert key_print(account) != key_print(replace(account, key=Secret("sk-secret-2")))
+
+
+def test_states_of_the_store_take_the_place_of_local_ones() -> None:
+    pool = pool_of("ab")
+    pool.apply(Changes(version=1, states={"a": AccountState("a", disabled="elsewhere")}))
+    assert {name_of(pool) for _ in range(2)} == {"b"}
+    pool.apply(Changes(version=2, states={"a": AccountState("a")}))
+    assert "a" in {name_of(pool) for _ in range(2)}
+    pool.apply(Changes(version=3, states={"unknown": AccountState("unknown")}))
+
+
+def test_what_happened_since_the_batch_was_taken_still_counts() -> None:
+    pool = pool_of("ab", balance=100.0)
+    with pool.lease(M) as lease:
+        lease.succeeded(1.0)
+        lease.failed(THROTTLED)
+    told = pool.take_batch().transitions
+    with pool.lease(Wanted("one", "x"), "b") as lease:
+        lease.succeeded(2.0)
+        lease.failed(REFUSED)
+    stored = apply(AccountState("a"), told[0])
+    pool.apply(Changes(version=1, states={"a": stored}, balances={"a": 90.0}))
+    state = pool.state("a")
+    assert state.disabled
+    assert state.cooling.keys() == {"m"}
+    assert pool.balance("a") == 88.0
+
+
+def test_leases_uses_pins_and_balances_of_others_count() -> None:
+    pool = pool_of("ab", max_concurrent=2, selection="highest_balance", balance=10.0)
+    pool.apply(Changes(version=1, leases={"a": 2}, balances={"a": 20.0}))
+    assert pool.in_flight("a") == 2
+    assert {name_of(pool) for _ in range(2)} == {"b"}
+    pool.apply(Changes(version=2))
+    assert pool.in_flight("a") == 0
+    assert {name_of(pool) for _ in range(2)} == {"a"}
+    pool.apply(Changes(version=3, pins={b"c": ("b", 1000.0)}))
+    assert name_of(pool, Wanted("one", "m", b"c")) == "b"
+    recent = pool_of("ab")
+    recent.apply(Changes(version=1, used={"a": 999.0}))
+    assert name_of(recent) == "b"
+
+
+async def test_what_others_give_back_goes_to_who_waits_here() -> None:
+    pool = pool_of("a", max_concurrent=1)
+    pool.apply(Changes(version=1, leases={"a": 1}))
+    waiting = asyncio.create_task(pool.acquire(M))
+    await settle()
+    pool.apply(Changes(version=2))
+    (await waiting).give_back()
