@@ -15,9 +15,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.canonical.options import Options
+from dragoman.canonical.options import Capabilities, Options
 from dragoman.simulator.errors import ApiError
 from dragoman.simulator.validation import check_chat, check_messages, check_responses
 from dragoman.translation import translate_request
@@ -26,30 +27,37 @@ from tests.fuzz.test_requests import merged
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES, cases
 from tests.properties import strategies as own
 from tests.properties.cells import CROSSINGS, write_request
-from tests.properties.wild import any_options, wild_requests
+from tests.properties.wild import any_capabilities, any_options, wild_requests
 
 BALANCED = Options()
-_VERSION = {"anthropic-version": "2026-10-21"}
-VALIDATORS: dict[str, Callable[[dict[str, Any]], None]] = {
-    CHAT: check_chat,
-    MESSAGES: lambda body: check_messages(body, _VERSION, "organization"),
-    RESPONSES: lambda body: check_responses(body, "organization", frozenset()),
+USUAL = Capabilities()
+VERSIONS = ("2023-06-01", "2026-10-21")
+VALIDATORS: dict[str, Callable[[dict[str, Any], str], None]] = {
+    CHAT: lambda body, version: check_chat(body),
+    MESSAGES: lambda body, version: check_messages(
+        body, {"anthropic-version": version}, "organization"
+    ),
+    RESPONSES: lambda body, version: check_responses(body, "organization", frozenset()),
 }
 
 
-def refusal(protocol: str, body: dict[str, Any]) -> ApiError | None:
+def refusal(
+    protocol: str, body: dict[str, Any], version: str = USUAL.anthropic_version
+) -> ApiError | None:
     """Why the service would not take a body."""
     try:
-        VALIDATORS[protocol](body)
+        VALIDATORS[protocol](body, version)
     except ApiError as error:
         return error
     return None
 
 
-def translated(client: str, upstream: str, body: bytes, options: Options) -> Any:
+def translated(
+    client: str, upstream: str, body: bytes, options: Options, abilities: Capabilities = USUAL
+) -> Any:
     """The upstream's body; None if the gateway refuses."""
     try:
-        call = translate_request(client, upstream, body, options=options)
+        call = translate_request(client, upstream, body, options=options, capabilities=abilities)
     except InvalidRequest:
         return None
     return msgspec.json.decode(call.body)
@@ -144,11 +152,14 @@ def test_wild_histories_are_sent_as_the_service_wants_them(
     """Calls and results that miss each other, blank texts, roles in any order. req: 23, 151"""
     body = {**data.draw(wild_requests(client)), **data.draw(settings(client))}
     options = data.draw(st.one_of(st.just(BALANCED), any_options))
+    abilities = data.draw(st.one_of(st.just(USUAL), any_capabilities))
+    version = data.draw(st.sampled_from(VERSIONS))
+    abilities = replace(abilities, anthropic_version=version)
 
-    written = translated(client, upstream, msgspec.json.encode(body), options)
+    written = translated(client, upstream, msgspec.json.encode(body), options, abilities)
 
     if written is not None and written.get("messages") != []:
-        check_blame(client, upstream, body, written, body)
+        check_blame(client, upstream, body, written, body, version)
 
 
 @pytest.mark.parametrize(("client", "upstream"), CROSSINGS)
@@ -176,10 +187,15 @@ def test_damage_is_sent_on_only_as_it_came(batch: int) -> None:
 
 
 def check_blame(
-    client: str, upstream: str, body: Any, written: dict[str, Any], about: object
+    client: str,
+    upstream: str,
+    body: Any,
+    written: dict[str, Any],
+    about: object,
+    version: str = USUAL.anthropic_version,
 ) -> None:
     """What the upstream refuses is a value of the client's own, or its own service would."""
-    error = refusal(upstream, written)
+    error = refusal(upstream, written, version)
     if error is None:
         return
     own_error = refusal(client, body)
