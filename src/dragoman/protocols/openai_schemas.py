@@ -36,6 +36,7 @@ _UNSUPPORTED = frozenset(
         "uniqueItems",
     }
 )
+_LEAVES = ("string", "boolean", "integer", "number")
 _UNTYPED = frozenset({"anyOf", "$ref", "enum", "const"})
 _BESIDE_REFERENCE = frozenset({"$ref", "$defs", "definitions"})
 
@@ -62,7 +63,7 @@ def _may_lack_items(node: JsonSchema) -> bool:
         return True
     for value in node.values():
         if type(value) is dict:
-            if _may_lack_items(value):
+            if value.get("type") not in _LEAVES and _may_lack_items(value):
                 return True
         elif type(value) is list:
             for item in value:
