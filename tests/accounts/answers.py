@@ -399,6 +399,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row("502 with a page of HTML", Answer(502, b"<html>Bad gateway"), last("1 s"), CLIENT),
         Row("503", openai(503, "server_is_overloaded"), last("1 s"), CLIENT),
         Row("503, `retry-after: 30`", openai(503, retry_after="30"), rests("30 s"), CLIENT),
+        Row("503, `retry-after: 7200`", openai(503, retry_after="7200"), rests("5 min"), CLIENT),
         Row("504", anthropic(504, "timeout_error"), last("1 s"), CLIENT),
         Row("520 from a proxy in front", Answer(520), last("1 s"), CLIENT),
         Row("529 `overloaded_error`", anthropic(529, "overloaded_error"), last("1 s"), CLIENT),

@@ -142,6 +142,15 @@ def test_a_service_that_fails_puts_nobody_on_trial() -> None:
     assert not on_trial(observe(FRESH, refuse(), "m", NOW), "m", NOW)
 
 
+def test_failures_of_the_service_make_no_limit_of_the_account_longer() -> None:
+    state, now = FRESH, NOW
+    for _ in range(5):
+        state = observe(state, cool(soft=True), "m", now)
+        now = state.cooling["m"].until
+    assert length(observe(state, cool(), "m", now), now=now) == 2.0
+    assert length(observe(state, cool(), "m", now - 10), now=now - 10) == 2.0
+
+
 def test_trial_goes_on_while_the_account_is_used_last() -> None:
     state = observe(FRESH, exhaust(60.0), "m", NOW)
     state = observe(state, cool(soft=True), "m", NOW + 60)

@@ -42,6 +42,8 @@ _COOL_BASE, _COOL_MAX = 2.0, 120.0
 _COOL_LEAST, _COOL_LEAST_MAX = 0.5, 8.0
 _LONGEST_COOL = _HOUR
 """No passing limit lasts longer, whatever an upstream says; quota is another matter."""
+_LONGEST_OF_SERVICE = 300.0
+"""A service that fails is not waited for longer: its failure says nothing of one account."""
 _FORGET_ONE_AFTER = 600.0
 """Seconds without a failure that take one off the failures in a row."""
 
@@ -215,10 +217,14 @@ def _cooled(before: Rest | None, decision: Decision, now: float, spread: float) 
     running = before if before is not None and _goes_on(before, now) else None
     if running is not None and not told and (soft or not running.soft):
         return running
-    streak = running.streak if running is not None else _streak(before, now) + 1
+    if running is not None and running.soft == soft:
+        streak = running.streak
+    else:
+        streak = _streak(before, now, soft=soft) + 1
     if decision.rest is not None:
         least = min(_COOL_LEAST * 2.0 ** min(streak - 1, 16), _COOL_LEAST_MAX)
-        seconds = min(max(decision.rest, least), _LONGEST_COOL)
+        longest = _LONGEST_OF_SERVICE if decision.soft else _LONGEST_COOL
+        seconds = min(max(decision.rest, least), longest)
     else:
         base, longest = (_SOFT_BASE, _SOFT_MAX) if soft else (_COOL_BASE, _COOL_MAX)
         seconds = _back_off(base, longest, streak, spread)
@@ -228,7 +234,7 @@ def _cooled(before: Rest | None, decision: Decision, now: float, spread: float) 
     until = now + seconds
     if until <= running.since:
         return running
-    if running.told or not told:
+    if running.told:
         until = max(running.until, until)
     since = max(running.since, now)
     if until == running.until and running.told == told and running.soft == soft:
@@ -292,8 +298,11 @@ def _later(one: Rest | None, other: Rest | None) -> Rest | None:
     return other if other.until > one.until else one
 
 
-def _streak(rest: Rest | None, now: float) -> int:
-    """Failures in a row that still count at `now`."""
+def _streak(rest: Rest | None, now: float, *, soft: bool = True) -> int:
+    """Failures in a row that still count at `now`; those of the service (`soft`) do not count for
+    the account."""
+    if rest is not None and rest.soft and not soft:
+        return 0
     return _still(rest, now, _FORGET_ONE_AFTER)
 
 
