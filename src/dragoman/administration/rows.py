@@ -130,13 +130,14 @@ def rows_of(
     if kind is None:
         beginning = file.readline(_LONGEST_LINE)
         kind = _kind(name, beginning)
+    begun = [beginning] if beginning else []
     if kind == "json":
         yield from read_json(beginning + file.read(), resolve)
     elif kind == "jsonl":
-        yield from read_json_lines(chain([beginning] if beginning else (), file), resolve)
+        yield from read_json_lines(chain(begun, file), resolve)
     else:
         try:
-            yield from read_csv(_decoded(chain([beginning], file)), resolve)
+            yield from read_csv(_decoded(chain(begun, file)), resolve)
         except UnicodeDecodeError:
             raise BadFile("not UTF-8") from None
 

@@ -268,7 +268,9 @@ class Admin:
         except NoModel as error:
             raise Refusal(400, "invalid_request", str(error), "model") from None
         if transition is not None:
-            self._pool.observe(transition)
+            seen = transition
+            # Through the store: the account may be so new that this worker does not know it yet.
+            await self._ask(lambda administration: administration.observe(seen))
         return 200, finding
 
     async def _import(self, visit: Visit, query: Query) -> _Answer:

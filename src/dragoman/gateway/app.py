@@ -179,7 +179,7 @@ class Gateway:
         visit = Visit(scope, receive, send, codec, self._client.clock)
         visit.path = path
         visit.options = self.config.options
-        admin = path.startswith(_ADMIN) and self._admin.is_served
+        admin = (path == "/admin" or path.startswith(_ADMIN)) and self._admin.is_served
         if self.config.server.cors and not path.startswith(_OPERATORS):
             visit.shared += _CORS
             visit.shared.append(self._allowed_headers(visit))
@@ -372,9 +372,9 @@ def family(path: str) -> str:
 
 
 _CLIENT_GONE = "client_gone"
-_ADMIN = ("/admin/",)
-_OPERATORS = (*_ADMIN, "/metrics")
-_FAMILIES = ("/v1/models/", "/v1/responses/", "/v1/chat/completions/", *_ADMIN)
+_ADMIN = "/admin/"
+_OPERATORS = ("/admin", "/metrics")
+_FAMILIES = ("/v1/models/", "/v1/responses/", "/v1/chat/completions/", _ADMIN)
 _UNMETERED = frozenset({"/v1/messages/count_tokens", "/v1/responses/input_tokens"})
 """Paths whose answers tell tokens that nobody pays for."""
 
