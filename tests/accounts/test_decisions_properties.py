@@ -23,6 +23,8 @@ from dragoman.accounts.states import (
 )
 from dragoman.failing import Verdict
 
+AT_LEISURE = settings(deadline=None)
+"""Machines that are busy with other things are slow."""
 START = 1_800_000_000.0
 MODELS = ("", "x", "y")
 SOURCES: tuple[Source, ...] = ("traffic", "probe", "operator")
@@ -83,6 +85,7 @@ def asked(state: AccountState, model: str, now: float) -> float:
     return max((rest.until for rest in rests if rest and rest.told and rest.until > now), default=0)
 
 
+@AT_LEISURE
 @given(steps(-10_000.0, outcomes))
 def test_states_stay_bounded_and_sane_whatever_clocks_do(transitions: list[Transition]) -> None:
     state, earliest, latest = AccountState("a"), START, START
@@ -98,6 +101,7 @@ def test_states_stay_bounded_and_sane_whatever_clocks_do(transitions: list[Trans
         entry_of(before, state, transition)
 
 
+@AT_LEISURE
 @given(steps(-30.0, outcomes), st.sampled_from(MODELS), st.integers(1, 9))
 def test_every_rest_ends_by_itself(transitions: list[Transition], model: str, months: int) -> None:
     state = after(transitions)
@@ -106,6 +110,7 @@ def test_every_rest_ends_by_itself(transitions: list[Transition], model: str, mo
     assert rest is None or (state.disabled and rest.until == FOREVER)
 
 
+@AT_LEISURE
 @given(steps(0.0, outcomes), st.sampled_from(MODELS), st.floats(0, 5000))
 def test_a_good_answer_to_a_request_never_shortens_what_the_upstream_asked_for(
     transitions: list[Transition], model: str, gap: float
@@ -117,6 +122,7 @@ def test_a_good_answer_to_a_request_never_shortens_what_the_upstream_asked_for(
         assert ends(later, name, now) == ends(state, name, now)
 
 
+@AT_LEISURE
 @given(steps(0.0, outcomes), st.sampled_from(SEEN), st.sampled_from(MODELS), st.floats(0, 5000))
 def test_a_probe_ends_no_passing_limit_and_no_disable(
     transitions: list[Transition], source: Source, model: str, gap: float
@@ -128,6 +134,7 @@ def test_a_probe_ends_no_passing_limit_and_no_disable(
     assert asked(later, model, now) == asked(state, model, now)
 
 
+@AT_LEISURE
 @given(steps(0.0, outcomes), decisions, st.sampled_from(MODELS), st.floats(0, 5000), spreads)
 def test_a_later_failure_never_shortens_a_rest_unless_the_upstream_says_so(
     transitions: list[Transition], decision: Decision, model: str, gap: float, spread: float
@@ -141,6 +148,7 @@ def test_a_later_failure_never_shortens_a_rest_unless_the_upstream_says_so(
         assert asked(later, name, now) >= asked(state, name, now)
 
 
+@AT_LEISURE
 @given(steps(0.0, outcomes), st.sampled_from(MODELS), st.floats(0, 5000), failures)
 def test_a_verdict_on_the_request_changes_nothing(
     transitions: list[Transition], model: str, gap: float, failure: Failed
@@ -152,6 +160,7 @@ def test_a_verdict_on_the_request_changes_nothing(
         assert observe(state, Failed(decision, failure.source, 400), model, now) is state
 
 
+@AT_LEISURE
 @given(steps(0.0, outcomes), failures, st.sampled_from(MODELS), st.floats(0, 5000), spreads)
 def test_many_requests_that_run_into_one_limit_are_one_failure(
     transitions: list[Transition], failure: Failed, model: str, gap: float, spread: float
@@ -164,6 +173,7 @@ def test_many_requests_that_run_into_one_limit_are_one_failure(
     assert again == once
 
 
+@AT_LEISURE
 @given(
     st.lists(
         st.tuples(
@@ -181,7 +191,6 @@ def test_many_requests_that_run_into_one_limit_are_one_failure(
         max_size=4,
     )
 )
-@settings(max_examples=200)
 def test_the_order_in_which_workers_tell_hardly_matters(
     told: list[tuple[Decision, float, float]],
 ) -> None:
@@ -214,6 +223,7 @@ def test_the_order_in_which_workers_tell_hardly_matters(
                 assert state.exhausted.until == found[0].exhausted.until
 
 
+@AT_LEISURE
 @given(steps(0.0, outcomes), st.sampled_from(MODELS), st.floats(0, 5000))
 def test_on_trial_means_usable(transitions: list[Transition], model: str, gap: float) -> None:
     state = after(transitions)
@@ -223,6 +233,7 @@ def test_on_trial_means_usable(transitions: list[Transition], model: str, gap: f
         assert not on_trial(observe(state, Succeeded(), model, now), model, now)
 
 
+@AT_LEISURE
 @given(steps(0.0, st.one_of(failures, successes)))
 def test_only_a_person_or_a_key_ends_a_disable(transitions: list[Transition]) -> None:
     state = AccountState("a")
@@ -232,6 +243,7 @@ def test_only_a_person_or_a_key_ends_a_disable(transitions: list[Transition]) ->
             assert transition.outcome == Succeeded("operator")
 
 
+@AT_LEISURE
 @given(steps(0.0, outcomes))
 def test_history_tells_every_change_of_what_an_account_may_do(
     transitions: list[Transition],

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.accounts.limits import WINDOW_SPENT, duration, limits_of
 
+AT_LEISURE = settings(deadline=None)
+"""Machines that are busy with other things are slow."""
 NOW = 1_795_219_200.0
 """2026-11-21T00:00:00Z."""
 UNIFIED = "anthropic-ratelimit-unified-"
@@ -217,6 +219,7 @@ VALUES = st.one_of(
 )
 
 
+@AT_LEISURE
 @given(
     st.dictionaries(NAMES, VALUES),
     st.text(max_size=60).map("try again in ".__add__),

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.accounts.decisions import classify
@@ -18,6 +18,8 @@ from dragoman.protocols.anthropic_messages import errors as messages
 from dragoman.protocols.openai_chat import errors as chat
 from dragoman.protocols.openai_responses import errors as responses
 
+AT_LEISURE = settings(deadline=None)
+"""Machines that are busy with other things are slow."""
 NOW = 1_795_219_200.0
 SPENT_CODES = (
     "insufficient_quota",
@@ -52,6 +54,7 @@ def test_words_and_text_of_every_shape(body: Any, words: set[str], text: str | N
         assert symptom.text == text
 
 
+@AT_LEISURE
 @given(st.binary(max_size=200), st.integers(0, 999))
 def test_any_bytes_can_be_looked_at(body: bytes, status: int) -> None:
     assert symptom_of_answer(status, {}, body, NOW).status == status
@@ -69,6 +72,7 @@ json_values = st.recursive(
 )
 
 
+@AT_LEISURE
 @given(json_values)
 def test_any_json_can_be_looked_at(value: Any) -> None:
     symptom = symptom_of_answer(429, {}, msgspec.json.encode(value), NOW)
