@@ -76,7 +76,7 @@ class ChatAgent(Agent):
 
     def take(self, answer: JsonObject) -> list[Called]:
         message = answer["choices"][0]["message"]
-        kept = ("role", "content", "tool_calls", "reasoning_content")
+        kept = ("role", "content", "tool_calls", "reasoning_content", "reasoning_details")
         self.history.append({name: message[name] for name in kept if message.get(name)})
         calls = message.get("tool_calls") or []
         return [Called(call["id"], call["function"]["name"]) for call in calls]

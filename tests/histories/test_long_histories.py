@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import Loss
-from dragoman.canonical.options import Options
+from dragoman.canonical.options import Capabilities, Options
 from dragoman.simulator import ParallelTools, Reasoning, Scenario, Text, ToolCall
 from dragoman.simulator.script import Protocol, Step
 from dragoman.simulator.testing import RunningSimulator, running_simulator
@@ -73,7 +73,7 @@ def ask(
     return call, msgspec.json.decode(call.response(answer.body))
 
 
-def play(simulator: RunningSimulator, client: str, upstream: str) -> Agent:
+def play(simulator: RunningSimulator, client: str, upstream: str, **settings: Any) -> Agent:
     """The whole conversation, up to an open question."""
     agent = AGENTS[client]()
     for number in range(ROUNDS):
@@ -81,11 +81,11 @@ def play(simulator: RunningSimulator, client: str, upstream: str) -> Agent:
         agent.say(f"{mark}-user")
         if number % 3 == 1:
             agent.remind(f"{mark}-reminder")
-        _, answer = ask(simulator, client, upstream, agent.body(model))
+        _, answer = ask(simulator, client, upstream, agent.body(model), **settings)
         calls = agent.take(answer)
         assert len(calls) == 2
         agent.give(calls, mark)
-        _, answer = ask(simulator, client, upstream, agent.body(model))
+        _, answer = ask(simulator, client, upstream, agent.body(model), **settings)
         assert agent.take(answer) == []
     agent.say("mark-last-user")
     return agent
@@ -147,6 +147,36 @@ def test_reasoning_goes_back_to_those_who_can_use_it(
     states = sum(kind in ("thinking", "redacted_thinking", "reasoning") for kind in found)
     carried = client == upstream or CHAT not in (client, upstream)
     assert states == (2 * ROUNDS if carried else 0)
+
+
+DETAILS = {"options": Options(reasoning_details=True)}
+BUDGETS = {"capabilities": Capabilities(adaptive_thinking=False)}
+HOISTED = {"options": Options(late_system="hoist")}
+ASKED = {"capabilities": Capabilities(replay_reasoning="always")}
+
+
+@pytest.mark.parametrize(
+    ("client", "upstream", "settings", "states"),
+    [
+        pytest.param(CHAT, MESSAGES, DETAILS, 2 * ROUNDS, id="chat-messages-details"),
+        pytest.param(CHAT, RESPONSES, DETAILS, 2 * ROUNDS, id="chat-responses-details"),
+        pytest.param(CHAT, MESSAGES, BUDGETS, 0, id="chat-messages-budgets"),
+        pytest.param(RESPONSES, MESSAGES, BUDGETS, 2 * ROUNDS, id="responses-messages-budgets"),
+        pytest.param(RESPONSES, MESSAGES, HOISTED, 2 * ROUNDS, id="responses-messages-hoisted"),
+        pytest.param(MESSAGES, CHAT, ASKED, 2 * ROUNDS, id="messages-chat-asked"),
+        pytest.param(RESPONSES, CHAT, ASKED, 2 * ROUNDS, id="responses-chat-asked"),
+    ],
+)
+def test_other_ways_to_carry_a_long_conversation(
+    simulator: RunningSimulator, client: str, upstream: str, settings: Any, states: int
+) -> None:
+    """Reasoning carried in details, by budgets, or as plain text; system text at the front."""
+    agent = play(simulator, client, upstream, **settings)
+    body = agent.body("sim-step?text=mark-99")
+    call, _ = ask(simulator, client, upstream, body, **settings)
+    found = kinds(msgspec.json.decode(call.body))
+    reasoned = (kind in ("thinking", "redacted_thinking", "reasoning") for kind in found)
+    assert sum(reasoned) == states
 
 
 def is_result(entry: JsonObject) -> bool:
