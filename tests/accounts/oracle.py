@@ -9,7 +9,7 @@ from math import inf, nextafter
 
 from dragoman.accounts.decisions import on_trial, standing
 from dragoman.accounts.members import BUSY, Terms
-from dragoman.accounts.rotation import OTHER_MODELS, TRIED
+from dragoman.accounts.standings import OTHER_MODELS, TRIED
 from dragoman.accounts.states import FOREVER, AccountState, Rest
 from dragoman.config import matches
 

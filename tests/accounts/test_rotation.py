@@ -10,7 +10,8 @@ import pytest
 from dragoman.accounts.decisions import observe
 from dragoman.accounts.members import BUSY, Terms
 from dragoman.accounts.ordering import ORDERS
-from dragoman.accounts.rotation import OTHER_MODELS, TRIED, Choice, Rotation
+from dragoman.accounts.rotation import Choice, Rotation
+from dragoman.accounts.standings import OTHER_MODELS, TRIED
 from dragoman.accounts.states import Decision, Disabled, Enabled, Failed, Outcome, Succeeded
 from dragoman.failing import Verdict
 
