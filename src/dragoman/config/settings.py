@@ -98,13 +98,16 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     connect_s: Seconds = 10.0
     """Until the connection stands, TLS included."""
     first_byte_s: Seconds = 600.0
-    """From the request sent to the head of the answer."""
+    """From the request sent to the head of the answer; of a stream, to the first event that holds
+    something of the answer. Bytes that hold nothing of it, such as pings, do not extend this."""
     idle_s: Seconds = 300.0
-    """Between two reads of an answer."""
+    """Between two reads of an answer. A ping of the upstream is a sign of life here; one that
+    sends nothing else is bounded by `first_byte_s` and `total_s`."""
     total_s: Seconds = 3600.0
     """From start to end of the call."""
     blank_arguments_s: Seconds = 30.0
-    """For which a tool's arguments may run on as nothing but white space."""
+    """For which a tool's arguments may run on as nothing but white space, as those of some models
+    do until their output limit."""
 
 
 class Probe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -183,6 +186,13 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reasoning_with_tools_via: Name | None = None
     """Name of the upstream that is used instead for requests that have tools and ask the model to
     think: the same vendor's Responses upstream, where its Chat one refuses both together."""
+
+    @property
+    def binds_reasoning(self) -> bool:
+        """Whether only the account that made encrypted reasoning can use it."""
+        if self.reasoning_bound_to is not None:
+            return self.reasoning_bound_to == "account"
+        return self.protocol == "openai_responses"
 
     @property
     def auth_style(self) -> AuthStyle:

@@ -20,20 +20,27 @@ from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, Upstream
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.requests import Request
 from dragoman.config import Server
+from dragoman.gateway.affinity import NO_PINS, Seams, pins_of, stores
 from dragoman.gateway.answers import is_error_object, read_error
 from dragoman.gateway.attempts import Attempts, GaveUp
 from dragoman.gateway.auth import Caller
 from dragoman.gateway.delivery import Delivery
 from dragoman.gateway.errors import fault_of
-from dragoman.gateway.failures import Failure, failed_call, refused, unusable
+from dragoman.gateway.failures import (
+    Failure,
+    failed_call,
+    is_about_reasoning,
+    refused,
+    unusable,
+)
 from dragoman.gateway.giving import give_stream, give_whole
 from dragoman.gateway.memory import Keeping
-from dragoman.gateway.outgoing import Outgoings
+from dragoman.gateway.outgoing import Outgoing, Outgoings
 from dragoman.gateway.record import Record
 from dragoman.gateway.routing import Router, Target, model_not_found
 from dragoman.gateway.trip import Trip
 from dragoman.gateway.visit import Visit, while_connected
-from dragoman.translation import Call, ClientRequest, Settings
+from dragoman.translation import ALL, Call, ClientRequest, Settings
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import UpstreamError as CallFailed
 
@@ -61,6 +68,7 @@ class Exchange:
         self._client = client
         self._outgoings = outgoings
         self._sealer = sealer
+        self._seams = Seams()
 
     async def serve(self, visit: Visit, caller: Caller, record: Record) -> None:
         """Read, forward and answer one request.
@@ -202,8 +210,9 @@ class Exchange:
 
     async def _at(self, trip: Trip, target: Target) -> GaveUp | None:
         """Try the accounts of one target; None if one of them answered."""
+        self._recognise(trip, target)
         try:
-            await trip.attempts.at(target, partial(self._attempt, trip))
+            await trip.attempts.at(target, partial(self._attempt, trip), trip.pins.pin)
         except GaveUp as given_up:
             return given_up
         return None
@@ -226,10 +235,62 @@ class Exchange:
             Failure: it failed before anything was shown.
         """
         outgoing = self._outgoings.of(lease.account)
-        mask, call = outgoing.mask, trip.call
-        # The body is written once; only whom its reasoning will be bound to differs, and what
-        # must not be told.
-        call.settings = replace(call.settings, account=lease.tag, mask=mask)
+        trip.call.settings = replace(trip.call.settings, account=lease.tag, mask=outgoing.mask)
+        left_out = self._fit(trip, lease)
+        try:
+            await self._ask(trip, lease, outgoing)
+        except Failure as failure:
+            if not is_about_reasoning(failure) or not self._fit_bare(trip, left_out):
+                raise
+            await self._ask(trip, lease, outgoing)
+
+    def _recognise(self, trip: Trip, target: Target) -> None:
+        """Find out which conversation the request belongs to, where it matters."""
+        upstream = target.upstream
+        trip.pins, trip.remembers = NO_PINS, False
+        if upstream.affinity == "off" or not self._pool.has_choice(upstream.name):
+            return
+        request = trip.request
+        native = trip.call.passes_through and upstream.stored_responses == "pass"
+        trip.pins = pins_of(trip.visit.headers, request, trip.caller.name, upstream.name, native)
+        trip.remembers = native and trip.keeping is None and stores(request)
+
+    def _fit(self, trip: Trip, lease: Lease) -> int:
+        """Leave out reasoning that is of no use to the account. The body is written again only
+        where there is some. Returns how many pieces were left out.
+
+        Raises:
+            Refused: the policy does not allow the loss.
+        """
+        upstream, call, pin = trip.target.upstream, trip.call, trip.pins.pin
+        bound = upstream.binds_reasoning and self._pool.has_choice(upstream.name)
+        seam = self._seams.at(pin) if call.passes_through else 0
+        left_out = call.fit(bound=bound, moved=lease.moved, least=seam)
+        if left_out and call.passes_through:
+            self._seams.note(pin, left_out)
+        if trip.ledger is not call.ledger:
+            trip.ledger = call.ledger
+            trip.announce()
+        return left_out
+
+    def _fit_bare(self, trip: Trip, left_out: int) -> bool:
+        """The account could not use the reasoning after all: leave out all of it. False if that
+        changes nothing, or the policy does not allow it."""
+        call = trip.call
+        try:
+            left_out_now = call.fit(least=ALL)
+        except InvalidRequest:
+            return False
+        if left_out_now == left_out:
+            return False
+        if call.passes_through:
+            self._seams.note(trip.pins.pin, left_out_now)
+        trip.ledger = call.ledger
+        trip.announce()
+        return True
+
+    async def _ask(self, trip: Trip, lease: Lease, outgoing: Outgoing) -> None:
+        call, mask = trip.call, outgoing.mask
         request = outgoing.post(
             call.codec.path,
             call.body,

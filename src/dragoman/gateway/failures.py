@@ -92,6 +92,20 @@ def unusable(fault: Fault) -> Failure:
     return Failure(fault, symptom_of_fault(fault, time.time()))
 
 
+_BAD_STATE = ("encrypted content", "encrypted_content", "`signature` in `thinking`")
+
+
+def is_about_reasoning(failure: Failure) -> bool:
+    """Whether an upstream refused reasoning that was sent back to it: it cannot decrypt it, or
+    did not sign it. Both vendors answer 400, OpenAI with a code of its own."""
+    if failure.status != 400:
+        return False
+    symptom = failure.symptom
+    return "invalid_encrypted_content" in symptom.words or any(
+        text in symptom.text for text in _BAD_STATE
+    )
+
+
 _WORTH = {
     FaultKind.RATE_LIMITED: 3,
     FaultKind.OVERLOADED: 3,

@@ -9,6 +9,7 @@ from dragoman.accounts.pool import Lease
 from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_fault
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
+from dragoman.gateway.affinity import response_id
 from dragoman.gateway.answers import MOST_BYTES, beginning, drain, holds_events, is_stream
 from dragoman.gateway.delivery import Delivery
 from dragoman.gateway.failures import Failure, failed_call
@@ -38,6 +39,7 @@ async def give_whole(trip: Trip, lease: Lease, answer: UpstreamResponse, mask: M
     trip.outcome = Outcome()
     shown = convert(body, trip.outcome)
     _succeeded(lease, trip.outcome)
+    trip.settle(lease, response_id(body) if trip.remembers else "")
     if trip.keeping is not None:
         shown = await trip.keeping.whole(shown)
     await trip.visit.reply(200, shown, trip.headers())
@@ -61,6 +63,7 @@ async def give_stream(
     trip.outcome = Outcome()
     shown = trip.call.stream_of(body, trip.outcome)
     _succeeded(lease, trip.outcome)
+    trip.settle(lease, response_id(body) if trip.remembers else "")
     if trip.keeping is not None:
         shown = await trip.keeping.stream(shown)
     await delivery.end(shown)
@@ -94,6 +97,7 @@ async def _open_stream(
         raise UpstreamError(fault or _EMPTY)
     trip.begin(stream)
     lease.succeeded()
+    trip.settle(lease, stream.answer_id)
     await _relay(trip, delivery, stream, answer, held)
     fault = stream.outcome.fault
     if fault is None:

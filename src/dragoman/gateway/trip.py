@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dragoman.accounts.pool import Lease
+from dragoman.gateway.affinity import NO_PINS, response_digest
 from dragoman.gateway.attempts import Attempts
 from dragoman.gateway.auth import Caller
 from dragoman.gateway.delivery import Delivery
@@ -20,9 +22,10 @@ class Trip:
     """What belongs to one request on its way. `keeping` stores its answer, None if it is not to be
     stored.
 
-    `target` is where it goes now, `call` how it is said there. `stream` is what the client is
-    being shown, once it has begun; `call` and `request`, which hold the bodies, are let go then: a
-    stream may be long.
+    `target` is where it goes now, `call` how it is said there; `pins` are the digests of the
+    conversation there, `remembers` whether later requests may name the answer's id to go on from
+    it. `stream` is what the client is being shown, once it has begun; `call` and `request`, which
+    hold the bodies, are let go then: a stream may be long.
     """
 
     __slots__ = (
@@ -34,7 +37,9 @@ class Trip:
         "keeping",
         "ledger",
         "outcome",
+        "pins",
         "record",
+        "remembers",
         "request",
         "stream",
         "target",
@@ -60,6 +65,8 @@ class Trip:
         self.stream: AnswerStream | None = None
         self.outcome = Outcome()
         self.fell_back = False
+        self.pins = NO_PINS
+        self.remembers = False
 
     def turn_to(self, target: Target, call: Call) -> None:
         """The request goes to `target`, as `call` says it."""
@@ -86,6 +93,14 @@ class Trip:
     def keepalive(self) -> bytes:
         """A sign of life to send now."""
         return self.visit.codec.keepalive if self.stream is None else self.stream.keepalive()
+
+    def settle(self, lease: Lease, answer_id: str) -> None:
+        """The account of the lease has answered: the conversation is with it."""
+        for digest in self.pins.also:
+            lease.pin(digest)
+        if self.remembers and answer_id:
+            upstream = self.target.upstream.name
+            lease.pin(response_digest(self.caller.name, upstream, answer_id))
 
     def begin(self, stream: AnswerStream) -> None:
         """From here on the client is shown `stream`; no other account can be tried."""

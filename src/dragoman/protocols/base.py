@@ -112,9 +112,11 @@ class Relay(Protocol):
     response object, a role, a ping, a text block or item that is still empty) may be held back.
     `blank` counts the characters of white space that the arguments of a tool call have just gone
     on with. `usage` is the last usage, `ended` whether the upstream's own terminator was seen,
-    `fault` an error the upstream put into its stream (it is passed on as well).
+    `fault` an error the upstream put into its stream (it is passed on as well), `answer_id` the id
+    by which later requests may name the answer, empty where the protocol has no such thing.
     """
 
+    answer_id: str
     begun: bool
     blank: int
     usage: Usage | None

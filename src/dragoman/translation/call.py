@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -36,7 +35,7 @@ from dragoman.translation.streams import (
     restored,
 )
 
-ALL = sys.maxsize
+ALL = 1 << 62
 """Every piece of reasoning, for `Call.fit`."""
 
 

@@ -73,6 +73,12 @@ class AnswerStream:
         self.blank = 0
 
     @property
+    def answer_id(self) -> str:
+        """The id by which the upstream itself will know the answer, empty if that is of no use to
+        the client."""
+        return ""
+
+    @property
     def over(self) -> bool:
         """Whether nothing more will be written: the answer ended, or failed."""
         return self.outcome.ended or self.outcome.fault is not None
@@ -217,6 +223,10 @@ class RelayedStream(AnswerStream):
 
     def keepalive(self) -> bytes:
         return self._keepalive
+
+    @property
+    def answer_id(self) -> str:
+        return self._relay.answer_id
 
     def _take(self, frame: Frame) -> bytes:
         if self.over:

@@ -90,7 +90,7 @@ _BLANK = re.compile(rb'"partial_json"\s*:\s*"((?: |\\[nrt])*)"')
 class MessagesRelay:
     """Watches a stream that is passed on; see `base.Relay`."""
 
-    __slots__ = ("_counts", "_model", "begun", "blank", "ended", "fault", "usage")
+    __slots__ = ("_counts", "_model", "answer_id", "begun", "blank", "ended", "fault", "usage")
 
     def __init__(
         self,
@@ -102,6 +102,7 @@ class MessagesRelay:
         self._counts: JsonObject = {}
         self.begun = False
         self.blank = 0
+        self.answer_id = ""
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None

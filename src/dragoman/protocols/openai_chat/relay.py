@@ -48,6 +48,7 @@ class ChatRelay:
         "_finished",
         "_model",
         "_wants_usage",
+        "answer_id",
         "begun",
         "blank",
         "ended",
@@ -64,6 +65,7 @@ class ChatRelay:
         self._blank_finish = False
         self.begun = False
         self.blank = 0
+        self.answer_id = ""
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None

@@ -54,6 +54,7 @@ class _Answer(Struct):
     usage: Any = None
     error: Any = None
     status: Any = None
+    id: Any = None
 
 
 class _Lifecycle(Struct):
@@ -132,7 +133,17 @@ def _showing(data: bytes, shown: Mapping[str, Any]) -> bytes:
 class ResponsesRelay:
     """Watches one stream. Only lifecycle events and errors are looked into."""
 
-    __slots__ = ("_created", "_last", "_shown", "begun", "blank", "ended", "fault", "usage")
+    __slots__ = (
+        "_created",
+        "_last",
+        "_shown",
+        "answer_id",
+        "begun",
+        "blank",
+        "ended",
+        "fault",
+        "usage",
+    )
 
     def __init__(
         self, model: str | None, asked_for_usage: bool, shown: Mapping[str, Any] = NOTHING
@@ -146,6 +157,7 @@ class ResponsesRelay:
         self._last = b""
         self.begun = False
         self.blank = 0
+        self.answer_id = ""
         self.usage: Usage | None = None
         self.ended = False
         self.fault: Fault | None = None
@@ -191,6 +203,8 @@ class ResponsesRelay:
         raw = raw if data is frame.data else encode(data, frame.event)
         if not self._created:
             self._created = data
+            name = event.response.id
+            self.answer_id = name if isinstance(name, str) else ""
         self.usage = read_usage(event.response.usage) or self.usage
         if isinstance(event.type, str) and event.type in _ENDS:
             self.ended = True
