@@ -7,6 +7,7 @@ done by `dragoman.administration`, in the thread that uses the store.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import logging
@@ -282,12 +283,10 @@ class Admin:
             kind = _KINDS.get(media.strip().lower())
         body = await visit.body(self._config.server.body_limit_bytes)
         try:
+            # In another thread than the store's, whose exchanges must not wait for it.
+            rows = await asyncio.to_thread(lambda: list(rows_of(BytesIO(body), literal, kind=kind)))
             done = await self._ask(
-                lambda administration: administration.load(
-                    rows_of(BytesIO(body), literal, kind=kind),
-                    replace=replace,
-                    skip_bad=skip_bad,
-                )
+                lambda administration: administration.load(rows, replace=replace, skip_bad=skip_bad)
             )
         except Rejected as error:
             more = {"rows": error.rows, "bad": error.bad[:_MOST_BAD_TOLD]}

@@ -219,7 +219,7 @@ class Gateway:
         usage = record.usage if metered else None
         name = visit.path if visit.path in self._routes else family(visit.path)
         self._scrape.metrics.finished(name, visit.status, record, usage, seconds, first_byte)
-        if record.caller and visit.method == "POST" and route is not None:
+        if self.keeper is not None and record.caller and visit.method == "POST" and route:
             failed = bool(record.error) and record.error != _CLIENT_GONE
             self.meter.count(
                 time.time(),
