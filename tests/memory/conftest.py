@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.config import parse_config
+from dragoman.config import read_config
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator, running_simulator
 from tests.matrix.judges import Ask, Mode, NodeJudge, PythonJudge, Seen, find_node
@@ -82,8 +82,9 @@ def start(simulator: RunningSimulator, tmp_path: Path) -> Iterator[Start]:
                 for name, protocol in UPSTREAMS.items()
             )
             text = f'[storage]\npath = "store.db"\n{storage}\n{clients}{upstreams}{routes}'
-            loaded = parse_config(text, directory=tmp_path)
-            return stack.enter_context(running_gateway(loaded))
+            file = tmp_path / "dragoman.toml"
+            file.write_text(text)
+            return stack.enter_context(running_gateway(read_config(file)))
 
         yield one
 
