@@ -124,6 +124,7 @@ def warned(text: str) -> list[str]:
 
 UPSTREAM = '[[upstreams]]\nname = "up"\nprotocol = "openai_chat"\nbase_url = "http://x"\n'
 ACCOUNT = '[[accounts]]\nname = "a"\nupstream = "up"\n'
+ROUTE = '[[routes]]\nmatch = "a"\nupstream = "up"\n'
 
 
 def test_whole_example(folder: Path) -> None:
@@ -288,6 +289,31 @@ def test_a_storage_key_has_a_least_length() -> None:
         (
             "[[routes]]\nmatch = 'a'\nupstream = 'up'",
             "3: routes[0].upstream: no upstream named up",
+        ),
+        (
+            UPSTREAM + ROUTE + "fallbacks = [{upstream = 'upp'}]",
+            "8: routes[0].fallbacks[0].upstream: no upstream named upp; did you mean up?",
+        ),
+        (
+            UPSTREAM + ROUTE + "fallbacks = [{upstream = 'up'}]",
+            "8: routes[0].fallbacks[0]: leads where the route itself leads: to up with the same "
+            "model",
+        ),
+        (
+            UPSTREAM
+            + ROUTE
+            + "fallbacks = [{upstream = 'up', model = 'b'}, {upstream = 'up', model = 'b'}]",
+            "8: routes[0].fallbacks[1]: leads where fallbacks[0] leads: to up with the same model",
+        ),
+        (
+            UPSTREAM + "proxies = ['http://user:secret@p:1', 'ftp://p']",
+            "5: upstreams[0].proxies[1]: expected a URL with a host and one of the schemes http, "
+            "https, socks5, socks5h",
+        ),
+        (
+            UPSTREAM + ACCOUNT + "proxy = 'p:1'",
+            "8: accounts[0].proxy: expected a URL with a host and one of the schemes http, https, "
+            "socks5, socks5h",
         ),
         (
             UPSTREAM + UPSTREAM,

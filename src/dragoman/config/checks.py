@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from dragoman.config import rule_checks
 from dragoman.config.convert import suggestion
 from dragoman.config.names import covers
-from dragoman.config.settings import Client, Config, Storage
+from dragoman.config.settings import Client, Config, Route, Storage
 from dragoman.config.toml_lines import Path
 
 Fault = tuple[Path, str]
@@ -30,7 +30,14 @@ def errors(config: Config) -> Iterator[Fault]:
             yield path, "only an openai_responses upstream can keep responses itself"
         if upstream.proxy is not None:
             yield from _url(upstream.proxy.reveal(), ("upstreams", index, "proxy"), _PROXIES)
+        for number, proxy in enumerate(upstream.proxies):
+            yield from _url(proxy.reveal(), ("upstreams", index, "proxies", number), _PROXIES)
         yield from rule_checks.errors(upstream.rules, ("upstreams", index, "rules"))
+    for index, account in enumerate(config.accounts):
+        if account.proxy is not None:
+            yield from _url(account.proxy.reveal(), ("accounts", index, "proxy"), _PROXIES)
+    for index, route in enumerate(config.routes):
+        yield from _fallbacks(route, [entry.name for entry in config.upstreams], index)
     yield from _storage(config.storage)
     if not config.clients and not is_loopback(config.server.host):
         yield (
@@ -119,6 +126,20 @@ def _unknown_upstreams(config: Config) -> Iterator[Fault]:
             if name is not None and name not in known:
                 near = suggestion(name, known)
                 yield (table, index, key), f"no upstream named {name}{near}"
+
+
+def _fallbacks(route: Route, known: Sequence[str], index: int) -> Iterator[Fault]:
+    """Each leads to an upstream that exists, and to somewhere that was not tried before."""
+    tried = {(route.upstream, route.model): "the route itself"}
+    for number, fallback in enumerate(route.fallbacks):
+        path = ("routes", index, "fallbacks", number)
+        if fallback.upstream not in known:
+            near = suggestion(fallback.upstream, known)
+            yield (*path, "upstream"), f"no upstream named {fallback.upstream}{near}"
+        place = fallback.upstream, fallback.model or route.model
+        before = tried.setdefault(place, f"fallbacks[{number}]")
+        if before != f"fallbacks[{number}]":
+            yield path, f"leads where {before} leads: to {fallback.upstream} with the same model"
 
 
 def _storage(storage: Storage) -> Iterator[Fault]:
