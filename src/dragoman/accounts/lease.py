@@ -11,7 +11,8 @@ from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Secret
 
 if TYPE_CHECKING:
-    from dragoman.accounts.pool import Pool, Side
+    from dragoman.accounts.pool import Pool
+    from dragoman.accounts.side import Side
 
 
 class Lease:

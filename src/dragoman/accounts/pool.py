@@ -9,7 +9,6 @@ told to a store in batches, and what others decided is taken over, by whoever ca
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import random
 import time
@@ -19,16 +18,15 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from dragoman.accounts.affinity import Affinity
 from dragoman.accounts.decisions import apply, classify
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.members import Member, Terms
-from dragoman.accounts.ordering import ORDERS
-from dragoman.accounts.probing import ProbePlan
-from dragoman.accounts.proxies import ProxySet, rest_after, same_failure, shown
-from dragoman.accounts.rotation import Rotation
-from dragoman.accounts.rules import RULE_SETS, RuleSet
+from dragoman.accounts.own_proxies import OwnProxies
+from dragoman.accounts.proxies import shown
+from dragoman.accounts.rules import RuleSet
+from dragoman.accounts.sharing import merge
 from dragoman.accounts.shortage import AllBusy, NoAccount, no_account
+from dragoman.accounts.side import Side, account_tag, key_print
 from dragoman.accounts.states import (
     AccountState,
     Decision,
@@ -40,9 +38,8 @@ from dragoman.accounts.states import (
     Transition,
 )
 from dragoman.accounts.symptoms import Symptom
-from dragoman.accounts.waiting import Waiter, WaitingLine
-from dragoman.config import Account, Config, Secret, Upstream
-from dragoman.config.secret import fingerprint
+from dragoman.accounts.waiting import Waiter
+from dragoman.config import Account, Config, Secret
 from dragoman.storage.base import Batch, Changes
 
 __all__ = ["AllBusy", "Lease", "NoAccount", "Pool", "Wanted", "account_tag", "key_print"]
@@ -64,28 +61,6 @@ class Wanted(Struct, frozen=True):
     upstream: str
     model: str = ""
     pin: bytes = b""
-
-
-class Side:
-    """All that belongs to one upstream."""
-
-    __slots__ = ("affinity", "line", "probes", "proxies", "rotation", "rules", "timer", "upstream")
-
-    def __init__(self, upstream: Upstream) -> None:
-        shipped = RULE_SETS[upstream.account_rules]
-        own = RuleSet(upstream.rules + shipped.rules, shipped.final)
-        self.upstream = upstream
-        self.rules = own if upstream.rules else shipped
-        self.rotation = Rotation(order=ORDERS[upstream.selection]())
-        self.affinity = Affinity(upstream.affinity_s)
-        self.proxies = ProxySet(len(upstream.proxies)) if upstream.proxies else None
-        self.probes = (
-            None
-            if upstream.probe is None
-            else ProbePlan(upstream.probe.model, upstream.probe.every_s)
-        )
-        self.line: WaitingLine[Lease] = WaitingLine()
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class Pool:
@@ -112,7 +87,7 @@ class Pool:
         self._in_flight: dict[str, int] = {}
         self._leaving: dict[str, tuple[str, Member]] = {}
         self._elsewhere: set[str] = set()
-        self._own_proxies: dict[str, tuple[Rest | None, set[str]]] = {}
+        self._own_proxies = OwnProxies(self._hold)
         self._batch = Batch()
         self._lost: deque[Lease] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -243,7 +218,9 @@ class Pool:
         if lease.proxy_index >= 0 and side.proxies is not None:
             side.proxies.succeeded(lease.proxy_index, lease.taken)
         elif member.held is not None:
-            self._own_proxy_succeeded(lease.account, lease.taken, now)
+            url = lease.account.proxy
+            if url is not None:
+                self._own_proxies.succeeded(url.reveal(), lease.taken, now)
         if lease.pinned:
             self.pin(lease, lease.pinned)
         if tokens and member.balance is not None:
@@ -266,13 +243,13 @@ class Pool:
         """The call of a lease did not get through its proxy."""
         if lease.proxy is None:
             return
-        now, side = self._clock(), lease.side
+        now, side, url = self._clock(), lease.side, lease.proxy.reveal()
         if lease.proxy_index >= 0 and side.proxies is not None:
             rest = side.proxies.failed(lease.proxy_index, lease.taken, now, self._spread())
         else:
-            rest = self._own_proxy_failed(lease.account, lease.taken, now)
+            rest = self._own_proxies.failed(url, lease.taken, now, self._spread())
         if rest is not None:
-            where = shown(lease.proxy.reveal())
+            where = shown(url)
             _log.warning("proxy %s failed: avoided for %.1f s", where, rest.until - now)
 
     def pin(self, lease: Lease, digest: bytes) -> None:
@@ -282,30 +259,6 @@ class Pool:
         now, name = self._clock(), lease.account.name
         if lease.side.affinity.pin(digest, name, now):
             self._batch.pins[digest] = name, now
-
-    def _own_proxy_failed(self, account: Account, taken: float, now: float) -> Rest | None:
-        if account.proxy is None:
-            return None
-        url = account.proxy.reveal()
-        before, names = self._own_proxies.get(url, (None, {account.name}))
-        if same_failure(before, taken, now):
-            return None
-        rest = rest_after(before, now, self._spread())
-        self._hold(url, rest, names, now)
-        return rest
-
-    def _own_proxy_succeeded(self, account: Account, taken: float, now: float) -> None:
-        if account.proxy is None:
-            return
-        url = account.proxy.reveal()
-        rest, names = self._own_proxies.get(url, (None, set()))
-        if rest is not None and taken >= rest.since:
-            self._hold(url, None, names, now)
-
-    def _hold(self, url: str, rest: Rest | None, names: set[str], now: float) -> None:
-        self._own_proxies[url] = rest, names
-        for name in names:
-            self._sides[self._accounts[name].upstream].rotation.hold(name, rest, now)
 
     def _collect(self) -> None:
         """Give lost leases back."""
@@ -520,8 +473,7 @@ class Pool:
         self._prints[name] = key_print(account)
         rest: Rest | None = None
         if account.proxy is not None:
-            rest, names = self._own_proxies.setdefault(account.proxy.reveal(), (None, set()))
-            names.add(name)
+            rest = self._own_proxies.join(account.proxy.reveal(), name)
         side.rotation.hold(name, rest, now)
 
     def withdraw(self, names: Iterable[str]) -> None:
@@ -544,13 +496,11 @@ class Pool:
                 self._serve_line(side, self._clock())
 
     def _forget_proxy(self, account: Account) -> None:
-        if account.proxy is None:
-            return
-        url = account.proxy.reveal()
-        names = self._own_proxies[url][1]
-        names.discard(account.name)
-        if not names:
-            del self._own_proxies[url]
+        if account.proxy is not None:
+            self._own_proxies.leave(account.proxy.reveal(), account.name)
+
+    def _hold(self, name: str, rest: Rest | None, now: float) -> None:
+        self._sides[self._accounts[name].upstream].rotation.hold(name, rest, now)
 
     # Other workers
 
@@ -564,17 +514,8 @@ class Pool:
 
     def restore(self, batch: Batch) -> None:
         """The exchange of `batch` failed: it is told again with the next."""
-        newer = self._batch
-        newer.transitions = (batch.transitions + newer.transitions)[-_MOST_TRANSITIONS:]
-        for key, count in batch.usage.items():
-            if key in newer.usage:
-                newer.usage[key].add(count)
-            else:
-                newer.usage[key] = count
-        newer.used = {**batch.used, **newer.used}
-        newer.pins = {**batch.pins, **newer.pins}
-        for name, tokens in batch.spent.items():
-            newer.spent[name] = newer.spent.get(name, 0.0) + tokens
+        merge(batch, self._batch)
+        del self._batch.transitions[:-_MOST_TRANSITIONS]
 
     def apply(self, changes: Changes) -> None:
         """Take over what an exchange brought. States and balances are the store's, with what has
@@ -617,13 +558,3 @@ class Pool:
     def _side_of(self, name: str) -> Side | None:
         account = self._accounts.get(name)
         return None if account is None else self._sides[account.upstream]
-
-
-def account_tag(name: str) -> str:
-    """A short word that stands for an account without telling its name."""
-    return hashlib.sha256(name.encode()).hexdigest()[:8]
-
-
-def key_print(account: Account) -> str:
-    """What tells one key of an account from another without telling the key; empty for none."""
-    return fingerprint(account.key)

@@ -1,0 +1,49 @@
+"""What a pool keeps of one upstream, and how accounts are called where they must not be named."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from dragoman.accounts.affinity import Affinity
+from dragoman.accounts.lease import Lease
+from dragoman.accounts.ordering import ORDERS
+from dragoman.accounts.probing import ProbePlan
+from dragoman.accounts.proxies import ProxySet
+from dragoman.accounts.rotation import Rotation
+from dragoman.accounts.rules import RULE_SETS, RuleSet
+from dragoman.accounts.waiting import WaitingLine
+from dragoman.config import Account, Upstream
+from dragoman.config.secret import fingerprint
+
+
+class Side:
+    """All that belongs to one upstream."""
+
+    __slots__ = ("affinity", "line", "probes", "proxies", "rotation", "rules", "timer", "upstream")
+
+    def __init__(self, upstream: Upstream) -> None:
+        shipped = RULE_SETS[upstream.account_rules]
+        own = RuleSet(upstream.rules + shipped.rules, shipped.final)
+        self.upstream = upstream
+        self.rules = own if upstream.rules else shipped
+        self.rotation = Rotation(order=ORDERS[upstream.selection]())
+        self.affinity = Affinity(upstream.affinity_s)
+        self.proxies = ProxySet(len(upstream.proxies)) if upstream.proxies else None
+        self.probes = (
+            None
+            if upstream.probe is None
+            else ProbePlan(upstream.probe.model, upstream.probe.every_s)
+        )
+        self.line: WaitingLine[Lease] = WaitingLine()
+        self.timer: asyncio.TimerHandle | None = None
+
+
+def account_tag(name: str) -> str:
+    """A short word that stands for an account without telling its name."""
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def key_print(account: Account) -> str:
+    """What tells one key of an account from another without telling the key; empty for none."""
+    return fingerprint(account.key)
