@@ -48,7 +48,6 @@ _log = logging.getLogger("dragoman.accounts")
 
 _MOST_TRANSITIONS = 50_000
 """Transitions that are kept for a store that cannot be reached; the oldest are dropped."""
-_TIMER_SLACK_S = 0.001
 
 
 class Wanted(Struct, frozen=True):
@@ -80,7 +79,7 @@ class Pool:
     ) -> None:
         self._clock = clock
         self._spread = spread
-        self._sides = {upstream.name: Side(upstream) for upstream in config.upstreams}
+        self._sides = {upstream.name: Side(self, upstream) for upstream in config.upstreams}
         self._accounts: dict[str, Account] = {}
         self._tags: dict[str, str] = {}
         self._prints: dict[str, str] = {}
@@ -107,8 +106,8 @@ class Pool:
         now = self._clock()
         if self._lost:
             self._collect()
-        if side.line and (due := side.rotation.next_wake()) is not None and due <= now:
-            self._serve_line(side, now)
+        if side.line:
+            side.line.catch_up()
         lease = self._lend(side, wanted.model, wanted.pin, tried, now)
         if lease is None:
             raise self._shortage(side, wanted.model, tried, now)
@@ -128,25 +127,9 @@ class Pool:
             side = self._sides[wanted.upstream]
             if len(side.line) >= side.upstream.queue_size or not side.upstream.queue_s:
                 raise
-        loop = self._loop = asyncio.get_running_loop()
-        future: asyncio.Future[Lease] = loop.create_future()
-        waiter = Waiter(wanted.model, wanted.pin, tried, future)
-        side.line.add(waiter)
-        self._set_timer(side)
-        timeout = loop.call_later(side.upstream.queue_s, self._time_out, side, waiter)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            # What it was given while it was being cancelled goes to the next in line.
-            if future.done() and not future.cancelled() and future.exception() is None:
-                future.result().give_back()
-            raise
-        finally:
-            timeout.cancel()
-            side.line.leave(waiter)
-            if not side.line and side.timer is not None:
-                side.timer.cancel()
-                side.timer = None
+        self._loop = asyncio.get_running_loop()
+        seconds = side.upstream.queue_s
+        return await side.line.wait(wanted.model, wanted.pin, tried, seconds)
 
     def _lend(
         self, side: Side, model: str, pin: bytes, tried: Collection[str], now: float
@@ -296,55 +279,34 @@ class Pool:
         if side.probes is not None:
             side.probes.consider(state, now, self._spread())
         if side.line:
-            self._serve_line(side, now)
+            side.line.serve()
 
     # Waiting
 
     def _offer(self, side: Side, member: Member) -> None:
-        """An account may be free: who waited longest of those it can serve gets it."""
+        """An account may be free."""
         now = self._clock()
-        for waiter in side.line.waiters():
-            if member.barred:
-                break
-            if member.name in waiter.tried or waiter.future.done():
-                continue
-            if side.rotation.can_serve(member.name, waiter.model, now):
-                self._answer(side, waiter, now)
 
-    def _serve_line(self, side: Side, now: float) -> None:
-        """Something has changed: give accounts to all who can have one, and tell those who need
-        not wait any longer that there is none."""
-        for waiter in side.line.waiters():
-            if waiter.future.done() or self._answer(side, waiter, now):
-                continue
-            if not side.rotation.shortage(waiter.model, waiter.tried).busy:
-                side.line.refuse(waiter, self._shortage(side, waiter.model, waiter.tried, now))
-        self._set_timer(side)
+        def suits(waiter: Waiter[Lease]) -> bool:
+            if member.name in waiter.tried:
+                return False
+            return side.rotation.can_serve(member.name, waiter.model, now)
 
-    def _answer(self, side: Side, waiter: Waiter[Lease], now: float) -> bool:
-        lease = self._lend(side, waiter.model, waiter.pin, waiter.tried, now)
-        if lease is None:
-            return False
-        side.line.give(waiter, lease)
-        return True
+        side.line.offer(suits, lambda: not member.barred)
 
-    def _time_out(self, side: Side, waiter: Waiter[Lease]) -> None:
+    def lend_to(self, side: Side, waiter: Waiter[Lease]) -> Lease | None:
+        """A lease for a request that waits, None if there is none for it now."""
+        return self._lend(side, waiter.model, waiter.pin, waiter.tried, self._clock())
+
+    def refusal_of(self, side: Side, waiter: Waiter[Lease], final: bool) -> NoAccount | None:
+        """The error for a request that is to wait no longer; None if it should, unless `final`."""
         error = self._shortage(side, waiter.model, waiter.tried, self._clock())
-        side.line.refuse(waiter, error)
+        return None if isinstance(error, AllBusy) and not final else error
 
-    def _set_timer(self, side: Side) -> None:
-        """Look again when the next rest ends, as long as anybody waits."""
-        if side.timer is not None:
-            side.timer.cancel()
-            side.timer = None
+    def wake_in(self, side: Side) -> float | None:
+        """In how many seconds the next rest of an account ends; None: none does."""
         due = side.rotation.next_wake()
-        if side.line and due is not None and self._loop is not None:
-            delay = max(0.0, due - self._clock()) + _TIMER_SLACK_S
-            side.timer = self._loop.call_later(delay, self._woken, side)
-
-    def _woken(self, side: Side) -> None:
-        side.timer = None
-        self._serve_line(side, self._clock())
+        return None if due is None else due - self._clock()
 
     # What there is
 
@@ -448,7 +410,7 @@ class Pool:
             touched[account.upstream] = side
         for side in touched.values():
             if side.line:
-                self._serve_line(side, now)
+                side.line.serve()
 
     def _define(self, side: Side, account: Account, now: float) -> None:
         name = account.name
@@ -493,7 +455,7 @@ class Pool:
             del self._tags[name], self._prints[name]
         for side in touched.values():
             if side.line:
-                self._serve_line(side, self._clock())
+                side.line.serve()
 
     def _forget_proxy(self, account: Account) -> None:
         if account.proxy is not None:
@@ -553,7 +515,7 @@ class Pool:
             if (side := self._side_of(name)) is not None:
                 side.affinity.learn(digest, name, at)
         for side in touched.values():
-            self._serve_line(side, now)
+            side.line.serve()
 
     def _side_of(self, name: str) -> Side | None:
         account = self._accounts.get(name)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
+from typing import TYPE_CHECKING
 
 from dragoman.accounts.affinity import Affinity
 from dragoman.accounts.lease import Lease
@@ -12,17 +12,42 @@ from dragoman.accounts.probing import ProbePlan
 from dragoman.accounts.proxies import ProxySet
 from dragoman.accounts.rotation import Rotation
 from dragoman.accounts.rules import RULE_SETS, RuleSet
-from dragoman.accounts.waiting import WaitingLine
+from dragoman.accounts.waiting import Waiter, WaitingLine
 from dragoman.config import Account, Upstream
 from dragoman.config.secret import fingerprint
+
+if TYPE_CHECKING:
+    from dragoman.accounts.pool import Pool
+
+
+class Window:
+    """Where the waiting line of one upstream is served: see `dragoman.accounts.waiting.Counter`."""
+
+    __slots__ = ("_pool", "_side")
+
+    def __init__(self, pool: Pool, side: Side) -> None:
+        self._pool = pool
+        self._side = side
+
+    def lend(self, waiter: Waiter[Lease]) -> Lease | None:
+        """A lease for the waiter, None if there is none for it now."""
+        return self._pool.lend_to(self._side, waiter)
+
+    def refusal(self, waiter: Waiter[Lease], *, final: bool) -> Exception | None:
+        """The error for a waiter that is to wait no longer."""
+        return self._pool.refusal_of(self._side, waiter, final)
+
+    def next_wake(self) -> float | None:
+        """In how many seconds the next rest of an account ends."""
+        return self._pool.wake_in(self._side)
 
 
 class Side:
     """All that belongs to one upstream."""
 
-    __slots__ = ("affinity", "line", "probes", "proxies", "rotation", "rules", "timer", "upstream")
+    __slots__ = ("affinity", "line", "probes", "proxies", "rotation", "rules", "upstream")
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, pool: Pool, upstream: Upstream) -> None:
         shipped = RULE_SETS[upstream.account_rules]
         own = RuleSet(upstream.rules + shipped.rules, shipped.final)
         self.upstream = upstream
@@ -35,8 +60,7 @@ class Side:
             if upstream.probe is None
             else ProbePlan(upstream.probe.model, upstream.probe.every_s)
         )
-        self.line: WaitingLine[Lease] = WaitingLine()
-        self.timer: asyncio.TimerHandle | None = None
+        self.line: WaitingLine[Lease] = WaitingLine(Window(pool, self))
 
 
 def account_tag(name: str) -> str:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection
+from typing import Generic, Protocol, TypeVar
 
-T = TypeVar("T")
+_TIMER_SLACK_S = 0.001
+
+
+class Lent(Protocol):
+    """What is waited for."""
+
+    def give_back(self) -> None:
+        """It is not needed."""
+
+
+T = TypeVar("T", bound=Lent)
 
 
 class Waiter(Generic[T]):
-    """A request for an account for `model`, other than those `tried`; `future` is its lease."""
+    """A request for an account for `model`, other than those `tried`, that waits for `future`."""
 
     __slots__ = ("future", "model", "pin", "tried")
 
@@ -23,36 +33,117 @@ class Waiter(Generic[T]):
         self.future = future
 
 
+class Counter(Protocol[T]):
+    """Whoever has what is waited for."""
+
+    def lend(self, waiter: Waiter[T]) -> T | None:
+        """What the waiter waits for, None if there is none for it now."""
+
+    def refusal(self, waiter: Waiter[T], *, final: bool) -> Exception | None:
+        """The error for a waiter that is to wait no longer; None if it should, unless `final`."""
+
+    def next_wake(self) -> float | None:
+        """In how many seconds there may be something without anybody giving it back; None: not
+        by itself."""
+
+
 class WaitingLine(Generic[T]):
     """Waiters of one upstream in the order of their coming. None is in it that has its answer."""
 
-    __slots__ = ("_waiters",)
+    __slots__ = ("_counter", "_timer", "_waiters")
 
-    def __init__(self) -> None:
+    def __init__(self, counter: Counter[T]) -> None:
+        self._counter = counter
         self._waiters: dict[Waiter[T], None] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._waiters)
 
-    def waiters(self) -> list[Waiter[T]]:
-        """All of them, the first first."""
-        return list(self._waiters)
+    async def wait(self, model: str, pin: bytes, tried: Collection[str], seconds: float) -> T:
+        """Stand last, and wait so many seconds at most.
 
-    def add(self, waiter: Waiter[T]) -> None:
-        """Stand last."""
+        Raises:
+            Exception: the counter's refusal.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        waiter = Waiter(model, pin, tried, future)
         self._waiters[waiter] = None
+        self._set_timer()
+        timeout = loop.call_later(seconds, self._time_out, waiter)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # What it was given while it was being cancelled goes to the next in line.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                future.result().give_back()
+            raise
+        finally:
+            timeout.cancel()
+            self._waiters.pop(waiter, None)
+            if not self._waiters:
+                self._stop_timer()
 
-    def leave(self, waiter: Waiter[T]) -> None:
-        """Wait no longer. Harmless if it does not."""
+    def serve(self) -> None:
+        """Something has changed: give to all who can have something, and refuse those for whom
+        there is nothing to wait for."""
+        for waiter in list(self._waiters):
+            if waiter.future.done() or self._give(waiter):
+                continue
+            error = self._counter.refusal(waiter, final=False)
+            if error is not None:
+                self._refuse(waiter, error)
+        self._set_timer()
+
+    def offer(self, suits: Callable[[Waiter[T]], bool], is_left: Callable[[], bool]) -> None:
+        """Something was given back: who waited longest of those it `suits` gets it, and so on while
+        it `is_left`."""
+        for waiter in list(self._waiters):
+            if not is_left():
+                break
+            if not waiter.future.done() and suits(waiter):
+                self._give(waiter)
+
+    def catch_up(self) -> None:
+        """Before a newcomer is served: those who waited for a time that has come go first."""
+        if self._waiters:
+            wake = self._counter.next_wake()
+            if wake is not None and wake <= 0.0:
+                self.serve()
+
+    def _give(self, waiter: Waiter[T]) -> bool:
+        lent = self._counter.lend(waiter)
+        if lent is None:
+            return False
+        del self._waiters[waiter]
+        waiter.future.set_result(lent)
+        return True
+
+    def _refuse(self, waiter: Waiter[T], error: Exception) -> None:
         self._waiters.pop(waiter, None)
+        waiter.future.set_exception(error)
 
-    def give(self, waiter: Waiter[T], answer: T) -> None:
-        """End its waiting with what it waited for."""
-        self.leave(waiter)
-        waiter.future.set_result(answer)
+    def _time_out(self, waiter: Waiter[T]) -> None:
+        if waiter.future.done() or self._give(waiter):
+            return
+        error = self._counter.refusal(waiter, final=True)
+        assert error is not None
+        self._refuse(waiter, error)
 
-    def refuse(self, waiter: Waiter[T], error: Exception) -> None:
-        """End its waiting with an error."""
-        self.leave(waiter)
-        if not waiter.future.done():
-            waiter.future.set_exception(error)
+    def _set_timer(self) -> None:
+        """Look again when the next rest ends, as long as anybody waits."""
+        self._stop_timer()
+        wake = self._counter.next_wake()
+        if self._waiters and wake is not None:
+            loop = next(iter(self._waiters)).future.get_loop()
+            self._timer = loop.call_later(max(0.0, wake) + _TIMER_SLACK_S, self._woken)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _woken(self) -> None:
+        self._timer = None
+        self.serve()
