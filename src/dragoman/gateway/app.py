@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from msgspec import Struct
@@ -105,6 +106,7 @@ class Gateway:
             self._memory,
             self._exchange.answer,
             lambda: self._client.clock,
+            self._count_later,
             log,
             config.server.keepalive_s,
         )
@@ -206,32 +208,50 @@ class Gateway:
                 raise ConnectionAbortedError("the answer broke off") from None
             await visit.fail(fault)
         finally:
-            self._count(visit, route, record)
+            self._count(visit, record)
             if self._log is not None:
                 route_name = f"{visit.method} {path[:200]}"
                 self._log(record.line(visit.request_id, route_name, visit.status))
 
-    def _count(self, visit: Visit, route: Route | None, record: Record) -> None:
+    def _count(self, visit: Visit, record: Record) -> None:
         """Add what became of a request to the metrics, and to the usage if it is of that kind."""
         seconds = time.perf_counter() - record.started
         first_byte = visit.answered - record.started if visit.answered else None
-        metered = visit.path not in _UNMETERED
-        usage = record.usage if metered else None
+        usage = None if visit.path in _UNMETERED else record.usage
         name = visit.path if visit.path in self._routes else family(visit.path)
         self._scrape.metrics.finished(name, visit.status, record, usage, seconds, first_byte)
-        if self.keeper is not None and record.caller and visit.method == "POST" and route:
-            failed = bool(record.error) and record.error != _CLIENT_GONE
-            self.meter.count(
-                time.time(),
-                record.account,
-                record.caller,
-                record.model,
-                name,
-                usage,
-                seconds * 1000,
-                failed=failed,
-                metered=metered,
-            )
+        if visit.method == "POST" and not record.deferred:
+            self._charge(visit, record)
+
+    def _count_later(self, visit: Visit, record: Record) -> None:
+        """Add what became of a response that was made in the background."""
+        seconds = time.perf_counter() - record.started
+        status = visit.status or 500
+        metrics = self._scrape.metrics
+        metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
+        self._charge(visit, record)
+
+    def _charge(self, visit: Visit, record: Record) -> None:
+        """Add a request for generation, or for a count, to the usage of whoever made it."""
+        if self.keeper is None or not record.caller:
+            return
+        name = visit.path
+        if name not in self._routes:
+            # Below a response: what names no model makes nothing.
+            if not record.model:
+                return
+            name = family(name)
+        self.meter.count(
+            time.time(),
+            record.account,
+            record.caller,
+            record.model,
+            name,
+            record.usage,
+            (time.perf_counter() - record.started) * 1000,
+            failed=bool(record.error) and record.error != _CLIENT_GONE,
+            metered=name not in _UNMETERED,
+        )
 
     async def _answer(self, visit: Visit, route: Route | None, record: Record) -> None:
         if visit.method == "OPTIONS":
@@ -248,6 +268,8 @@ class Gateway:
                 raise refusal(
                     FaultKind.UPGRADE_REQUIRED, "Websockets are not served here; use POST."
                 )
+            with suppress(DragomanError):
+                self._identify(visit)
             visit.shared.append((b"allow", ", ".join([*route.methods, "OPTIONS"]).encode()))
             raise refusal(
                 FaultKind.METHOD_NOT_ALLOWED,
@@ -257,13 +279,11 @@ class Gateway:
             await handler(visit, Caller(""), record)
             return
         try:
-            caller = self._keys.identify(visit.headers)
+            caller = self._identify(visit)
         except DragomanError:
             visit.shared.append((b"www-authenticate", b"Bearer"))
             raise
         record.caller = caller.name
-        if caller.dialect is not None:
-            visit.options = replace(visit.options, **DIALECTS[caller.dialect])
         if visit.method != "POST":
             await handler(visit, caller, record)
             return
@@ -276,6 +296,17 @@ class Gateway:
             await handler(visit, caller, record)
         finally:
             self._serving -= 1
+
+    def _identify(self, visit: Visit) -> Caller:
+        """Who calls; errors are told in the dialect of that client from here on.
+
+        Raises:
+            DragomanError: UNAUTHENTICATED.
+        """
+        caller = self._keys.identify(visit.headers)
+        if caller.dialect is not None:
+            visit.options = replace(visit.options, **DIALECTS[caller.dialect])
+        return caller
 
     def _make_routes(self) -> dict[str, Route]:
         generate: Handler = self._exchange.serve
@@ -372,6 +403,7 @@ def family(path: str) -> str:
 
 
 _CLIENT_GONE = "client_gone"
+_BACKGROUND = "(background)"
 _ADMIN = "/admin/"
 _OPERATORS = ("/admin", "/metrics")
 _FAMILIES = ("/v1/models/", "/v1/responses/", "/v1/chat/completions/", _ADMIN)
