@@ -1,0 +1,304 @@
+"""Every wait for an upstream has an end: the next account while nothing was shown, afterwards an
+error that the client cannot take for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config import Config, Server, Timeouts
+from dragoman.gateway.testing import RunningGateway
+from tests.faults.conftest import Over, leased
+from tests.faults.upstream import (
+    LAST_CHUNK,
+    SSE_HEAD,
+    Upstream,
+    api_of,
+    event,
+    events,
+    is_streamed,
+)
+from tests.gateway.clients import (
+    APIS,
+    PATHS,
+    body,
+    completed,
+    error_of,
+    stream_error,
+    streamed_text,
+    text_of,
+)
+from tests.gateway.conftest import config_for
+from tests.gateway.http import Answer, call
+from tests.upstream.servers import Call, Handler, chunk
+
+CELLS = list(itertools.product(APIS, APIS))
+BAD, GOOD = "key-that-stalls", "key-that-answers"
+LIMIT = 0.2
+SERVER = Server(keepalive_s=5.0, commit_after_s=10.0, shutdown_grace_s=1.0)
+
+
+def ask(gateway: RunningGateway, client: str, target: str, stream: bool) -> Answer:
+    made = body(client, f"{target}/m", stream=stream)
+    return call(gateway.base_url, "POST", PATHS[client], made)
+
+
+def is_good(client: str, answer: Answer, stream: bool) -> bool:
+    assert answer.status == 200, answer
+    if not stream:
+        return text_of(client, answer) == "Good"
+    return completed(client, answer.body) and streamed_text(client, answer.body) == "Good"
+
+
+async def never(call: Call) -> None:
+    """Takes the request and says nothing."""
+    await call.client_left()
+
+
+async def head_only(call: Call) -> None:
+    """A head, and then silence."""
+    lines = b"content-type: text/event-stream\r\ntransfer-encoding: chunked"
+    if not is_streamed(call):
+        lines = b"content-type: application/json\r\ncontent-length: 1000"
+    await call.send(b"HTTP/1.1 200 OK\r\n" + lines + b"\r\n\r\n")
+    await call.client_left()
+
+
+async def pings(call: Call) -> None:
+    """The handshake, and then nothing but signs of life."""
+    api = api_of(call)
+    sign = event({"type": "ping"}) if api == "messages" else b": ping\n\n"
+    await call.send(SSE_HEAD + chunk(events(api, "Good")[0]))
+    while not call.writer.is_closing():
+        await call.send(chunk(sign))
+        await asyncio.sleep(0.02)
+
+
+def trickles(count: int) -> Handler:
+    """So many texts, each soon after the other, and then silence."""
+
+    async def handler(call: Call) -> None:
+        api = api_of(call)
+        if not is_streamed(call):
+            await head_only(call)
+            return
+        parts = events(api, *["more "] * 1000)
+        first = next(number for number, part in enumerate(parts) if b'"more "' in part)
+        await call.send(SSE_HEAD + b"".join(map(chunk, parts[:first])))
+        for part in parts[first : first + count]:
+            await call.send(chunk(part))
+            await asyncio.sleep(0.02)
+        await call.client_left()
+
+    return handler
+
+
+LIMITS: dict[str, tuple[Timeouts, Handler]] = {
+    "first byte": (Timeouts(first_byte_s=LIMIT), never),
+    "total, at the head": (Timeouts(total_s=LIMIT), never),
+    "idle": (Timeouts(idle_s=LIMIT), head_only),
+    "total, at the body": (Timeouts(total_s=LIMIT), head_only),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_before_the_first_event_the_next_account_answers(
+    over: Over, upstream: Upstream, limit: str
+) -> None:
+    """req: 141"""
+    timeouts, handler = LIMITS[limit]
+    gateway = over(BAD, GOOD, timeouts=timeouts, server=SERVER)
+    for (client, target), stream in itertools.product(CELLS, (False, True)):
+        gateway.app.pool.enable(f"{target}-0")
+        upstream.behaviours[BAD] = handler
+        upstream.calls.clear()
+        assert is_good(client, ask(gateway, client, target, stream), stream)
+        if upstream.asked() == [GOOD]:  # it was the other one's turn
+            assert is_good(client, ask(gateway, client, target, stream), stream)
+        assert BAD in upstream.asked()
+        assert not gateway.app.pool.state(f"{target}-0").disabled
+    assert leased(gateway) == 0
+
+
+@pytest.mark.parametrize("client", APIS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_with_no_other_account_it_is_a_504(
+    over: Over, upstream: Upstream, client: str, stream: bool
+) -> None:
+    for timeouts, handler in LIMITS.values():
+        gateway = over(BAD, timeouts=timeouts, server=SERVER)
+        upstream.behaviours[BAD] = handler
+        answer = ask(gateway, client, "chat", stream)
+        assert answer.status == 504
+        error_of(client, answer)
+
+
+@pytest.mark.parametrize(("client", "target"), CELLS)
+def test_pings_are_no_answer(over: Over, upstream: Upstream, client: str, target: str) -> None:
+    """They keep a stream alive, but it must begin in time."""
+    gateway = over(BAD, GOOD, timeouts=Timeouts(first_byte_s=LIMIT, idle_s=5.0), server=SERVER)
+    upstream.behaviours[BAD] = pings
+    assert is_good(client, ask(gateway, client, target, True), True)
+    assert upstream.asked() == [BAD, GOOD]
+
+
+STALLS: dict[str, tuple[Timeouts, Handler]] = {
+    "idle": (Timeouts(idle_s=LIMIT), trickles(3)),
+    "total": (Timeouts(idle_s=5.0, total_s=LIMIT), trickles(1000)),
+}
+
+
+@pytest.mark.parametrize("limit", STALLS)
+@pytest.mark.parametrize(("client", "target"), CELLS)
+def test_afterwards_it_is_an_error_in_the_stream(
+    over: Over, upstream: Upstream, client: str, target: str, limit: str
+) -> None:
+    """req: 156"""
+    timeouts, handler = STALLS[limit]
+    gateway = over(BAD, GOOD, timeouts=timeouts, server=SERVER)
+    upstream.behaviours[BAD] = handler
+    answer = ask(gateway, client, target, True)
+    assert "more more " in streamed_text(client, answer.body)
+    assert stream_error(client, answer.body) is not None
+    assert not completed(client, answer.body)
+    assert upstream.asked() == [BAD]
+
+
+async def silent_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+    writer.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_connection_that_never_stands(over: Over, upstream: Upstream, stream: bool) -> None:
+    """TLS is part of it: here its handshake is not answered."""
+
+    async def listen() -> asyncio.Server:
+        return await asyncio.start_server(silent_tls, "127.0.0.1", 0)
+
+    server = asyncio.run_coroutine_threadsafe(listen(), upstream.loop).result(5)
+    port = server.sockets[0].getsockname()[1]
+    made: Config = config_for(f"https://127.0.0.1:{port}", timeouts=Timeouts(connect_s=LIMIT))
+    gateway = over(config=made)
+    for client in APIS:
+        answer = ask(gateway, client, "chat", stream)
+        assert answer.status == 504
+        assert "ConnectTimeout" in error_of(client, answer)["message"]
+    upstream.loop.call_soon_threadsafe(server.close)
+
+
+TOOL = {"name": "look", "description": "Looks.", "parameters": {"type": "object"}}
+TOOLS: dict[str, list[dict[str, Any]]] = {
+    "chat": [{"type": "function", "function": TOOL}],
+    "messages": [{"name": "look", "input_schema": {"type": "object"}}],
+    "responses": [{"type": "function", "strict": False, **TOOL}],
+}
+
+
+def call_events(api: str, pieces: list[str]) -> list[bytes]:
+    """The events of a tool call, without its end."""
+    if api == "chat":
+        function = {"name": "look", "arguments": ""}
+        head = {"index": 0, "id": "call_1", "type": "function", "function": function}
+        start = json.loads(events(api)[0].removeprefix(b"data: "))
+        deltas = [{"tool_calls": [head]}] + [
+            {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces
+        ]
+        made = []
+        for delta in deltas:
+            choice = {"index": 0, "delta": delta, "finish_reason": None}
+            made.append(event({**start, "choices": [choice]}))
+        return [events(api)[0], *made]
+    if api == "messages":
+        block = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+        start = {"type": "content_block_start", "index": 0, "content_block": block}
+        made = [
+            event(
+                {
+                    "type": "content_block_delta",
+                    "index": 0,
+                    "delta": {"type": "input_json_delta", "partial_json": piece},
+                }
+            )
+            for piece in pieces
+        ]
+        return [events(api)[0], event(start), *made]
+    item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look"}
+    item |= {"arguments": "", "status": "in_progress"}
+    added = {"type": "response.output_item.added", "output_index": 0, "item": item}
+    numbered = [
+        {
+            "type": "response.function_call_arguments.delta",
+            "item_id": "fc_1",
+            "output_index": 0,
+            "delta": piece,
+        }
+        for piece in pieces
+    ]
+    values = [added, *numbered]
+    made = [event({**value, "sequence_number": n + 2}) for n, value in enumerate(values)]
+    return [*events(api)[:2], *made]
+
+
+def flooding(pieces: list[str], pause: float) -> Handler:
+    async def handler(call: Call) -> None:
+        parts = call_events(api_of(call), pieces)
+        start = len(parts) - len(pieces)
+        await call.send(SSE_HEAD + b"".join(map(chunk, parts[:start])))
+        for part in parts[start:]:
+            if call.writer.is_closing():
+                return
+            await call.send(chunk(part))
+            await asyncio.sleep(pause)
+        await call.send(LAST_CHUNK)
+
+    return handler
+
+
+@pytest.mark.parametrize(("client", "target"), CELLS)
+def test_arguments_that_run_on_as_white_space(
+    over: Over, upstream: Upstream, client: str, target: str
+) -> None:
+    """Some models never stop; every piece is progress for all other limits."""
+    gateway = over(BAD, timeouts=Timeouts(blank_arguments_s=LIMIT), server=SERVER)
+    upstream.behaviours[BAD] = flooding(['{"a":', *["  \n\t" * 50] * 500], 0.01)
+    made = body(client, f"{target}/m", stream=True, tools=TOOLS[client])
+    answer = call(gateway.base_url, "POST", PATHS[client], made)
+    error = stream_error(client, answer.body)
+    assert error is not None
+    assert "white space" in error["message"]
+    assert not completed(client, answer.body)
+    assert 0 < answer.body.count(b"\\t") < 400 * 50
+    assert leased(gateway) == 0
+
+
+@pytest.mark.parametrize(("client", "target"), CELLS)
+def test_white_space_between_values_is_fine(
+    over: Over, upstream: Upstream, client: str, target: str
+) -> None:
+    gateway = over(BAD, timeouts=Timeouts(blank_arguments_s=LIMIT), server=SERVER)
+    pieces = ["{", *[" " * 60, " " * 60, '"a":1,'] * 20, '"b":2}']
+    upstream.behaviours[BAD] = flooding(pieces, 0.01)
+    made = body(client, f"{target}/m", stream=True, tools=TOOLS[client])
+    answer = call(gateway.base_url, "POST", PATHS[client], made)
+    error = stream_error(client, answer.body)
+    assert error is not None  # the stream ends without its end
+    assert "white space" not in error["message"]
+
+
+def test_other_accounts_are_not_asked_for_long(over: Over, upstream: Upstream) -> None:
+    """Several slow ones share the time that a request may take."""
+    keys = tuple(f"key-slow-{number}" for number in range(9))
+    upstream.behaviours.update(dict.fromkeys(keys, never))
+    made = config_for(upstream.url, keys=keys, timeouts=Timeouts(first_byte_s=0.1), server=SERVER)
+    upstreams = [replace(entry, attempts_within_s=0.25) for entry in made.upstreams]
+    gateway = over(config=replace(made, upstreams=tuple(upstreams)))
+    answer = ask(gateway, "chat", "chat", False)
+    assert answer.status == 504
+    assert "No time is left" in error_of("chat", answer)["message"]
+    assert 2 <= len(upstream.asked()) < 9
