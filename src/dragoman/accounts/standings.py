@@ -175,6 +175,7 @@ class Standings:
         if until != member.out_until:
             ends = self._classes[member.audience].ends
             ends.discard(member)
+            self._version += 1
             member.out_until = until
             if until is not None and until < FOREVER:
                 ends.add(member)
