@@ -480,3 +480,20 @@ def test_no_secret_is_told_or_kept_in_clear(
     for path in store.parent.glob(f"{store.name}*"):
         for secret in (b"zebra", TOKEN.encode(), STORE_KEY.encode()):
             assert secret not in path.read_bytes()
+
+
+def test_a_response_made_in_the_background_is_counted_once(gateway: RunningGateway) -> None:
+    made = body("responses", "responses/sim-text?input=90&output=8", background=True)
+    begun = call(gateway.base_url, "POST", "/v1/responses", made).json
+    assert begun["status"] == "queued"
+    path = f"/v1/responses/{begun['id']}"
+    eventually(lambda: call(gateway.base_url, "GET", path).json["status"] == "completed")
+
+    def total() -> dict[str, Any]:
+        found: dict[str, Any] = admin(gateway, "GET", "/usage?since=1h").json["total"]
+        return found if found["requests"] else {}
+
+    found = eventually(total)
+    assert (found["requests"], found["unmetered"]) == (1, 0)
+    assert (found["input"], found["output"]) == (90, 8)
+    assert b'{upstream="responses",kind="output"} 8\n' in metrics(gateway)

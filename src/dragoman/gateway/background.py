@@ -49,20 +49,23 @@ _STOPPED = Fault(
 
 
 class Background:
-    """Runs responses in the background of one worker. `run` answers a request; `log` is given the
-    line of each, None for no lines; `keepalive_s` is as in `Delivery`."""
+    """Runs responses in the background of one worker. `run` answers a request; `count` is told what
+    became of each; `log` is given the line of each, None for no lines; `keepalive_s` is as in
+    `Delivery`."""
 
     def __init__(
         self,
         memory: Memory,
         run: Run,
         clock: Callable[[], Clock],
+        count: Callable[[Visit, Record], None],
         log: Callable[[bytes], None] | None,
         keepalive_s: float,
     ) -> None:
         self._memory = memory
         self._run = run
         self._clock = clock
+        self._count = count
         self._log = log
         self._keepalive_s = keepalive_s
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -94,6 +97,7 @@ class Background:
             DragomanError: the store cannot be used.
         """
         shelf = self._shelf()
+        record.deferred = True
         name = mint(request.codec.id_prefix)
         response = queued(name, int(keep.created), {**_source(request), **request.shown})
         stored = StoredResponse(
@@ -233,6 +237,7 @@ class _Run:
         visit = Visit(_scope(begun), self._receive, self._send, begun.codec, background._clock())
         visit.path = begun.path
         record = Record()
+        record.caller = caller.name
         teller = asyncio.create_task(self._tell())
         self._task = asyncio.current_task()
         fault: Fault | None = None
@@ -253,8 +258,9 @@ class _Run:
             fault = fault or _told(self._body)
         if fault is not None:
             await self._end(_failed(self._stored, fault))
+        record.error = record.error or (fault.kind if fault is not None else "")
+        background._count(visit, record)
         if background._log is not None:
-            record.error = record.error or (fault.kind if fault is not None else "")
             background._log(
                 record.line(visit.request_id, "POST /v1/responses", self._status or 500)
             )

@@ -25,12 +25,16 @@ _UNPRINTABLE = re.compile(r"[^\x21-\x2b\x2d-\x3a\x3c-\x7e]")
 
 
 class Record:
-    """What became of one request, for its line in the log. Holds no key and no text of a prompt."""
+    """What became of one request, for its line in the log. Holds no key and no text of a prompt.
+
+    `deferred` says that the answer is made later and counted then: what is told now only says so.
+    """
 
     __slots__ = (
         "account",
         "attempts",
         "caller",
+        "deferred",
         "error",
         "losses",
         "model",
@@ -44,6 +48,7 @@ class Record:
     def __init__(self) -> None:
         self.started = time.perf_counter()
         self.caller = ""
+        self.deferred = False
         self.model = ""
         self.upstream = ""
         self.upstream_model = ""
