@@ -9,7 +9,12 @@ Dialect = Literal["official", "openresponses", "antwort", "tokligence", "shroud"
 
 DIALECTS: Mapping[Dialect, Mapping[str, Any]] = {
     "official": {},
-    "openresponses": {"responses_done": True, "error_style": "openresponses"},
+    "openresponses": {
+        "responses_done": True,
+        "error_style": "openresponses",
+        # Its events of raw reasoning have names that official clients do not know.
+        "reasoning_as": "summary",
+    },
     "antwort": {
         "responses_done": True,
         "error_style": "openresponses",
