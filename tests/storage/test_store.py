@@ -194,7 +194,8 @@ def test_used_times_are_the_latest(opened: Opened) -> None:
     one.exchange("1", Batch(used={"a": 5.0, "b": 6.0}), 0)
     version = two.exchange("2", Batch(used={"a": 4.0}), 0).version
     assert two.exchange("2", Batch(), 0).used == {"a": 5.0, "b": 6.0}
-    assert one.exchange("1", Batch(used={"b": 7.0}), version).used == {"b": 7.0}
+    assert one.exchange("1", Batch(used={"b": 7.0}), version).used == {}
+    assert two.exchange("2", Batch(used={"b": 6.5}), version).used == {"b": 7.0}
 
 
 def test_balances_are_spent_by_all(opened: Opened) -> None:
@@ -212,7 +213,8 @@ def test_pins_are_those_of_the_latest_request(opened: Opened, clock: Clock) -> N
     one, two = opened(), opened()
     now = clock.now
     one.exchange("1", Batch(pins={b"x": ("a", now), b"y": ("b", now)}), 0)
-    two.exchange("2", Batch(pins={b"x": ("c", now + 1), b"y": ("d", now - 1)}), 0)
+    told = two.exchange("2", Batch(pins={b"x": ("c", now + 1), b"y": ("d", now - 1)}), 0)
+    assert told.pins == {b"y": ("b", now)}
     assert one.exchange("1", Batch(), 0).pins == {b"x": ("c", now + 1), b"y": ("b", now)}
 
 
@@ -338,7 +340,8 @@ def test_a_store_that_was_closed_is_as_it_was(opened: Opened, clock: Clock) -> N
         pins={b"p": ("a", clock.now)},
         balances={"a": 4.0},
     )
-    told = one.exchange("1", batch, 0)
+    one.exchange("1", batch, 0)
+    told = one.exchange("1", Batch(), 0)
     one.close()
     one.close()
     two = opened()

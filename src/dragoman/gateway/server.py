@@ -94,8 +94,8 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
 
 def _run(config: Config, plug: socket.socket, place: Place | None = None) -> None:
     """Serve in this process."""
-    # What is there by now stays. What a request leaves dies with its last reference; cycles are
-    # rare, and looking for them as often as Python does by itself costs one request in twenty.
+    # What a request leaves dies with its last reference; cycles are rare, and looking for them as
+    # often as Python does by itself costs one request in twenty.
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
@@ -107,9 +107,12 @@ def _run(config: Config, plug: socket.socket, place: Place | None = None) -> Non
 
 
 class Server(uvicorn.Server):
-    """uvicorn with this gateway's settings; tells the application when it is going down."""
+    """uvicorn with this gateway's settings; tells the application when it is going down.
 
-    def __init__(self, app: Gateway) -> None:
+    `on_started` is called when requests can come.
+    """
+
+    def __init__(self, app: Gateway, on_started: Callable[[], object] = lambda: None) -> None:
         settings = app.config.server
         super().__init__(
             uvicorn.Config(
@@ -129,6 +132,12 @@ class Server(uvicorn.Server):
             )
         )
         self._gateway = app
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve."""
+        await super().startup(sockets=sockets)
+        self._on_started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal to stop came. A second interrupt does not wait for requests in flight.

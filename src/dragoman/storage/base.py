@@ -106,8 +106,9 @@ class Changes(Struct, frozen=True, kw_only=True):
     """What a worker learns: what changed since `version` of its last exchange, by whomever, except
     `leases`, which are those of all other living workers now.
 
-    A state that the worker itself has changed comes back as the store has it: transitions of
-    several workers were applied one after another there.
+    A state or balance that the worker itself has changed comes back as the store has it:
+    transitions of several workers were applied one after another there. What it said of `used` and
+    `pins` with this exchange does not come back.
     """
 
     version: int

@@ -91,9 +91,10 @@ _FIRST = (
         remaining REAL NOT NULL
     ) WITHOUT ROWID""",
     "CREATE INDEX balances_version ON balances (version)",
-    # Which account a conversation is with, since when. `digest` tells nothing of the conversation.
+    # Which account a conversation is with, since when. `digest` is hexadecimal, and tells nothing
+    # of the conversation.
     """CREATE TABLE pins (
-        digest BLOB PRIMARY KEY,
+        digest TEXT PRIMARY KEY,
         version INTEGER NOT NULL,
         account TEXT NOT NULL,
         at REAL NOT NULL

@@ -42,21 +42,46 @@ _DEFINED = (
     "name, upstream, sealed, models, priority, weight, max_concurrent, balance"  # as `Definition`
 )
 
+# Whatever there is many of goes in and comes out as one JSON value: SQLite then does all of it in
+# one step, during which the event loop's thread can run, rather than in one step for each row.
+_COLUMNS = _KEYED + _COUNTED
 _ADD_USAGE = (
-    f"INSERT INTO usage ({', '.join(_KEYED + _COUNTED)})"
-    f" VALUES ({', '.join('?' * len(_KEYED + _COUNTED))})"
+    f"INSERT INTO usage ({', '.join(_COLUMNS)})"
+    " SELECT "
+    + ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(_COLUMNS)))
+    + " FROM json_each(?) WHERE true"
     f" ON CONFLICT ({', '.join(_KEYED)}) DO UPDATE SET "
     + ", ".join(f"{name} = {name} + excluded.{name}" for name in _COUNTED)
+)
+_SET_USED = (
+    "INSERT INTO used SELECT key, ?1, value FROM json_each(?2) WHERE true"
+    " ON CONFLICT (account) DO UPDATE SET version = excluded.version, at = excluded.at"
+    " WHERE at < excluded.at"
+)
+_SET_PINS = (
+    "INSERT INTO pins SELECT key, ?1, json_extract(value, '$[0]'), json_extract(value, '$[1]')"
+    " FROM json_each(?2) WHERE true"
+    " ON CONFLICT (digest) DO UPDATE SET version = excluded.version,"
+    " account = excluded.account, at = excluded.at WHERE at <= excluded.at"
+)
+_SPEND = "UPDATE balances SET version = ?2, remaining = remaining - ?3 WHERE account = ?1"
+_USED = "SELECT json_group_object(account, at) FROM used WHERE version > ? AND version < ?"
+_PINS = (
+    "SELECT json_group_object(digest, json_array(account, at)) FROM"
+    " (SELECT digest, account, at FROM pins WHERE version > ? AND version < ? AND at > ?"
+    " ORDER BY version DESC LIMIT ?)"
 )
 _SET_BALANCE = (
     "INSERT INTO balances (account, version, told, remaining) VALUES (?1, ?2, ?3, ?3)"
     " ON CONFLICT (account) DO UPDATE SET version = ?2, told = ?3, remaining = ?3 WHERE told <> ?3"
 )
 
-_state_json = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
 _read_state = msgspec.json.Decoder(AccountState).decode
 _read_entry = msgspec.json.Decoder(Entry).decode
 _read_leases = msgspec.json.Decoder(dict[str, int]).decode
+_read_used = msgspec.json.Decoder(dict[str, float]).decode
+_read_pins = msgspec.json.Decoder(dict[str, tuple[str, float]]).decode
 _read_models = msgspec.json.Decoder(tuple[str, ...] | None).decode
 
 
@@ -112,14 +137,16 @@ class SqliteStore:
         if self._has_news(worker, batch, now):
             with self._file.writing() as (connection, version):
                 self._write(connection, version, worker, batch, now)
-                changes = self._changes(connection, worker, version, since, now)
+                changes = self._changes(connection, worker, version, since, now, told=True)
             if batch.leases:
                 self._told[worker] = (dict(batch.leases), now)
             else:
                 self._told.pop(worker, None)
         else:
             with self._file.reading() as connection:
-                changes = self._changes(connection, worker, version_of(connection), since, now)
+                changes = self._changes(
+                    connection, worker, version_of(connection), since, now, told=False
+                )
         self._file.replaced = False
         return changes
 
@@ -222,40 +249,39 @@ class SqliteStore:
         now: float,
     ) -> None:
         _apply(connection, version, batch.transitions)
-        many = connection.executemany
-        many(
-            _ADD_USAGE,
-            [
+        if batch.usage:
+            rows = [
                 (*msgspec.structs.astuple(key), *msgspec.structs.astuple(count))
                 for key, count in batch.usage.items()
-            ],
-        )
-        many(
-            "INSERT INTO used VALUES (?1, ?2, ?3) ON CONFLICT (account)"
-            " DO UPDATE SET version = ?2, at = ?3 WHERE at < ?3",
-            [(name, version, at) for name, at in batch.used.items()],
-        )
-        many(_SET_BALANCE, [(name, version, told) for name, told in batch.balances.items()])
-        many(
-            "UPDATE balances SET version = ?2, remaining = remaining - ?3 WHERE account = ?1",
-            [(name, version, tokens) for name, tokens in batch.spent.items() if tokens],
-        )
-        many(
-            "INSERT INTO pins VALUES (?1, ?2, ?3, ?4) ON CONFLICT (digest)"
-            " DO UPDATE SET version = ?2, account = ?3, at = ?4 WHERE at <= ?4",
-            [(digest, version, name, at) for digest, (name, at) in batch.pins.items()],
-        )
+            ]
+            connection.execute(_ADD_USAGE, (_json(rows),))
+        if batch.used:
+            connection.execute(_SET_USED, (version, _json(batch.used)))
+        if batch.pins:
+            pins = {digest.hex(): pin for digest, pin in batch.pins.items()}
+            connection.execute(_SET_PINS, (version, _json(pins)))
+        for name, told in batch.balances.items():
+            connection.execute(_SET_BALANCE, (name, version, told))
+        for name, tokens in batch.spent.items():
+            connection.execute(_SPEND, (name, version, tokens))
         if batch.leases:
             connection.execute(
                 "INSERT OR REPLACE INTO workers VALUES (?, ?, ?)",
-                (worker, now, msgspec.json.encode(batch.leases).decode()),
+                (worker, now, _json(batch.leases)),
             )
         else:
             connection.execute("DELETE FROM workers WHERE name = ?", (worker,))
         connection.execute("DELETE FROM workers WHERE abs(? - seen) > ?", (now, LOST_AFTER_S))
 
     def _changes(
-        self, connection: sqlite3.Connection, worker: str, version: int, since: int, now: float
+        self,
+        connection: sqlite3.Connection,
+        worker: str,
+        version: int,
+        since: int,
+        now: float,
+        *,
+        told: bool,
     ) -> Changes:
         if version != self._workers_at:
             rows = connection.execute("SELECT name, seen, leases FROM workers")
@@ -275,11 +301,12 @@ class SqliteStore:
             statement = f"SELECT {columns} FROM {table} WHERE version > ? {and_so}"
             return connection.execute(statement, (after,)).fetchall()
 
-        pinned = connection.execute(
-            "SELECT digest, account, at FROM pins WHERE version > ? AND at > ?"
-            " ORDER BY version DESC LIMIT ?",
-            (after, now - self._pins_s, MOST_PINS),
-        )
+        # Rows of the last two that have the version of this very exchange are the batch's own.
+        before = version if told else version + 1
+        used = connection.execute(_USED, (after, before)).fetchone()[0]
+        pins = connection.execute(_PINS, (after, before, now - self._pins_s, MOST_PINS)).fetchone()[
+            0
+        ]
         return Changes(
             version=version,
             states={
@@ -293,9 +320,9 @@ class SqliteStore:
                 name for (name,) in changed("name", "accounts", "AND removed IS NOT NULL") if after
             ),
             leases=leases,
-            used=dict(changed("account, at", "used")),
+            used=_read_used(used),
             balances=dict(changed("account, remaining", "balances")),
-            pins={digest: (account, at) for digest, account, at in pinned},
+            pins={bytes.fromhex(digest): pin for digest, pin in _read_pins(pins).items()},
         )
 
     def _define(self, connection: sqlite3.Connection, version: int, one: Definition) -> None:
@@ -305,7 +332,7 @@ class SqliteStore:
         if removed:
             # A worker may have told of a request that ended after the removal.
             _forget(connection, one.name)
-        models = None if one.models is None else msgspec.json.encode(one.models).decode()
+        models = None if one.models is None else _json(one.models)
         connection.execute(
             f"INSERT OR REPLACE INTO accounts (version, {_DEFINED})"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -358,18 +385,19 @@ def _apply(connection: sqlite3.Connection, version: int, transitions: Iterable[T
                     entries % HISTORY_KEPT,
                     entries,
                     entry.at,
-                    _state_json.encode(entry).decode(),
+                    _json(entry),
                 ),
             )
             entries += 1
         states[name] = after, entries
     connection.executemany(
         "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)",
-        [
-            (name, version, states[name][1], _state_json.encode(states[name][0]).decode())
-            for name in touched
-        ],
+        [(name, version, states[name][1], _json(states[name][0])) for name in touched],
     )
+
+
+def _json(value: object) -> str:
+    return _encode(value).decode()
 
 
 def _forget(connection: sqlite3.Connection, name: str) -> None:
