@@ -38,6 +38,7 @@ from dragoman.gateway.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.routing import Router, model_not_found
 from dragoman.gateway.scrape import Place, Scrape
 from dragoman.gateway.stored import StoredResponses
+from dragoman.gateway.tally import CLIENT_GONE, Tally
 from dragoman.gateway.visit import Receive, Scope, Send, Visit
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, to_json
@@ -106,7 +107,7 @@ class Gateway:
             self._memory,
             self._exchange.answer,
             lambda: self._client.clock,
-            self._count_later,
+            lambda visit, record: self._tally.background(visit, record),
             log,
             config.server.keepalive_s,
         )
@@ -124,6 +125,7 @@ class Gateway:
         }
         self._serving = 0
         self._scrape = Scrape(config, self.pool, self.keeper, lambda: self._serving, place)
+        self._tally = Tally(self._scrape.metrics, self.meter if self.keeper else None, self._routes)
         self._admin = Admin(config, self.pool, self.keeper, self._client, self._scrape)
         self._prober = Prober(
             config,
@@ -191,7 +193,7 @@ class Gateway:
             else:
                 await self._answer(visit, route, record)
         except ClientGone:
-            record.error = _CLIENT_GONE
+            record.error = CLIENT_GONE
             visit.status = visit.status or _STATUS_CLIENT_GONE
         except asyncio.CancelledError:
             # The server is going down.
@@ -208,50 +210,10 @@ class Gateway:
                 raise ConnectionAbortedError("the answer broke off") from None
             await visit.fail(fault)
         finally:
-            self._count(visit, record)
+            self._tally.request(visit, record)
             if self._log is not None:
                 route_name = f"{visit.method} {path[:200]}"
                 self._log(record.line(visit.request_id, route_name, visit.status))
-
-    def _count(self, visit: Visit, record: Record) -> None:
-        """Add what became of a request to the metrics, and to the usage if it is of that kind."""
-        seconds = time.perf_counter() - record.started
-        first_byte = visit.answered - record.started if visit.answered else None
-        usage = None if visit.path in _UNMETERED else record.usage
-        name = visit.path if visit.path in self._routes else family(visit.path)
-        self._scrape.metrics.finished(name, visit.status, record, usage, seconds, first_byte)
-        if visit.method == "POST" and not record.deferred:
-            self._charge(visit, record)
-
-    def _count_later(self, visit: Visit, record: Record) -> None:
-        """Add what became of a response that was made in the background."""
-        seconds = time.perf_counter() - record.started
-        status = visit.status or 500
-        metrics = self._scrape.metrics
-        metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
-        self._charge(visit, record)
-
-    def _charge(self, visit: Visit, record: Record) -> None:
-        """Add a request for generation, or for a count, to the usage of whoever made it."""
-        if self.keeper is None or not record.caller:
-            return
-        name = visit.path
-        if name not in self._routes:
-            # Below a response: what names no model makes nothing.
-            if not record.model:
-                return
-            name = family(name)
-        self.meter.count(
-            time.time(),
-            record.account,
-            record.caller,
-            record.model,
-            name,
-            record.usage,
-            (time.perf_counter() - record.started) * 1000,
-            failed=bool(record.error) and record.error != _CLIENT_GONE,
-            metered=name not in _UNMETERED,
-        )
 
     async def _answer(self, visit: Visit, route: Route | None, record: Record) -> None:
         if visit.method == "OPTIONS":
@@ -394,21 +356,8 @@ class Gateway:
             await visit.reply(200, b'{"status":"ready"}')
 
 
-def family(path: str) -> str:
-    """The name under which requests for a path of no fixed route are counted."""
-    for beginning in _FAMILIES:
-        if path.startswith(beginning):
-            return beginning.rstrip("/")
-    return "(other)"
-
-
-_CLIENT_GONE = "client_gone"
-_BACKGROUND = "(background)"
 _ADMIN = "/admin/"
 _OPERATORS = ("/admin", "/metrics")
-_FAMILIES = ("/v1/models/", "/v1/responses/", "/v1/chat/completions/", _ADMIN)
-_UNMETERED = frozenset({"/v1/messages/count_tokens", "/v1/responses/input_tokens"})
-"""Paths whose answers tell tokens that nobody pays for."""
 
 
 def _keeper(config: Config, pool: Pool, meter: Meter) -> Keeper | None:
