@@ -331,3 +331,20 @@ async def test_balances_of_the_configuration_are_told_and_spent(path: Path) -> N
         assert worker.pool.balance("a") == 700
     async with working(path, rich(2000)) as worker:
         assert worker.pool.balance("a") == 2000
+
+
+@pytest.mark.parametrize("tokens", [2**80, float("nan")])
+async def test_what_can_never_be_kept_does_not_stop_the_rest(path: Path, tokens: float) -> None:
+    """An upstream may tell any number of tokens."""
+    both = account("a"), account("b")
+    async with working(path, *both) as worker:
+        usage = Usage(input=tokens, output=1)  # type: ignore[arg-type]
+        worker.meter.count(0.0, "a", "me", "m", "/", usage, float(tokens))
+        worker.pool.observe(Transition("a", Disabled("by me"), time.time()))
+        with closing(SqliteStore(path)) as store:
+            await until(lambda: bool(store.states()))
+        worker.meter.count(0.0, "a", "me", "n", "/", Usage(input=3, output=1), 1.0)
+    with closing(SqliteStore(path)) as store:
+        counts = store.usage(0, 1)
+        assert [count.input for key, count in counts.items() if key.model == "n"] == [3]
+        assert store.states()["a"].disabled == "by me"

@@ -148,6 +148,14 @@ def test_usage_adds_up(opened: Opened) -> None:
     assert len(one.usage(0, 2 * HOUR)) == 3
 
 
+@pytest.mark.parametrize("model", ["", "m/ü'\"\\\\[0]", "\U0001f600", "a\nb", "$[1]", "null", "7"])
+def test_names_of_models_are_kept_as_they_are(store: Store, model: str) -> None:
+    """Clients choose them."""
+    for _ in range(2):
+        store.exchange("w", Batch(usage={key(model=model): UsageCount(1, milliseconds=0.1)}), 0)
+    assert store.usage(0, 1) == {key(model=model): UsageCount(2, milliseconds=0.2)}
+
+
 def test_leases_of_other_workers_are_told(opened: Opened) -> None:
     one, two, three = opened(), opened(), opened()
     one.exchange("1", Batch(leases={"a": 2, "b": 1}), 0)

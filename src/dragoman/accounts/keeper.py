@@ -164,7 +164,10 @@ class Keeper:
         if self._task is not None:
             self._early.set()
             await self._task
-        if not await self._exchange():
+        told = await self._exchange()
+        if not told and self._failing_since is None:
+            told = await self._exchange()
+        if not told:
             _log.error("what happened since the store failed is lost")
         await self._call(self._store.close)
         self._thread.shutdown()
@@ -221,10 +224,12 @@ class Keeper:
             batch.balances = self._balances
         try:
             learnt = await self._call(lambda: self._learn(batch))
-        except Exception as error:
-            # Whatever it is: what happened is not to be lost, nor are exchanges to end.
+        except StoreError as error:
             self._failed(error)
             self._restore(batch)
+            return False
+        except Exception:
+            self._drop(batch)
             return False
         self._recovered()
         first = not self._loaded
@@ -294,6 +299,13 @@ class Keeper:
         if len(batch.pins) > _MOST_PINS:
             batch.pins = dict(islice(batch.pins.items(), len(batch.pins) - _MOST_PINS, None))
         self._pool.restore(batch)
+
+    def _drop(self, batch: Batch) -> None:
+        """The store is well, but something in `batch` can never be told. Better to lose its sums
+        than to fail for good; what happened to accounts is tried once more by itself."""
+        _log.exception("something could not be kept, and is dropped")
+        if batch.usage or batch.used or batch.spent or batch.pins:
+            self._pool.restore(Batch(transitions=batch.transitions))
 
     async def _sweep(self) -> None:
         if time.monotonic() < self._next_sweep:

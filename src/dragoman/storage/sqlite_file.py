@@ -125,6 +125,9 @@ class SqliteFile:
         except StoreError:
             self.close()
             raise
+        except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError):
+            # It is what was to be written that is at fault, not the file.
+            raise
         except sqlite3.Error as error:
             self.close()
             raise StoreError(f"{self.path}: {_explained(error)}") from error
