@@ -38,6 +38,7 @@ drift: $(VENV)/.dev ## what the installed SDKs have that the gateway does not ac
 docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python -m dragoman.config.reference docs/configuration.md
 	$(BIN)/python -m tests.matrix.table
+	$(BIN)/python -m tests.losses.page
 	$(BIN)/python -m tests.accounts.page
 	$(BIN)/python -m tests.clients.ledgers
 

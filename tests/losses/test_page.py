@@ -1,0 +1,9 @@
+"""The page about fields says what the translation does."""
+
+from __future__ import annotations
+
+from tests.losses.page import PAGE, page
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == page(), "run python -m tests.losses.page"
