@@ -22,6 +22,7 @@ EXCUSED: dict[str, str] = {
     "store": "the gateway keeps nothing",
     "include": "reasoning comes back in an envelope anyway",
     "tool_choice": "auto is what happens anyway",
+    "thinking.budget_tokens": "becomes an effort, which the ledger says of `thinking`",
     "thinking.display": "the gateway itself shows reasoning or does not",
     "reasoning.summary": "the gateway itself shows reasoning or does not",
     "input.id": "a handle into a store, where nothing is stored",

@@ -36,6 +36,9 @@ def agent(view: View, options: Options) -> Scenario:
     """Thinks, writes a file with the client's tools (`path=`, `content=`, `calls=`), reports."""
     thought = Reasoning((options.text("thought") or _THOUGHT,))
     wanted = options.integer("calls", 1)
+    if not view.tools:
+        # Agents have a model without tools make a title of what it is asked.
+        return Scenario((thought, Text("Writing a file")))
     at_once = wanted if view.parallel else 1
     if view.rounds * at_once >= wanted:
         results = "; ".join(result.text or "nothing" for result in view.results)
