@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -480,6 +481,20 @@ def test_no_secret_is_told_or_kept_in_clear(
     for path in store.parent.glob(f"{store.name}*"):
         for secret in (b"zebra", TOKEN.encode(), STORE_KEY.encode()):
             assert secret not in path.read_bytes()
+
+
+def test_a_store_that_cannot_be_used(gateway: RunningGateway) -> None:
+    path = str(gateway.app.config.storage.path)
+    other = sqlite3.connect(path, isolation_level=None)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        found = error(admin(gateway, "POST", "/accounts/chat-0/disable"), 503, "store_unavailable")
+        assert path not in json.dumps(found)
+    finally:
+        other.close()
+    assert ask(gateway).status == 200
+    eventually(lambda: admin(gateway, "POST", "/accounts/chat-0/disable").status == 200)
+    eventually(lambda: admin(gateway, "GET", "/health").json["store"] == "working")
 
 
 def test_a_response_made_in_the_background_is_counted_once(gateway: RunningGateway) -> None:
