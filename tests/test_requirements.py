@@ -10,7 +10,6 @@ NOT_YET = {
     11: "submit_tool_outputs needs stored responses",
     114: "a dialect's event, off by default",
     117: "a dialect's terminator, off by default",
-    **dict.fromkeys(range(133, 145), "the account pool's own contract"),
 }
 """Lines that no test needs to name yet, with the reason."""
 

@@ -324,7 +324,11 @@ class Exchange:
         if verbatim and await _uncommitted(trip):
             await trip.visit.reply(failure.status, failure.body)
         else:
-            await self._fail(trip, failure.fault)
+            fault = failure.fault
+            if failure.status >= 500 and fault.status is None:
+                # The rules have it handed back, so it is told as it was.
+                fault = replace(fault, status=min(failure.status, 599))
+            await self._fail(trip, fault)
 
     async def _fail(self, trip: Trip, fault: Fault) -> None:
         """Answer with an error: with its status while that is possible, else in the stream."""
