@@ -106,7 +106,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a number that is none": ({"temperature": "[undefined]"}, "temperature"),
     "unknown tool choice": ({"tool_choice": "perhaps"}, "tool_choice"),
 }
-TOOL = {"name": "f", "parameters": {"type": "object"}}
+TOOL = {"name": "f", "parameters": {"type": "object", "properties": {}}}
 
 
 @pytest.mark.parametrize(

@@ -200,8 +200,9 @@ SCENARIOS = [
     "text?first_ms=30",
 ]
 QUIRKS = ["no_space", "ids", "retry", "event_lines", "padded_done", "crlf", "multiline", "no_done"]
+NOTHING = {"type": "object", "properties": {}}
 TOOLS = [
-    {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+    {"type": "function", "function": {"name": name, "parameters": NOTHING}}
     for name in ("look", "find")
 ]
 
