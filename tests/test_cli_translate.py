@@ -67,6 +67,18 @@ def test_a_request_and_what_it_lost() -> None:
     assert result.stderr.startswith("lost: seed (knob): ")
 
 
+def test_losses_for_programs() -> None:
+    result = translate(CHAT_REQUEST, *TO_MESSAGES, "--losses", "json")
+    (lost,) = json.loads(result.stderr)
+    assert (lost["path"], lost["kind"]) == ("seed", "knob")
+    assert lost["detail"]
+    nothing = translate(
+        result.stdout, "--from", "anthropic_messages", "--to", "openai_chat", "--losses", "json"
+    )
+    assert nothing.returncode == 0
+    assert isinstance(json.loads(nothing.stderr), list)
+
+
 def test_a_request_that_the_policy_refuses() -> None:
     result = translate(CHAT_REQUEST, *TO_MESSAGES, "--policy", "strict")
     assert result.returncode == 1

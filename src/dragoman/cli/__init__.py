@@ -113,6 +113,14 @@ def simulate(host: str, port: int) -> None:
     type=click.File("rb"),
     help="The client's request that an answer belongs to: it restores tool names and the model.",
 )
+@click.option(
+    "--losses",
+    "told_as",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="How to tell what was lost: a line each, or one JSON array.",
+)
 @click.argument("file", type=click.File("rb"), default="-")
 def translate(
     source: str,
@@ -121,6 +129,7 @@ def translate(
     model: str | None,
     policy: str,
     asked: BufferedReader | None,
+    told_as: Literal["text", "json"],
     file: BufferedReader,
 ) -> None:
     """Translate FILE, or standard input, from one protocol to another.
@@ -152,6 +161,11 @@ def translate(
             losses = stream.losses
     except DragomanError as error:
         raise click.ClickException(error.fault.message) from None
+    if told_as == "json":
+        import msgspec
+
+        click.echo(msgspec.json.encode(losses), err=True)
+        return
     for loss in losses:
         click.echo(f"lost: {loss.path} ({loss.kind}): {loss.detail}", err=True)
 
