@@ -13,7 +13,7 @@ from dragoman.accounts.decisions import on_trial, standing
 from dragoman.accounts.pool import AllBusy, Lease, NoAccount, Pool, Wanted
 from dragoman.accounts.states import FOREVER, Enabled, Failed, Transition
 from dragoman.accounts.symptoms import Symptom
-from dragoman.config import Account, Config, Secret, Upstream
+from dragoman.config import Account, Config, Secret, Selection, Upstream
 from dragoman.failing import Verdict
 
 ARRIVAL_S = 0.01
@@ -39,8 +39,9 @@ FAILED = (Symptom(500), Symptom(503), Symptom(529))
 class World:
     """`count` accounts of one upstream, and the pool that is judged."""
 
-    def __init__(self, count: int, seed: int) -> None:
+    def __init__(self, count: int, seed: int, selection: Selection = "least_recently_used") -> None:
         self.chance = Random(seed)
+        self.by_use = selection == "least_recently_used"
         self.now = 1_000_000.0
         self.count = count
         proxies = tuple(Secret(f"http://u:p@proxy-{n}:8080") for n in range(PROXIES))
@@ -50,6 +51,7 @@ class World:
             base_url="http://127.0.0.1:1",
             proxies=proxies,
             attempts=TRIES,
+            selection=selection,
         )
         self.accounts = [self._account(number) for number in range(count)]
         self.index = {account.name: number for number, account in enumerate(self.accounts)}
@@ -240,7 +242,8 @@ class World:
     def _judge_choice(
         self, number: int, model: str, tried: list[str], lease: Lease, pinned: bool
     ) -> None:
-        """An account may be chosen, and none that may has waited longer."""
+        """The account may be chosen; none of a lower priority number may, nor, where the order is
+        by use, one that was used longer ago."""
         account = self.accounts[number]
         assert account.name not in tried
         assert model != RARE or account.models is None
@@ -251,11 +254,12 @@ class World:
             rest = standing(state, model, self.now)
             assert rest is None or rest.soft
         if not pinned:
-            mine = (rest is not None, account.priority, self.last_use[number])
+            mine = (rest is not None, account.priority, self.by_use and self.last_use[number])
             whole = self.uses % 5000 == 0
             others = range(self.count) if whole else (self.chance.randrange(self.count),)
             for other in others:
-                place = (False, self.accounts[other].priority, self.last_use[other])
+                use = self.by_use and self.last_use[other]
+                place = (False, self.accounts[other].priority, use)
                 if place < mine and other != number:
                     assert not self.is_ready(other, model, tried), "another was next"
         self.uses += 1

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.pool import AllBusy, NoAccount, Pool, Wanted
@@ -15,12 +18,14 @@ from dragoman.accounts.states import (
 )
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config
+from dragoman.storage.base import Changes
 from tests.accounts.pools import (
     ONE,
     OUT_OF_QUOTA,
     REFUSED,
     Clock,
     M,
+    name_of,
     pool_of,
     settle,
 )
@@ -206,3 +211,89 @@ async def test_a_trial_that_fails_takes_the_account_out_for_longer() -> None:
         rests.append(exhausted.until - clock.now)
         clock.now = exhausted.until
     assert rests == sorted(set(rests))
+
+
+async def test_who_waits_gets_an_account_that_may_do_more_than_before() -> None:
+    pool = pool_of("a", max_concurrent=1)
+    with pool.lease(M):
+        waiting = asyncio.create_task(pool.acquire(M))
+        await settle()
+        pool.define([replace(pool.account("a"), max_concurrent=2)])
+        (await waiting).give_back()
+
+
+async def test_who_waits_is_told_when_its_account_is_removed() -> None:
+    pool = pool_of("a", max_concurrent=1)
+    with pool.lease(M):
+        waiting = asyncio.create_task(pool.acquire(M))
+        await settle()
+        pool.withdraw(["a"])
+        with pytest.raises(NoAccount, match="one has no account"):
+            await waiting
+
+
+async def test_a_lease_that_is_lost_in_another_thread_goes_to_who_waits() -> None:
+    """The garbage collector runs in any thread."""
+    pool = pool_of("a", max_concurrent=1)
+    held = [pool.lease(M)]
+    waiting = asyncio.create_task(pool.acquire(M))
+    await settle()
+    await asyncio.to_thread(held.clear)
+    (await asyncio.wait_for(waiting, 5.0)).give_back()
+    assert not pool.take_batch().leases
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_nothing_leaks_whoever_leaves_and_when(seed: int) -> None:
+    """Hundreds come, wait, are cancelled at any moment, fail and succeed, while accounts fall out
+    and come back: no account ever has too many, all who stay are served, and nothing is left."""
+    chance = random.Random(seed)
+    pool = pool_of("abcde", max_concurrent=2, queue_size=1000, queue_s=60.0)
+    served = 0
+    here = Counter[str]()
+
+    async def call() -> None:
+        nonlocal served
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+        with await pool.acquire(M) as lease:
+            name = lease.account.name
+            here[name] += 1
+            assert here[name] <= 2
+            try:
+                for _ in range(chance.randrange(4)):
+                    await asyncio.sleep(0)
+            finally:
+                here[name] -= 1
+            if chance.random() < 0.1:
+                lease.failed(Symptom(503))
+            else:
+                lease.succeeded()
+        served += 1
+
+    async def operator() -> None:
+        while True:
+            name = chance.choice("abcde")
+            pool.observe(Transition(name, Disabled("x"), 1000.0))
+            await asyncio.sleep(0)
+            pool.observe(Transition(name, Enabled(), 1000.0))
+            pool.apply(Changes(version=1, leases={chance.choice("abcde"): chance.randrange(2)}))
+            await asyncio.sleep(0)
+
+    trouble = asyncio.create_task(operator())
+    calls = [asyncio.create_task(call()) for _ in range(400)]
+    leavers = chance.sample(calls, 150)
+    for leaver in leavers:
+        if chance.random() < 0.5:
+            await asyncio.sleep(0)
+        leaver.cancel()
+    results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30.0)
+    trouble.cancel()
+    pool.apply(Changes(version=2))
+    assert {type(result) for result in results} == {type(None), asyncio.CancelledError}
+    assert served == sum(result is None for result in results) >= 250
+    assert pool.waiting("one") == 0
+    assert not pool.take_batch().leases
+    for name in "abcde":
+        pool.observe(Transition(name, Enabled(), 1000.0))
+    assert {name_of(pool) for _ in "abcde"} == set("abcde")
