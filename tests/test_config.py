@@ -422,7 +422,7 @@ def test_a_route_that_is_never_reached_is_a_warning() -> None:
 def test_other_warnings() -> None:
     assert warned("") == ["1: no [[upstreams]]: every request will be refused"]
     assert warned(UPSTREAM) == [
-        "2: upstreams[0].name: has no account, so nothing can be sent to it"
+        "2: upstreams[0].name: has no account here: nothing is sent to it unless the store has one"
     ]
 
 
@@ -432,7 +432,7 @@ def test_warnings_are_logged_on_load(tmp_path: Path, caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING, "dragoman"):
         load_config(file)
     assert [record.getMessage() for record in caplog.records] == [
-        f"{file}:2: upstreams[0].name: has no account, so nothing can be sent to it"
+        f"{file}:2: upstreams[0].name: has no account here: nothing is sent to it unless the store has one"
     ]
 
 
@@ -500,7 +500,11 @@ def test_loaded_is_told_apart_from_problems() -> None:
     loaded = parse_config(UPSTREAM, environ={})
     assert isinstance(loaded, Loaded)
     assert loaded.warnings == (
-        Problem(2, "upstreams[0].name", "has no account, so nothing can be sent to it"),
+        Problem(
+            2,
+            "upstreams[0].name",
+            "has no account here: nothing is sent to it unless the store has one",
+        ),
     )
 
 

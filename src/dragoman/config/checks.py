@@ -62,7 +62,10 @@ def warnings(config: Config) -> Iterator[Fault]:
     for index, upstream in enumerate(config.upstreams):
         # With a key for secrets in the store, accounts may well be there.
         if upstream.name not in served and config.storage.key is None:
-            yield ("upstreams", index, "name"), "has no account, so nothing can be sent to it"
+            yield (
+                ("upstreams", index, "name"),
+                "has no account here: nothing is sent to it unless the store has one",
+            )
         yield from rule_checks.warnings(upstream.rules, ("upstreams", index, "rules"))
     if not config.upstreams:
         yield (), "no [[upstreams]]: every request will be refused"
