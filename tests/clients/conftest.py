@@ -7,15 +7,21 @@ from contextlib import ExitStack
 
 import pytest
 
-from dragoman.simulator.testing import running_simulator
+from dragoman.simulator.testing import RunningSimulator, running_simulator
 from tests.clients.programs import Api
 from tests.clients.stage import UPSTREAMS, Stage, playing
 
 
 @pytest.fixture(scope="session")
-def _stages() -> Iterator[dict[Api, Stage]]:
+def simulator() -> Iterator[RunningSimulator]:
+    """The upstream of all gateways."""
+    with running_simulator() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def _stages(simulator: RunningSimulator) -> Iterator[dict[Api, Stage]]:
     with ExitStack() as stack:
-        simulator = stack.enter_context(running_simulator())
         yield {kind: stack.enter_context(playing(kind, simulator)) for kind in UPSTREAMS}
 
 

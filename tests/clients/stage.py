@@ -88,8 +88,9 @@ def _losses(line: dict[str, Any]) -> dict[str, str]:
 
 
 @contextmanager
-def playing(kind: Api, simulator: RunningSimulator) -> Iterator[Stage]:
-    """A gateway before `simulator` as an upstream of that kind while the context lasts."""
+def playing(kind: Api, simulator: RunningSimulator, accounts: int = 1) -> Iterator[Stage]:
+    """A gateway before `simulator` as an upstream of that kind, with so many accounts, while the
+    context lasts."""
     config = Config(
         server=Server(keepalive_s=5.0, commit_after_s=10.0, shutdown_grace_s=2.0),
         clients=(Client(name="tester", key=Secret(KEY)),),
@@ -100,7 +101,10 @@ def playing(kind: Api, simulator: RunningSimulator) -> Iterator[Stage]:
                 base_url=simulator.base_url,
             ),
         ),
-        accounts=(Account(name=f"{kind}-1", upstream=kind, key=Secret("sk-sim-account")),),
+        accounts=tuple(
+            Account(name=f"{kind}-{number}", upstream=kind, key=Secret(f"sk-sim-account-{number}"))
+            for number in range(accounts)
+        ),
         routes=(Route(match="*", upstream=kind),),
     )
     lines: list[dict[str, Any]] = []

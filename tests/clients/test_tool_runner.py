@@ -7,9 +7,10 @@ from pathlib import Path
 
 import anthropic
 
+from dragoman.simulator.testing import RunningSimulator
 from tests.clients.programs import KEY
 from tests.clients.reading import called
-from tests.clients.stage import Stage
+from tests.clients.stage import Stage, playing
 
 
 @anthropic.beta_tool
@@ -25,6 +26,23 @@ def write_file(path: str, content: str) -> str:
 
 
 def test_a_tool_runner_completes_its_loop(stage: Stage, tmp_path: Path) -> None:
+    complete_a_loop(stage, tmp_path)
+
+    assert stage.tap.heard[0].json["thread"] == {"type": "create"}
+
+
+def test_no_account_of_several_holds_a_conversation(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    """What goes on with one may go to another account."""
+    with playing("messages", simulator, accounts=2) as stage:
+        complete_a_loop(stage, tmp_path)
+
+    assert all("thread" not in request.json for request in simulator.requests)
+
+
+def complete_a_loop(stage: Stage, tmp_path: Path) -> None:
+    stage.forget()
     target = tmp_path / "notes.txt"
     steering = f'[[sim: scenario=agent path={target} content="a line" text="Done." calls=2]]'
     with anthropic.Anthropic(base_url=stage.url, api_key=KEY, max_retries=0) as client:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.canonical.errors import InvalidRequest
+from dragoman.protocols.anthropic_messages.requests import threads_unsupported
 from dragoman.translation import ClientRequest
 
 _SESSION_HEADERS = (
@@ -81,6 +82,19 @@ def digest(client: str, upstream: str, kind: str, value: bytes) -> bytes:
 def response_digest(client: str, upstream: str, name: str) -> bytes:
     """The digest of a response's id."""
     return digest(client, upstream, "response", name.encode("utf-8", "replace"))
+
+
+def check_thread(request: ClientRequest) -> None:
+    """Refuse a conversation that one account of several would hold for itself.
+
+    The requests that go on with it hold only what is new, so nothing would lead them there.
+
+    Raises:
+        InvalidRequest: in the words after which the SDKs go on with whole histories.
+    """
+    raw = request.members.get("thread")
+    if raw is not None and bytes(raw) != b"null":
+        raise threads_unsupported()
 
 
 def stores(request: ClientRequest) -> bool:

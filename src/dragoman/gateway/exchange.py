@@ -20,7 +20,7 @@ from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, Upstream
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.requests import Request
 from dragoman.config import Server
-from dragoman.gateway.affinity import NO_PINS, Seams, pins_of, stores
+from dragoman.gateway.affinity import NO_PINS, Seams, check_thread, pins_of, stores
 from dragoman.gateway.answers import is_error_object, read_error
 from dragoman.gateway.attempts import Attempts, GaveUp
 from dragoman.gateway.auth import Caller
@@ -248,9 +248,12 @@ class Exchange:
         """Find out which conversation the request belongs to, where it matters."""
         upstream = target.upstream
         trip.pins, trip.remembers = NO_PINS, False
-        if upstream.affinity == "off" or not self._pool.has_choice(upstream.name):
-            return
         request = trip.request
+        has_choice = self._pool.has_choice(upstream.name)
+        if has_choice and trip.call.passes_through and request.codec.name == "anthropic_messages":
+            check_thread(request)
+        if upstream.affinity == "off" or not has_choice:
+            return
         native = trip.call.passes_through and upstream.stored_responses == "pass"
         trip.pins = pins_of(trip.visit.headers, request, trip.caller.name, upstream.name, native)
         trip.remembers = native and trip.keeping is None and stores(request)

@@ -103,9 +103,14 @@ def read_request(body: JsonObject, sealer: Sealer, *, counting: bool = False) ->
 
 
 def _refuse_thread(fields: Fields) -> None:
-    if not fields.has("thread"):
-        return
-    raise InvalidRequest(
+    if fields.has("thread"):
+        raise threads_unsupported()
+
+
+def threads_unsupported() -> InvalidRequest:
+    """What a client is told that wants its conversation kept by the server: the SDKs then go on
+    with whole histories by themselves (lib/threads/_thread_state.py of anthropic)."""
+    return InvalidRequest(
         Fault(
             FaultKind.INVALID_REQUEST,
             "thread: server-held conversations are not supported; send the whole history",
