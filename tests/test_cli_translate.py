@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.losses import Policy
-from dragoman.cli import common
+from dragoman.cli import POLICIES, common
 from dragoman.protocols import CODECS
 
 CHAT_REQUEST = {
@@ -163,4 +163,4 @@ def test_every_pair_translates_there_and_back(source: str, target: str) -> None:
 
 def test_the_choices_are_those_of_the_library() -> None:
     assert set(common.PROTOCOLS) == set(CODECS)
-    assert tuple(policy.value for policy in Policy) == cli.POLICIES
+    assert tuple(policy.value for policy in Policy) == POLICIES
