@@ -432,7 +432,8 @@ def test_warnings_are_logged_on_load(tmp_path: Path, caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING, "dragoman"):
         load_config(file)
     assert [record.getMessage() for record in caplog.records] == [
-        f"{file}:2: upstreams[0].name: has no account here: nothing is sent to it unless the store has one"
+        f"{file}:2: upstreams[0].name: has no account here: "
+        "nothing is sent to it unless the store has one"
     ]
 
 
