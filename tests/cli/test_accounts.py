@@ -55,6 +55,8 @@ def test_add_set_and_remove(shop: Shop) -> None:
         (("set", "nobody", "--priority", "1"), "no account named nobody"),
         (("show", "fixd"), "no account named fixd; did you mean fixed?"),
         (("remove", "fixed"), "fixed is an account of the configuration file"),
+        (("list", "--upstream", "chta"), "no upstream named chta; did you mean chat?"),
+        (("test", "--all", "--upstream", "chta"), "no upstream named chta"),
         (("disable", "fixed", "nobody"), "no account named nobody"),
         (("show", "x" * 10_000), "no account named xxxx"),
     ],
@@ -299,3 +301,35 @@ def test_another_store_key(shop: Shop, tmp_path: Path) -> None:
     shop.file.write_text(text.replace('key = "env:STORE_KEY"', ""))
     told = shop.run("accounts", "add", "b", "--upstream", "chat", given=SECRET, status=1).stderr
     assert "[storage] key" in told
+
+
+def test_no_command_tells_a_secret(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    (shop.folder / "header").write_text(f"{SECRET}-header")
+    (shop.folder / "proxy").write_text(f"http://me:{SECRET}-proxy@127.0.0.1:9")
+    bad = f"name,upstream,key,weight,headers\na,chat,{SECRET},heavy,{SECRET}\n,x,{SECRET},,\n"
+    accounts = ("accounts",)
+    told = [
+        shop.run(
+            *accounts,
+            *("add", "a", "--upstream", "chat", "--json", "--header", "x-secret=file:header"),
+            given=f"{SECRET}\n",
+        ),
+        shop.run(*accounts, "set", "a", "--proxy", "file:proxy", "--json"),
+        shop.run(*accounts, "add", "a", "--upstream", "chat", given=f"{SECRET}\n", status=1),
+        shop.run(*accounts, "add", "b", "--upstream", "chat", given=f"{SECRET}\x00\n", status=1),
+        shop.run(*accounts, "import", "-", given=bad, status=1),
+        shop.run(*accounts, "import", "-", "--json", given=bad, status=1),
+        shop.run(*accounts, "import", "-", "--skip-bad", "--json", given=bad, status=1),
+        shop.run(*accounts, "test", "a", status=1),
+        shop.run(*accounts, "test", "a", "--json", status=1),
+        shop.run(*accounts, "export", "--format", "json"),
+    ]
+    for command in (("list",), ("show", "a")):
+        told += [shop.run(*accounts, *command, *more) for more in ((), ("--json",))]
+    told.append(shop.run("usage"))
+    assert listed(shop)["a"]["secrets"] == ["key", "headers", "proxy"]
+    for result in told:
+        assert "zebra" not in result.output
+    assert "zebra" not in caplog.text
+    assert b"zebra" not in shop.bytes_of_store()

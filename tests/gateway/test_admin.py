@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +176,8 @@ def test_without_a_store_nothing_is_administered(simulator: RunningSimulator) ->
     ("method", "path", "value", "status", "kind", "param"),
     [
         ("GET", "/accounts?state=happy", None, 400, "invalid_request", "state"),
+        ("GET", "/accounts?upstream=chta", None, 400, "invalid_request", "upstream"),
+        ("GET", "/accounts?upstream=" + "x" * 9000, None, 400, "invalid_request", "upstream"),
         ("GET", "/accounts?limit=0", None, 400, "invalid_request", "limit"),
         ("GET", "/accounts?limit=1001", None, 400, "invalid_request", "limit"),
         ("GET", "/accounts?limit=%d9%a3", None, 400, "invalid_request", "limit"),
@@ -481,6 +485,51 @@ def test_no_secret_is_told_or_kept_in_clear(
     for path in store.parent.glob(f"{store.name}*"):
         for secret in (b"zebra", TOKEN.encode(), STORE_KEY.encode()):
             assert secret not in path.read_bytes()
+
+
+class Quoting(BaseHTTPRequestHandler):
+    """An upstream that repeats what it was sent."""
+
+    def do_POST(self) -> None:
+        message = f"bad\r\nkey: {self.headers['authorization']} {self.headers['x-secret']}"
+        told = json.dumps({"error": {"type": "invalid_request_error", "message": message}})
+        self.send_response(401)
+        self.send_header("content-length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_what_an_upstream_quotes_is_not_told(
+    simulator: RunningSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Quoting) as upstream:
+        thread = threading.Thread(target=upstream.serve_forever)
+        thread.start()
+        config = replace(
+            config_for(f"http://127.0.0.1:{upstream.server_port}", keys=(SECRET,)),
+            storage=Storage(path=str(tmp_path / "store.db"), key=Secret(STORE_KEY)),
+            admin=Admin(key=Secret(TOKEN)),
+        )
+        with running_gateway(config) as quoted:
+            value = {"name": "new", "upstream": "chat", "headers": {"x-secret": f"{SECRET}-2"}}
+            admin(quoted, "POST", "/accounts", {**value, "key": SECRET})
+            found = admin(quoted, "POST", "/accounts/new/test", {"model": "m"})
+            assert found.json["status"] == 401
+            assert "bad key: " in found.json["told"]
+            shown = eventually(
+                lambda: (now := admin(quoted, "GET", "/accounts/new")).json["history"] and now
+            )
+            for answer in (found, shown, admin(quoted, "GET", "/accounts")):
+                assert "zebra" not in answer.body.decode()
+        upstream.shutdown()
+        thread.join()
+    assert "zebra" not in caplog.text
+    for path in tmp_path.iterdir():
+        assert b"zebra" not in path.read_bytes()
 
 
 def test_a_store_that_cannot_be_used(gateway: RunningGateway) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from dragoman.accounts.states import AccountState
 from dragoman.accounts.usage import DIMENSIONS, totals
-from dragoman.administration.drafts import SECRETS, Fault, Unusable
+from dragoman.administration.drafts import SECRETS, Fault, Unusable, shortened
 from dragoman.administration.errors import Conflict, Unknown
 from dragoman.administration.views import (
     AccountDetails,
@@ -80,13 +80,19 @@ class Reading:
         with_usage: bool = True,
     ) -> Page:
         """Accounts in order of name: those of `upstream` that are in `state`, from the one after
-        `after` on, at most `limit`."""
+        `after` on, at most `limit`.
+
+        Raises:
+            Unusable: no upstream of this name is configured, nor has an account.
+        """
         known = self._known(with_usage=with_usage)
         found = [
             (name, condition(known.changes.states.get(name), known.now))
             for name, one in known.accounts.items()
             if upstream is None or one.upstream == upstream
         ]
+        if not found and upstream is not None and upstream not in self._upstreams:
+            raise Unusable((Fault("upstream", self._no_upstream(upstream)),))
         if state is not None:
             found = [(name, now) for name, now in found if now.state == state]
         rest = found if after is None else [(name, now) for name, now in found if name > after]
@@ -216,7 +222,7 @@ class Reading:
         return [*self._fixed, *(one.name for one in self._store.definitions())]
 
     def _no_upstream(self, name: str) -> str:
-        return f"no upstream named {name}{suggestion(name, self._upstreams)}"
+        return f"no upstream named {shortened(name)}{suggestion(name[:64], self._upstreams)}"
 
 
 class _Known(NamedTuple):
