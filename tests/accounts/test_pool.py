@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.pool import AllBusy, NoAccount, Pool, Wanted
 from dragoman.accounts.states import (
+    AccountState,
     Decision,
     Disabled,
     Enabled,
@@ -220,9 +221,11 @@ def test_accounts_come_and_go_while_requests_are_in_flight() -> None:
 def test_an_account_that_comes_back_still_has_its_requests_in_flight() -> None:
     pool = pool_of("a", max_concurrent=1)
     account = pool.account("a")
-    with pool.lease(M):
+    with pool.lease(M) as lease:
+        lease.failed(REFUSED)
         pool.withdraw(["a"])
         pool.define([account])
+        assert pool.state("a") == AccountState("a")
         with pytest.raises(AllBusy):
             pool.lease(M)
     assert name_of(pool) == "a"

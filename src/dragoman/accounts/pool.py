@@ -18,6 +18,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
+from dragoman.accounts.affinity import MOST_PINS
 from dragoman.accounts.decisions import apply, classify
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.members import Member, Terms
@@ -47,7 +48,8 @@ __all__ = ["AllBusy", "Lease", "NoAccount", "Pool", "Wanted", "account_tag", "ke
 _log = logging.getLogger("dragoman.accounts")
 
 _MOST_TRANSITIONS = 50_000
-"""Transitions that are kept for a store that cannot be reached; the oldest are dropped."""
+"""Transitions that are kept for a store that cannot be reached, or is not there; the oldest are
+dropped. So are pins, of which there are no more than are remembered for an upstream."""
 
 
 class Wanted(Struct, frozen=True):
@@ -241,7 +243,10 @@ class Pool:
             return
         now, name = self._clock(), lease.account.name
         if lease.side.affinity.pin(digest, name, now):
-            self._batch.pins[digest] = name, now
+            pins = self._batch.pins
+            pins[digest] = name, now
+            if len(pins) > MOST_PINS:
+                del pins[next(iter(pins))]
 
     def _collect(self) -> None:
         """Give lost leases back."""

@@ -129,16 +129,18 @@ class Rotation:
     def define(self, terms: Terms, now: float, former: Member | None = None) -> Member:
         """Add an account, or change what it is set up for: what is known of it remains.
 
-        `former` is what `withdraw` returned for an account that comes back.
+        `former` is what `withdraw` returned for an account that comes back. Nothing is held against
+        it any more, but its requests in flight are still its own.
         """
         member = self._members.get(terms.name)
         if member is not None:
             self._leave(member)
+            if terms.balance != member.terms.balance:
+                member.balance = terms.balance
         else:
-            member = former or Member(terms, self._ordinal)
+            member = Member(terms, self._ordinal) if former is None else former
             self._ordinal += 1
-        if terms.balance != member.terms.balance:
-            member.balance = terms.balance
+            member.state, member.balance = AccountState(terms.name), terms.balance
         member.terms, member.priority = terms, terms.priority
         self._join(member)
         self._look(member, self._reach(now))
