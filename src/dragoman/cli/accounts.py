@@ -374,7 +374,7 @@ def remove(config: Path, yes: bool, names: tuple[str, ...]) -> None:
 
 @accounts.command()
 @CONFIG
-@click.option("--all", "every", is_flag=True, help="Test all accounts that are not named.")
+@click.option("--all", "every", is_flag=True, help="Test every account that the filters leave.")
 @_UPSTREAM
 @_STATE
 @click.option("--model", help="Model to ask for, by the upstream's name of it.")
