@@ -183,6 +183,32 @@ def test_what_is_known_survives_a_restart(tmp_path: Path, simulator: RunningSimu
     assert is_whole(gateway.store)
 
 
+def test_a_store_that_is_removed_stops_nothing(tmp_path: Path, simulator: RunningSimulator) -> None:
+    """It is made again, and told what happens from then on."""
+    with (
+        gateway_process(tmp_path, simulator.base_url, KEYS, workers=2) as gateway,
+        connection_of_each(gateway) as connections,
+    ):
+        ask_all(connections, 0.2)
+        for file in tmp_path.glob(f"{gateway.store.name}*"):
+            file.unlink()
+        ask_all(connections, 0.5)
+        until(gateway.store.exists)
+        refuse_once(simulator, BAD)
+        seen = uses(simulator)
+        while uses(simulator) == seen:
+            assert ask(connections[0]).status == 200
+        ask_all(connections, A_SECOND)
+        obeyed = uses(simulator)
+        ask_all(connections, 0.5)
+        assert uses(simulator) == obeyed
+        gateway.stop()
+    assert total(gateway.store).requests > 0
+    assert 1 <= gateway.log.count("the file was removed or replaced") <= 2
+    assert 1 <= gateway.log.count("the store can be used again") <= 2
+    assert "Traceback" not in gateway.log
+
+
 class Load:
     """Requests in a few threads until it is stopped. `answered` is when each was."""
 
