@@ -1,0 +1,45 @@
+"""What goes wrong upstream reaches a program in a form after which it tries again by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.clients.stage import Stage
+from tests.clients.test_loops import CONTENT, SAID, ask
+
+CODEX = ("stream_max_retries=3", "request_max_retries=3")
+ARGUMENTS = {"codex": [f"-cmodel_providers.gateway.{setting}" for setting in CODEX]}
+ENVIRONMENT = {"claude-code": {"CLAUDE_CODE_MAX_RETRIES": "3"}}
+FAULTS = {
+    "torn": "fault=truncate after=3 times=1",
+    "broken": "fault=reset after=3 times=1",
+    "failed": "fault=error_in_stream after=3 times=1",
+    "busy": "fault=error status=429 retry_after=1 times=1",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("program", "model"), [("claude-code", "claude-sonnet-5"), ("codex", "gpt-5.5")]
+)
+def test_a_program_tries_again(
+    stage: Stage, program: str, model: str, fault: str, tmp_path: Path
+) -> None:
+    """The first request fails; the loop is completed all the same."""
+    target = tmp_path / "work" / "notes.txt"
+
+    finished = stage.run(
+        program,
+        model,
+        ask(target, FAULTS[fault]),
+        tmp_path,
+        arguments=ARGUMENTS.get(program, ()),
+        environment=ENVIRONMENT.get(program),
+    )
+
+    assert finished.status == 0, finished
+    assert target.read_text().rstrip("\n") == CONTENT
+    assert SAID in finished.output
+    assert len(stage.simulator.requests) >= 3, "two for the loop, and one that failed"
