@@ -11,7 +11,7 @@ from dragoman.accounts.decisions import observe
 from dragoman.accounts.members import Member, Terms
 from dragoman.accounts.ordering import ORDERS, Order
 from dragoman.accounts.rotation import Rotation
-from dragoman.accounts.states import Decision, Failed, Outcome
+from dragoman.accounts.states import AccountState, Decision, Failed, Outcome, Rest
 from dragoman.failing import Verdict
 
 ACCOUNTS = 10_000
@@ -107,6 +107,30 @@ def test_a_storm_of_refusals_looks_at_no_account(monkeypatch: pytest.MonkeyPatch
         assert rotation.choose("m", (), 1.0) is None
         assert rotation.shortage("m").reasons == (("rate limited", ACCOUNTS),)
     assert looks <= CHOICES * LOOKS
+
+
+def test_rests_that_end_together_are_not_the_burden_of_one_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Quotas of many accounts end at the same moment; whoever asks then is served all the same."""
+    monkeypatch.setattr(rotation_module, "_AT_ONCE", 10)
+    rotation = Rotation(Terms(f"a{number}") for number in range(1000))
+    for number in range(1000):
+        # Of those that come back first, none can serve.
+        rest = Rest(1000.0 + number / 1e6, "rate limited", since=1.0)
+        long = Rest(1e6, "rate limited", since=1.0)
+        cooling = {"x": rest, "m": long} if number < 500 else {"m": rest}
+        rotation.put(f"a{number}", AccountState(f"a{number}", cooling=cooling), 1.0)
+    assert rotation.choose("m", (), 999.0) is None
+    for pinned, expected in (("", "a500"), ("a900", "a900"), ("", "a501")):
+        choice = rotation.choose("m", (), 1001.0, pinned)
+        assert choice is not None
+        assert choice.member.name == expected
+    assert rotation.next_wake() == pytest.approx(1000.0, abs=1.0)
+    for _ in range(500):
+        assert rotation.choose("m", (), 1001.0) is not None
+    assert rotation.next_wake() == 1e6
+    assert rotation.usable(1001.0)
 
 
 def test_what_is_kept_for_models_is_bounded() -> None:

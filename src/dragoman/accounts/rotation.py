@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Container, Iterable
+from itertools import islice
 from math import inf, nextafter
 
 from msgspec import Struct
@@ -27,6 +28,9 @@ _MOST_LANES = 64
 """Lanes that are kept; others are built again when they are asked for."""
 _FEW = 8
 """Accounts at rest for a model that a choice passes over rather than keep a lane for the model."""
+_AT_ONCE = 1024
+"""Ends of rests that one choice looks at, unless it finds no account: where thousands end at the
+same moment, as quotas do at midnight, the next choices share the work."""
 _CLOCK_SLACK = 60.0
 """Seconds by which the clock may be set back without everything being looked at again."""
 
@@ -89,10 +93,14 @@ class Rotation:
             favourite = self._members.get(pinned)
             if favourite is not None and not self._standings.serves(favourite, model):
                 favourite = None
+            elif favourite is not None and self._standings.next_alarm() <= now:
+                self._look(favourite, now)
         if favourite is not None and self._is_ready(favourite, model):
             return self._take(favourite, model, now)
         member = self._first_ready(model, apart, tried)
         if member is None:
+            if self._standings.next_alarm() <= now:
+                return self.choose(model, tried, now, pinned)
             if favourite is not None and self._may_serve(favourite, apart):
                 member = favourite
             else:
@@ -193,7 +201,7 @@ class Rotation:
 
     def usable(self, now: float) -> bool:
         """Whether any account serves some model."""
-        if now >= self._standings.next_alarm():
+        while self._standings.out == len(self._members) and self._standings.next_alarm() <= now:
             self._advance(now)
         return self._standings.out < len(self._members)
 
@@ -362,13 +370,13 @@ class Rotation:
         return self._now
 
     def _advance(self, now: float) -> None:
-        """Time has come to `now`: rests that ended by then are over."""
+        """Time has come to `now`: rests that ended by then are over, the first to end first."""
         if now < self._now - _CLOCK_SLACK:
             self._now = now
             for member in self._members.values():
                 self._look(member, now)
         self._now = max(self._now, now)
-        for member in self._standings.due(now):
+        for member in islice(self._standings.due(now), _AT_ONCE):
             self._look(member, now)
 
     def _look(self, member: Member, now: float) -> None:
