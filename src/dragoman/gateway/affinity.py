@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ _SESSION_HEADERS = (
 """Headers in which clients name their session, the first that is there counts: Claude Code's,
 Codex's, opencode's, and what others use."""
 
+_ANY_SESSION = frozenset(_SESSION_HEADERS)
 _MOST_SEAMS = 10_000
 
 
@@ -57,9 +59,9 @@ def pins_of(
     request: an equal beginning is no reason to burden the same account.
     """
     previous = _text(request, "previous_response_id") if native else ""
-    session = next((headers[name] for name in _SESSION_HEADERS if name in headers), b"")
     named = b""
-    if session:
+    if not _ANY_SESSION.isdisjoint(headers):
+        session = next(headers[name] for name in _SESSION_HEADERS if name in headers)
         named = digest(client, upstream, "session", session)
     elif key := _text(request, "prompt_cache_key"):
         named = digest(client, upstream, "cache", key.encode("utf-8", "replace"))
@@ -74,9 +76,12 @@ def pins_of(
 
 def digest(client: str, upstream: str, kind: str, value: bytes) -> bytes:
     """16 bytes that stand for a conversation, and tell nothing of it."""
-    hashed = hashlib.blake2b(f"{client}\0{upstream}\0{kind}\0".encode(), digest_size=16)
-    hashed.update(value)
-    return hashed.digest()
+    return hashlib.blake2b(_space(client, upstream, kind) + value, digest_size=16).digest()
+
+
+@lru_cache(maxsize=1024)
+def _space(client: str, upstream: str, kind: str) -> bytes:
+    return f"{client}\0{upstream}\0{kind}\0".encode()
 
 
 def response_digest(client: str, upstream: str, name: str) -> bytes:

@@ -202,8 +202,11 @@ class Exchange:
         for fallback in trip.target.fallbacks:
             if not trip.attempts.in_time(fallback.upstream) or not self._turn(trip, fallback):
                 continue
-            if await self._at(trip, trip.target) is None:
-                return
+            try:
+                if await self._at(trip, trip.target) is None:
+                    return
+            except InvalidRequest:
+                continue  # it cannot be said there to any account
         if self._server.retry_headers and trip.attempts.made > 1:
             trip.visit.shared.append((b"x-should-retry", b"false"))
         await self._fail(trip, first.fault)
@@ -249,7 +252,7 @@ class Exchange:
         upstream = target.upstream
         trip.pins, trip.remembers = NO_PINS, False
         request = trip.request
-        has_choice = self._pool.has_choice(upstream.name)
+        trip.has_choice = has_choice = self._pool.has_choice(upstream.name)
         if has_choice and trip.call.passes_through and request.codec.name == "anthropic_messages":
             check_thread(request)
         if upstream.affinity == "off" or not has_choice:
@@ -265,12 +268,14 @@ class Exchange:
         Raises:
             Refused: the policy does not allow the loss.
         """
-        upstream, call, pin = trip.target.upstream, trip.call, trip.pins.pin
-        bound = upstream.binds_reasoning and self._pool.has_choice(upstream.name)
-        seam = self._seams.at(pin) if call.passes_through else 0
-        left_out = call.fit(bound=bound, moved=lease.moved, least=seam)
-        if left_out and call.passes_through:
-            self._seams.note(pin, left_out)
+        call, pin = trip.call, trip.pins.pin
+        bound = trip.has_choice and trip.target.upstream.binds_reasoning
+        if call.passes_through:
+            left_out = call.fit(bound=bound, moved=lease.moved, least=self._seams.at(pin))
+            if left_out:
+                self._seams.note(pin, left_out)
+        else:
+            left_out = call.fit(bound=bound, moved=lease.moved)
         if trip.ledger is not call.ledger:
             trip.ledger = call.ledger
             trip.announce()

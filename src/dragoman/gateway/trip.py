@@ -22,10 +22,11 @@ class Trip:
     """What belongs to one request on its way. `keeping` stores its answer, None if it is not to be
     stored.
 
-    `target` is where it goes now, `call` how it is said there; `pins` are the digests of the
-    conversation there, `remembers` whether later requests may name the answer's id to go on from
-    it. `stream` is what the client is being shown, once it has begun; `call` and `request`, which
-    hold the bodies, are let go then: a stream may be long.
+    `target` is where it goes now, `call` how it is said there. There, `has_choice` tells whether
+    more than one account can be asked, `pins` are the digests of the conversation, and `remembers`
+    tells whether later requests may name the answer's id to go on from it. `stream` is what the
+    client is being shown, once it has begun; `call` and `request`, which hold the bodies, are let
+    go then: a stream may be long.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class Trip:
         "caller",
         "delivery",
         "fell_back",
+        "has_choice",
         "keeping",
         "ledger",
         "outcome",
@@ -65,6 +67,7 @@ class Trip:
         self.stream: AnswerStream | None = None
         self.outcome = Outcome()
         self.fell_back = False
+        self.has_choice = False
         self.pins = NO_PINS
         self.remembers = False
 

@@ -46,25 +46,38 @@ def is_text(raw: Raw) -> bool:
     return bytes(memoryview(raw)[:1]) == b'"'
 
 
-def settled(content: Raw | None, without: str = "") -> bytes:
+_TEXT_BYTES = 8 * 1024
+
+
+def settled(content: Raw | None, without: bytes = b"") -> bytes:
     """What stays the same of a content in all later requests of a conversation: its texts and other
     parts, but neither whether it is written as a text or as a list of one, nor the marks of a
-    cache. Texts that begin with `without`, if that is given, are left out.
+    cache. Texts that begin with `without`, if that is given, are left out. Of long texts it is
+    their beginning and length.
     """
     if content is None:
         return b""
     if is_text(content):
-        return text_of(content).encode("utf-8", "replace")
+        return _beginning(content)
     pieces = []
     for part in split_list(content) or ():
         fields = split_object(part) or {}
-        text = text_of(fields.get("text")) if "text" in fields else None
+        text = fields.get("text")
         if text is None:
-            rest = {name: raw for name, raw in fields.items() if name != "cache_control"}
-            pieces.append(bytes(join_object(rest)))
-        elif not without or not text.startswith(without):
-            pieces.append(text.encode("utf-8", "replace"))
+            pieces += [_beginning(raw) for name, raw in fields.items() if name != "cache_control"]
+            continue
+        piece = _beginning(text)
+        if not without or not piece.startswith(without, 1):
+            pieces.append(piece)
     return b"\0".join(pieces)
+
+
+def _beginning(raw: Raw) -> bytes:
+    """The beginning of a value, as it is written, and its length if there is more."""
+    view = memoryview(raw)
+    if len(view) <= _TEXT_BYTES:
+        return bytes(view)
+    return bytes(view[:_TEXT_BYTES]) + b"%d" % len(view)
 
 
 def join_object(members: Mapping[str, Raw]) -> Raw:

@@ -68,7 +68,7 @@ def _is_sealed(block: Raw) -> bool:
 
 
 _BOUND = "reasoning that is bound to another account is not sent"
-_BILLING = "x-anthropic-billing-header:"
+_BILLING = b"x-anthropic-billing-header:"
 """How the first system block of Claude Code begins, which differs from request to request."""
 
 
