@@ -123,7 +123,7 @@ class Rotation:
         if choice.trial is not None:
             self.end_trial(choice)
         if member.busy:
-            self._look(member, self._now)
+            self._recount(member)
         if self._order.improves:
             self._moved_up(member)
 
@@ -188,7 +188,7 @@ class Rotation:
         fewer = count < member.elsewhere
         member.elsewhere = count
         member.background = min(member.background, count)
-        self._look(member, self._now)
+        self._recount(member)
         if fewer and self._order.improves:
             self._moved_up(member)
 
@@ -283,7 +283,7 @@ class Rotation:
                     self._look(member, now)
                     return choice
         if member.terms.max_concurrent is not None:
-            self._look(member, now)
+            self._recount(member)
         return Choice(member)
 
     # Lanes
@@ -388,6 +388,15 @@ class Rotation:
             self._rejoin(member, model)
         if was_out and not member.out:
             self._order.joined(member)
+        self._put_back(member)
+
+    def _recount(self, member: Member) -> None:
+        """The account has another number of requests in flight than before."""
+        if not member.gone:
+            self._standings.recount(member, self._now)
+            self._put_back(member)
+
+    def _put_back(self, member: Member) -> None:
         if not member.barred and member.missing:
             for lane in member.missing:
                 lane.add(member)

@@ -139,6 +139,12 @@ class Standings:
             member.background = member.elsewhere
         return self._settle(member, out, until, self._is_busy(member, now), soft, apart)
 
+    def recount(self, member: Member, now: float) -> None:
+        """Find out whether an account is busy, where nothing else has changed."""
+        busy = self._is_busy(member, now)
+        if busy != member.busy:
+            self._settle(member, member.out, member.out_until, busy, member.soft, member.apart)
+
     def _find_apart(self, member: Member, soft: Rest | None, now: float) -> dict[str, Rest]:
         state, apart = member.state, {}
         for model in state.cooling:
