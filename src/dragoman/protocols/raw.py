@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.protocols.base import to_json
 
@@ -49,32 +49,51 @@ def is_text(raw: Raw) -> bool:
 _TEXT_BYTES = 8 * 1024
 
 
+class Said(Struct):
+    """What counts of a message for telling conversations apart."""
+
+    role: Any = None
+    content: Raw = Raw()
+
+
+_said = msgspec.json.Decoder(list[Said])
+
+
+def said(raw: Raw | None) -> list[Said]:
+    """The messages of a list; none if there is anything else in it."""
+    return (None if raw is None else _decoded(_said, raw)) or []
+
+
 def settled(content: Raw | None, without: bytes = b"") -> bytes:
     """What stays the same of a content in all later requests of a conversation: its texts and other
     parts, but neither whether it is written as a text or as a list of one, nor the marks of a
     cache. Texts that begin with `without`, if that is given, are left out. Of long texts it is
     their beginning and length.
     """
-    if content is None:
+    view = memoryview(content or b"")
+    if not view:
         return b""
-    if is_text(content):
-        return _beginning(content)
+    if view[0] == _QUOTE:
+        return _beginning(view)
     pieces = []
     for part in split_list(content) or ():
         fields = split_object(part) or {}
         text = fields.get("text")
         if text is None:
-            pieces += [_beginning(raw) for name, raw in fields.items() if name != "cache_control"]
+            values = (raw for name, raw in fields.items() if name != "cache_control")
+            pieces += [_beginning(memoryview(raw)) for raw in values]
             continue
-        piece = _beginning(text)
+        piece = _beginning(memoryview(text))
         if not without or not piece.startswith(without, 1):
             pieces.append(piece)
     return b"\0".join(pieces)
 
 
-def _beginning(raw: Raw) -> bytes:
+_QUOTE = 0x22
+
+
+def _beginning(view: memoryview) -> bytes:
     """The beginning of a value, as it is written, and its length if there is more."""
-    view = memoryview(raw)
     if len(view) <= _TEXT_BYTES:
         return bytes(view)
     return bytes(view[:_TEXT_BYTES]) + b"%d" % len(view)

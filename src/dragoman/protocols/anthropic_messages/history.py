@@ -12,6 +12,7 @@ from dragoman.protocols.base import Beginning
 from dragoman.protocols.raw import (
     join_list,
     join_object,
+    said,
     settled,
     split_list,
     split_object,
@@ -106,14 +107,14 @@ def _is_thinking(block: Raw) -> bool:
 
 def beginning(members: Mapping[str, Raw]) -> Beginning:
     """The system prompt, the user that is named, and the messages up to the model's first."""
-    metadata = split_object(members.get("metadata")) or {}
-    pieces = [
-        settled(members.get("system"), _BILLING),
-        text_of(metadata.get("user_id")).encode("utf-8", "replace"),
-    ]
-    for message in split_list(members.get("messages")) or ():
-        fields = split_object(message) or {}
-        if text_of(fields.get("role")) == "assistant":
+    pieces = []
+    if "system" in members:
+        pieces.append(settled(members["system"], _BILLING))
+    if "metadata" in members:
+        metadata = split_object(members["metadata"]) or {}
+        pieces.append(b"\0user " + bytes(metadata.get("user_id", b"")))
+    for message in said(members.get("messages")):
+        if message.role == "assistant":
             return Beginning(b"\0".join(pieces), False)
-        pieces.append(settled(fields.get("content")))
+        pieces.append(settled(message.content))
     return Beginning(b"\0".join(pieces), True)

@@ -12,6 +12,7 @@ from dragoman.protocols.base import Beginning
 from dragoman.protocols.raw import (
     join_list,
     join_object,
+    said,
     settled,
     split_list,
     split_object,
@@ -67,12 +68,14 @@ def without_reasoning(
     return members, 0
 
 
+_ANSWERING = ("assistant", "tool", "function")
+
+
 def beginning(members: Mapping[str, Raw]) -> Beginning:
     """The user that is named, and the messages up to the model's first."""
-    pieces = [text_of(members.get("user")).encode("utf-8", "replace")]
-    for message in split_list(members.get("messages")) or ():
-        fields = split_object(message) or {}
-        if text_of(fields.get("role")) in ("assistant", "tool", "function"):
+    pieces = [bytes(members.get("user", b""))]
+    for message in said(members.get("messages")):
+        if message.role in _ANSWERING:
             return Beginning(b"\0".join(pieces), False)
-        pieces.append(settled(fields.get("content")))
+        pieces.append(settled(message.content))
     return Beginning(b"\0".join(pieces), True)

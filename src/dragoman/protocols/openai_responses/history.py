@@ -13,6 +13,7 @@ from dragoman.protocols.raw import (
     is_text,
     join_list,
     join_object,
+    said,
     settled,
     split_list,
     split_object,
@@ -97,10 +98,8 @@ def beginning(members: Mapping[str, Raw]) -> Beginning:
     given = members.get("input")
     if given is None or is_text(given):
         return Beginning(b"\0".join([*pieces, settled(given)]), True)
-    for item in split_list(given) or ():
-        fields = split_object(item) or {}
-        role = text_of(fields.get("role"))
-        if role not in _PROMPTING:
+    for item in said(given):
+        if item.role not in _PROMPTING:
             return Beginning(b"\0".join(pieces), False)
-        pieces.append(settled(fields.get("content")))
+        pieces.append(settled(item.content))
     return Beginning(b"\0".join(pieces), True)
