@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.protocols.openai_responses import errors, stream_reader, wire
+from dragoman.protocols.openai_responses.machine_tools import MACHINE_CALLS, MACHINE_OUTPUTS
 from tests.drift.found import Kind
 from tests.drift.known import WHOLE, Known, Object, Tagged, Vocabulary, named
 
@@ -41,6 +42,8 @@ def _item(kind: str, names: frozenset[str]) -> Known:
 _ITEMS = Tagged(
     {
         **dict.fromkeys(wire.FOREIGN_ASSISTANT_ITEMS | wire.FOREIGN_USER_ITEMS, WHOLE),
+        # What only a client of this protocol can do fails the answer; it is never asked for.
+        **dict.fromkeys((*MACHINE_CALLS, *MACHINE_OUTPUTS), WHOLE),
         # Items of a conversation's other side, repeated by the service: reported.
         "function_call_output": WHOLE,
         "custom_tool_call_output": WHOLE,

@@ -383,7 +383,7 @@ TOOLS = [
     ),
     Row(
         "hosted tool, refused",
-        {"tools": [{"type": "shell"}]},
+        {"tools": [{"type": "web_search"}]},
         {},
         {"tools[0]": CONTENT},
         {"hosted_tools": "reject"},

@@ -26,6 +26,12 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, Tool, Turn
 from dragoman.protocols.fields import Field, Fields, JsonObject, check_depth
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.machine_tools import (
+    MACHINE_CALLS,
+    MACHINE_OUTPUTS,
+    read_machine_call,
+    read_machine_output,
+)
 from dragoman.protocols.openai_responses.parts import read_content
 from dragoman.protocols.openai_responses.tool_search import (
     is_clients_output,
@@ -71,6 +77,14 @@ class ItemReader:
             self._add("assistant", path, search)
         elif kind == "tool_search_output" and is_clients_output(value):
             self._search_output(fields)
+        elif kind in MACHINE_CALLS:
+            call = read_machine_call(MACHINE_CALLS[kind], fields)
+            self._rest(fields, wire.CALL)
+            self._add("assistant", path, call)
+        elif kind in MACHINE_OUTPUTS:
+            result = read_machine_output(MACHINE_OUTPUTS[kind], fields, self._extras)
+            self._rest(fields, wire.OUTPUT)
+            self._add("user", path, result)
         elif known is not None:
             known(self, fields)
         elif kind in wire.FOREIGN_ASSISTANT_ITEMS or kind in wire.FOREIGN_USER_ITEMS:

@@ -9,6 +9,7 @@ from dragoman.canonical.blocks import Reasoning, ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.machine_tools import PREFIXES, machine_call_item
 from dragoman.protocols.openai_responses.tool_search import TOOL_SEARCH, search_call_item
 
 CALL_PAYLOAD = {False: "arguments", True: "input"}
@@ -49,9 +50,11 @@ def message_item(
 
 
 def call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonObject:
-    """A call of a function, of a custom tool, or for tools to be searched."""
+    """A call of a function, of a custom tool, or of a tool that has items of its own."""
     if call.form == TOOL_SEARCH:
         return search_call_item(item_id, call, payload, status)
+    if call.form is not None:
+        return machine_call_item(item_id, call, payload, status)
     item: JsonObject = {
         "type": "custom_tool_call" if call.custom else "function_call",
         "id": item_id,
@@ -67,8 +70,8 @@ def call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonOb
 
 def call_prefix(call: ToolCall) -> str:
     """Prefix of the ids of such items."""
-    if call.form == TOOL_SEARCH:
-        return "tsc_"
+    if call.form is not None:
+        return "tsc_" if call.form == TOOL_SEARCH else PREFIXES[call.form]
     return "ctc_" if call.custom else "fc_"
 
 

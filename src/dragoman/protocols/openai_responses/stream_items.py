@@ -212,7 +212,7 @@ class MessageItem:
 
 
 class CallItem:
-    """A call of a function, of a custom tool, or for tools to be searched."""
+    """A call of a function, of a custom tool, or of a tool that has items of its own."""
 
     __slots__ = ("_call", "_frames", "_id", "_index", "line", "opening", "pieces")
 

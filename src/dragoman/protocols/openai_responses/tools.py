@@ -24,6 +24,7 @@ from dragoman.canonical.requests import (
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject, check_depth
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.machine_tools import read_machine_tool
 from dragoman.protocols.openai_responses.tool_search import read_search_tool
 from dragoman.protocols.openai_schemas import CLOSED, EMPTY, is_strict, with_items
 
@@ -58,9 +59,9 @@ def _read_tool(value: Any, path: str, extras: list[Extra]) -> Iterable[Tool]:
     if not _is_hosted(kind):
         fields.fail("type", f"unknown tool type {kind!r}")
     check_depth(value, path)
-    search = read_search_tool(value, path, extras)
-    if search is not None:
-        return (search,)
+    tool = read_search_tool(value, path, extras) or read_machine_tool(value, path, extras)
+    if tool is not None:
+        return (tool,)
     return (HostedTool(origin=wire.NAME, type=kind, raw=value, path=path),)
 
 
@@ -167,6 +168,9 @@ def read_tool_choice(value: Any, tools: Sequence[Tool], extras: list[Extra]) -> 
         return _read_allowed(fields, tools, extras)
     if not _is_hosted(kind):
         fields.fail("type", f"unknown tool_choice type {kind!r}")
+    if any(isinstance(tool, FunctionTool) and tool.form == kind for tool in tools):
+        fields.rest(extras)
+        return ToolChoice(mode="tool", tool=ToolRef(kind, form=kind), path=path)
     detail = "only the vendor of the service can run that tool"
     extras.append(Extra(path, value, LossKind.CONTENT, detail))
     return None
@@ -181,6 +185,9 @@ def _read_allowed(fields: Fields, tools: Iterable[Tool], extras: list[Extra]) ->
         kind = entry.need_str("type")
         if kind in _CALLABLE:
             refs.append(_read_ref(entry, kind, tools))
+            entry.rest(extras)
+        elif any(isinstance(tool, FunctionTool) and tool.form == kind for tool in tools):
+            refs.append(ToolRef(kind, form=kind))
             entry.rest(extras)
         elif _is_hosted(kind):
             hosted.append(Extra(entry.path, item, LossKind.KNOB, "hosted tools are not offered"))

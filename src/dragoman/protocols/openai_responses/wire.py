@@ -75,18 +75,22 @@ MESSAGE: Final[dict[str, Field]] = {
     **ITEM,
     "phase": Field(_KNOB, "only the model's own messages have a phase"),
 }
+_MACHINE = Field(_KNOB, "the tool runs on the client's machine", neutral=({"type": "local"},))
 CALL: Final[dict[str, Field]] = {
     **ITEM,
+    "environment": _MACHINE,
     "caller": Field(_KNOB, neutral=({"type": "direct"},)),
     "async": Field(_KNOB, neutral=(False,)),
 }
 OUTPUT: Final[dict[str, Field]] = {
     **ITEM,
+    "max_output_length": Field(_KNOB, "the result is given as it is"),
     "caller": Field(_KNOB, neutral=({"type": "direct"},)),
     "name": Field(_KNOB, "the call has it too"),
     "namespace": Field(_KNOB, "the call has it too"),
 }
 TOOL: Final[dict[str, Field]] = {
+    "environment": _MACHINE,
     "async": Field(_CONTENT, "tools cannot run asynchronously", neutral=(False,)),
     "output_schema": Field(_KNOB),
     "allowed_callers": Field(_KNOB, neutral=(["direct"], [])),
@@ -115,9 +119,6 @@ FOREIGN_ASSISTANT_ITEMS: Final = frozenset(
         "mcp_call",
         "mcp_approval_request",
         "computer_call",
-        "local_shell_call",
-        "shell_call",
-        "apply_patch_call",
         "tool_search_call",
         "program",
         "program_output",
@@ -130,9 +131,6 @@ FOREIGN_USER_ITEMS: Final = frozenset(
     {
         "mcp_approval_response",
         "computer_call_output",
-        "local_shell_call_output",
-        "shell_call_output",
-        "apply_patch_call_output",
         "tool_search_output",
         "compaction_trigger",
     }
