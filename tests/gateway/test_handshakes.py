@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from dragoman.config import Server
+from dragoman.config import Fallback, Route, Server
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault, FaultKind
 from dragoman.simulator.testing import RunningSimulator
@@ -24,7 +24,7 @@ from tests.gateway.clients import (
     streamed_text,
 )
 from tests.gateway.conftest import PROTOCOLS, Start
-from tests.gateway.http import Answer, call
+from tests.gateway.http import AUTH, Answer, Connection, call
 from tests.gateway.http import events as read
 
 CELLS = list(itertools.product(APIS, APIS))
@@ -181,3 +181,28 @@ def test_a_whole_answer_that_is_an_error_is_tried_elsewhere(
         assert b"Hello" in answer.body
         assert b"failed" not in answer.body
         assert [request.key for request in simulator.requests] == [BAD, GOOD]
+
+
+@pytest.mark.parametrize(("client", "upstream"), CELLS)
+def test_nobody_else_is_asked_for_a_client_that_leaves_meanwhile(
+    start: Start, simulator: RunningSimulator, client: str, upstream: str
+) -> None:
+    """No other account and no fallback; the account is as good as before. req: 130, 131"""
+    other = next(name for name in APIS if name != upstream)
+    model = f"sim-silence?after={HANDSHAKE[upstream]}&ms=30000"
+    fallback = Fallback(upstream=other, model="sim-text")
+    route = Route(match="m", upstream=upstream, model=model, fallbacks=(fallback,))
+    server = Server(keepalive_s=0.05, commit_after_s=0.1, shutdown_grace_s=1.0)
+    gateway = start(keys=(BAD, GOOD), routes=(route,), server=server)
+    with Connection(gateway.base_url) as connection:
+        connection.send("POST", PATHS[client], body(client, "m", stream=True), AUTH)
+        connection.head()
+        connection.chunk()
+    simulator.wait_for(lambda: simulator.last.disconnected, 3.0)
+    pool = gateway.app.pool
+    simulator.wait_for(lambda: not pool.in_flight(f"{upstream}-0"))
+    assert len(simulator.requests) == 1
+    state = pool.state(f"{upstream}-0")
+    assert not state.cooling
+    assert state.exhausted is None
+    assert not state.disabled

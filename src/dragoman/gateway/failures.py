@@ -92,7 +92,12 @@ def unusable(fault: Fault) -> Failure:
     return Failure(fault, symptom_of_fault(fault, time.time()))
 
 
-_BAD_STATE = ("encrypted content", "encrypted_content", "`signature` in `thinking`")
+_BAD_STATE = (
+    "encrypted content",
+    "encrypted_content",
+    "`signature` in `thinking`",
+    "signature in thinking block",
+)
 
 
 def is_about_reasoning(failure: Failure) -> bool:
