@@ -95,7 +95,8 @@ class Attempts:
                             unasked.append(lease.account.name)
                     if not lease.failed(failure.symptom).tries_next:
                         raise GaveUp(failure.fault, failure) from None
-                    last = more_telling(last, failure)
+                    # Its traceback holds this frame, and with it all of the request.
+                    last = more_telling(last, failure.with_traceback(None))
         assert last is not None
         raise GaveUp(final_fault(pool.rules(upstream.name), last, ending, none))
 

@@ -21,9 +21,9 @@ class Delivery:
 
     The head is held back until the first piece, or until `commit_after_s` seconds have passed
     without one: then the head goes out with a sign of life, and an error can no longer have a
-    status of its own. After `keepalive_s` seconds of silence what `keepalive` gives is sent. 0 for
-    either means never. Each piece is written at once and as one; `write` waits while the client
-    reads too slowly, so nothing piles up here.
+    status of its own. After `keepalive_s` seconds of silence what `keepalive` gives, which may be
+    changed on the way, is sent. 0 for either means never. Each piece is written at once and as
+    one; `write` waits while the client reads too slowly, so nothing piles up here.
 
     One timer serves the whole stream: it is not moved for each piece but, when it fires, looks
     how long ago the last piece went out.
@@ -31,7 +31,6 @@ class Delivery:
 
     __slots__ = (
         "_headers",
-        "_keepalive",
         "_last",
         "_loop",
         "_sign",
@@ -40,6 +39,7 @@ class Delivery:
         "_visit",
         "_writing",
         "committed",
+        "keepalive",
         "over",
     )
 
@@ -54,7 +54,7 @@ class Delivery:
     ) -> None:
         self._visit = visit
         self._headers = STREAM_HEADERS + headers
-        self._keepalive = keepalive
+        self.keepalive = keepalive
         self._silence = keepalive_s
         self._loop = visit.clock.loop
         self._last = self._loop.time()
@@ -130,7 +130,7 @@ class Delivery:
             if not self.committed:
                 await self._commit()
             # The head goes out with what follows it, be it nothing.
-            await self._visit.write(self._keepalive() if self._silence else b"")
+            await self._visit.write(self.keepalive() if self._silence else b"")
             self._last = self._loop.time()
         finally:
             self._sign = None

@@ -100,7 +100,7 @@ class Exchange:
             trip.delivery = Delivery(
                 visit,
                 trip.headers(),
-                keepalive=trip.keepalive,
+                keepalive=lambda: visit.codec.keepalive,
                 keepalive_s=0.0 if visit.options.keepalive == "off" else self._server.keepalive_s,
                 commit_after_s=self._server.commit_after_s,
             )

@@ -93,10 +93,6 @@ class Trip:
             headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
         return headers
 
-    def keepalive(self) -> bytes:
-        """A sign of life to send now."""
-        return self.visit.codec.keepalive if self.stream is None else self.stream.keepalive()
-
     def settle(self, lease: Lease, answer_id: str) -> None:
         """The account of the lease has answered: the conversation is with it."""
         for digest in self.pins.also:
@@ -108,4 +104,6 @@ class Trip:
     def begin(self, stream: AnswerStream) -> None:
         """From here on the client is shown `stream`; no other account can be tried."""
         self.stream = stream
+        if self.delivery is not None:
+            self.delivery.keepalive = stream.keepalive
         del self.call, self.request
