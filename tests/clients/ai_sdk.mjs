@@ -16,9 +16,15 @@ const MODELS = {
   chat: () => createOpenAI({ baseURL: `${url}/v1`, apiKey: key }).chat(model),
   responses: () => createOpenAI({ baseURL: `${url}/v1`, apiKey: key }).responses(model),
   anthropic: () => createAnthropic({ baseURL: `${url}/v1`, apiKey: key })(model),
+  stored: () => createOpenAI({ baseURL: `${url}/v1`, apiKey: key }).responses(model),
   compatible: () =>
     createOpenAICompatible({ name: "gateway", baseURL: `${url}/v1`, apiKey: key })(model),
 };
+
+// Left alone, the provider has answers stored, and refers to what was stored. Told not to, it has
+// to ask for reasoning that it can send back.
+const storing =
+  provider === "stored" ? {} : { store: false, include: ["reasoning.encrypted_content"] };
 
 const result = streamText({
   model: MODELS[provider](),
@@ -28,7 +34,7 @@ const result = streamText({
   stopWhen: stepCountIs(8),
   // Without these the providers send no way to ask for reasoning, or refuse to send it back.
   providerOptions: {
-    openai: { store: false, reasoningEffort: "low", include: ["reasoning.encrypted_content"] },
+    openai: { reasoningEffort: "low", ...storing },
     anthropic: { thinking: { type: "adaptive" } },
     gateway: { reasoningEffort: "low" },
   },

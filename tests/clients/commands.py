@@ -232,6 +232,7 @@ PROGRAMS: dict[str, Program] = {
         Program("ai-sdk-chat", "chat", _ai_sdk("chat")),
         Program("ai-sdk-compatible", "chat", _ai_sdk("compatible")),
         Program("ai-sdk-responses", "responses", _ai_sdk("responses")),
+        Program("ai-sdk-stored", "responses", _ai_sdk("stored")),
         Program("ai-sdk-anthropic", "messages", _ai_sdk("anthropic")),
         Program("openai-agents-chat", "chat", _openai_agents("chat")),
         Program("openai-agents-responses", "responses", _openai_agents("responses")),

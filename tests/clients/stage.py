@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.config import Account, Client, Config, Route, Secret, Server, Upstream
+from dragoman.config import Account, Client, Config, Route, Secret, Server, Storage, Upstream
 from dragoman.gateway.testing import running_gateway
 from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.testing import RunningSimulator
@@ -88,9 +88,11 @@ def _losses(line: dict[str, Any]) -> dict[str, str]:
 
 
 @contextmanager
-def playing(kind: Api, simulator: RunningSimulator, accounts: int = 1) -> Iterator[Stage]:
-    """A gateway before `simulator` as an upstream of that kind, with so many accounts, while the
-    context lasts."""
+def playing(
+    kind: Api, simulator: RunningSimulator, accounts: int = 1, store: Path | None = None
+) -> Iterator[Stage]:
+    """A gateway before `simulator` as an upstream of that kind, with so many accounts and a store
+    in the file `store`, while the context lasts."""
     config = Config(
         server=Server(keepalive_s=5.0, commit_after_s=10.0, shutdown_grace_s=2.0),
         clients=(Client(name="tester", key=Secret(KEY)),),
@@ -106,6 +108,7 @@ def playing(kind: Api, simulator: RunningSimulator, accounts: int = 1) -> Iterat
             for number in range(accounts)
         ),
         routes=(Route(match="*", upstream=kind),),
+        storage=Storage(path=None if store is None else str(store)),
     )
     lines: list[dict[str, Any]] = []
     with (
