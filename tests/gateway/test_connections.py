@@ -176,7 +176,7 @@ def test_requests_sent_ahead_are_answered_in_order(pipelined: Callable[..., Conn
 def test_leaving_is_noticed_behind_a_request_sent_ahead(
     pipelined: Callable[..., Connection], simulator: RunningSimulator
 ) -> None:
-    silent = body("chat", "messages/sim-silence?after=2&ms=15000", stream=True)
+    silent = body("chat", "messages/sim-silence?after=5&ms=15000", stream=True)
     with pipelined(silent) as connection:
         assert connection.head().status == 200
         connection.send("POST", PATHS["chat"], silent, AUTH)
@@ -186,7 +186,7 @@ def test_leaving_is_noticed_behind_a_request_sent_ahead(
 
 
 def test_a_client_that_resets(gateway: RunningGateway, simulator: RunningSimulator) -> None:
-    silent = body("chat", "messages/sim-silence?after=2&ms=15000", stream=True)
+    silent = body("chat", "messages/sim-silence?after=5&ms=15000", stream=True)
     with Connection(gateway.base_url) as connection:
         connection.send("POST", PATHS["chat"], silent, AUTH)
         assert connection.head().status == 200

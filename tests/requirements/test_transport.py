@@ -332,7 +332,7 @@ def test_a_client_that_leaves(
 ) -> None:
     """Its upstream is told at once, in the middle of a silence too, and the account is free.
     req: 130"""
-    with opened(gateway, client, f"{upstream}/sim-silence?after=4&ms=60000") as stream:
+    with opened(gateway, client, f"{upstream}/sim-silence?after=6&ms=60000") as stream:
         stream.head()
         stream.chunk()
         assert gateway.app.pool.in_flight(f"{upstream}-0") == 1
