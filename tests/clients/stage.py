@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.canonical.options import Capabilities
 from dragoman.config import Account, Client, Config, Route, Secret, Server, Storage, Upstream
 from dragoman.gateway.testing import running_gateway
 from dragoman.simulator.recording import RecordedRequest
@@ -89,7 +90,11 @@ def _losses(line: dict[str, Any]) -> dict[str, str]:
 
 @contextmanager
 def playing(
-    kind: Api, simulator: RunningSimulator, accounts: int = 1, store: Path | None = None
+    kind: Api,
+    simulator: RunningSimulator,
+    accounts: int = 1,
+    store: Path | None = None,
+    capabilities: Capabilities | None = None,
 ) -> Iterator[Stage]:
     """A gateway before `simulator` as an upstream of that kind, with so many accounts and a store
     in the file `store`, while the context lasts."""
@@ -101,6 +106,7 @@ def playing(
                 name=kind,
                 protocol=UPSTREAMS[kind],  # type: ignore[arg-type]  # the literal's words
                 base_url=simulator.base_url,
+                capabilities=capabilities or Capabilities(),
             ),
         ),
         accounts=tuple(
