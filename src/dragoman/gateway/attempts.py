@@ -72,7 +72,7 @@ class Attempts:
         last: Failure | None = None
         ending, none = ALL_TRIED, None
         for _ in range(upstream.attempts):
-            if not self.in_time(upstream):
+            if tried and not self.in_time(upstream):
                 ending = OUT_OF_TIME
                 break
             try:
