@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.protocols.openai_responses.conversations import unstored_body
 from dragoman.translation import Outcome, translate_request
 
 HI = {"role": "user", "content": "hi"}
@@ -127,6 +128,19 @@ def test_a_call_comes_back_as_the_clients_item(kind: str) -> None:
     assert item.pop("id")
     expected = {"type": f"{kind}_call", "call_id": "c1", where: action, "status": "completed"}
     assert item == expected
+
+
+def test_a_result_keeps_the_id_of_its_call_where_nothing_is_stored() -> None:
+    """It has no other word for it."""
+    output = {"type": "local_shell_call_output", "id": "c1", "output": "x"}
+    message = {"type": "message", "id": "msg_1", "role": "user", "content": "hi"}
+    body = msgspec.json.encode({"model": "m", "input": [message, output]})
+
+    left = msgspec.json.decode(unstored_body(body))
+
+    assert left["store"] is False
+    assert left["input"][1] == output
+    assert "id" not in left["input"][0]
 
 
 def test_a_deleted_file_has_no_diff() -> None:

@@ -74,10 +74,13 @@ def whole_body(members: Mapping[str, msgspec.Raw], items: Iterable[bytes]) -> by
     return to_json(whole)
 
 
+_NAMED = ("reasoning", "local_shell_call", "local_shell_call_output")
+
+
 def unstored_body(body: bytes) -> bytes:
     """A request for a service that is to keep nothing of it, since the gateway does. Items then
     have no ids, which would be looked up there; reasoning needs its own beside its encrypted
-    content."""
+    content, and a local shell's call and result are paired by theirs."""
     request: JsonObject = msgspec.json.decode(body)
     request["store"] = False
     given = request.get("input")
@@ -87,7 +90,7 @@ def unstored_body(body: bytes) -> bytes:
 
 
 def _unnamed(item: Any) -> Any:
-    if not isinstance(item, dict) or item.get("type") == "reasoning" or "id" not in item:
+    if not isinstance(item, dict) or item.get("type") in _NAMED or "id" not in item:
         return item
     return {name: value for name, value in item.items() if name != "id"}
 
