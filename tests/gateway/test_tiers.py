@@ -179,6 +179,7 @@ def test_no_account_is_left(
         assert answer.headers["content-type"] == "application/json"
         if rules == "default":
             assert 0 < int(answer.headers["retry-after"]) <= 20
+            assert "One may be back in " in message
     assert len(simulator.requests) == 2
     for number in (0, 1):
         gateway.app.pool.enable(f"{upstream}-{number}")

@@ -16,6 +16,7 @@ from dragoman.gateway.failures import (
     Failure,
     final_fault,
     more_telling,
+    none_left,
 )
 from dragoman.gateway.record import Record
 from dragoman.gateway.routing import Target
@@ -79,7 +80,7 @@ class Attempts:
                 lease = await self._lease(wanted, tried, unasked)
             except NoAccount as found:
                 if last is None:
-                    raise GaveUp(found.fault) from None
+                    raise GaveUp(none_left(found)) from None
                 ending, none = NONE_LEFT, found
                 break
             with lease:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 
@@ -143,6 +144,7 @@ def final_fault(rules: RuleSet, last: Failure, ending: str, none: NoAccount | No
     if none is not None:
         wait = wait if none.fault.retry_after is None else none.fault.retry_after
         reasons = "; ".join(f"{why}: {count}" for why, count in none.reasons)
+        reasons += _when(none.fault.retry_after) if reasons else ""
     kind = fault.kind
     message = f"{fault.message} ({ending}: {reasons})" if reasons else f"{fault.message} ({ending})"
     if kind is FaultKind.UNAUTHENTICATED:
@@ -157,6 +159,16 @@ def final_fault(rules: RuleSet, last: Failure, ending: str, none: NoAccount | No
     if kind is fault.kind:
         return replace(fault, message=message, retry_after=wait)
     return Fault(kind, message, code=_CODES[kind], retry_after=wait)
+
+
+def none_left(none: NoAccount) -> Fault:
+    """What a client is told when there was no account to begin with: also when one may be back."""
+    fault = none.fault
+    return replace(fault, message=fault.message + _when(fault.retry_after))
+
+
+def _when(seconds: float | None) -> str:
+    return "" if seconds is None else f". One may be back in {math.ceil(seconds)} s"
 
 
 _CODES = {FaultKind.NO_ACCOUNT: "no_account_available", FaultKind.UPSTREAM_FAILED: "upstream_error"}
