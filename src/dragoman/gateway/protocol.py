@@ -66,6 +66,8 @@ class JoiningProtocol(HttpToolsProtocol):
         for cycle in (self._running, *(cycle for cycle, _ in self.pipeline)):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
+                # Nothing is written any more, and a stand-in would hold the cycle that holds it.
+                cycle.transport = self.transport
                 cycle.message_event.set()
         super().connection_lost(exc)
 

@@ -11,10 +11,9 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 class _StandIn:
     """Takes the place of a cycle's transport."""
 
-    __slots__ = ("_cycle", "_transport")
+    __slots__ = ("_transport",)
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
-        self._cycle = cycle
         self._transport = cycle.transport
         cycle.transport = cast("asyncio.Transport", self)
 
@@ -36,10 +35,11 @@ class JoinedWrites(_StandIn):
     answer writes to the transport itself.
     """
 
-    __slots__ = ("_held",)
+    __slots__ = ("_cycle", "_held")
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         super().__init__(cycle)
+        self._cycle = cycle
         self._held = b""
 
     def write(self, data: bytes) -> None:

@@ -88,6 +88,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        # It holds this connection.
+        del self._parser
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.on_lost(exc)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from copy import copy
 
 from dragoman.upstream.clock import Clock, Timeout
 from dragoman.upstream.errors import (
@@ -81,6 +82,7 @@ class Exchange:
         """Whether the socket is not read because the caller is slow."""
         self.complete = False
         self.error: UpstreamError | None = None
+        """What ended the call early. Copies are raised: with a traceback it would hold itself."""
 
     # What the caller does
 
@@ -104,7 +106,7 @@ class Exchange:
         """
         while not self.has_head:
             if self.error is not None:
-                raise self.error
+                raise copy(self.error)
             await self._wait()
 
     async def next_chunk(self) -> bytes:
@@ -116,7 +118,7 @@ class Exchange:
         """
         while not self._chunks:
             if self.error is not None:
-                raise self.error
+                raise copy(self.error)
             if self.complete:
                 raise StopAsyncIteration
             if not self._body_clock:

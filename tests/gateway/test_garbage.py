@@ -1,0 +1,151 @@
+"""What a request leaves dies with its last reference: no cycles are left for the collector.
+
+The simulator runs in a process of its own, so that all garbage found here is the gateway's.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from dragoman.gateway.server import bind
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from tests.gateway.clients import APIS, PATHS, body
+from tests.gateway.conftest import config_for
+from tests.gateway.http import AUTH, Connection, call
+from tests.gateway.processes import until
+
+REQUESTS = 20
+GOOD = "sk-sim-good"
+STREAMED = pytest.mark.parametrize("stream", [False, True])
+
+
+@pytest.fixture(scope="module")
+def base_url() -> Iterator[str]:
+    """The simulator's."""
+    with bind("127.0.0.1", 0) as plug:
+        port = plug.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "dragoman", "simulate", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            until(lambda: _answers(url), 20.0)
+            yield url
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def gateway(base_url: str) -> Iterator[RunningGateway]:
+    """A gateway whose accounts are all good."""
+    with running_gateway(config_for(base_url), None) as gateway:
+        yield gateway
+
+
+def _answers(url: str) -> bool:
+    try:
+        return call(url, "GET", "/v1/models").status > 0
+    except OSError:
+        return False
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Garbage stays where it is."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def is_idle(gateway: RunningGateway) -> bool:
+    accounts = gateway.app.pool.accounts()
+    return not any(gateway.app.pool.in_flight(account.name) for account in accounts)
+
+
+def garbage(gateway: RunningGateway, request: Callable[[], None]) -> int:
+    """Objects in cycles that so many requests left, after some to warm up."""
+    for _ in range(3):
+        request()
+    until(lambda: is_idle(gateway))
+    time.sleep(0.1)
+    with uncollected():
+        for _ in range(REQUESTS):
+            request()
+        until(lambda: is_idle(gateway))
+        # A connection that was closed is seen to be in the loop's next turns.
+        time.sleep(0.1)
+        return gc.collect()
+
+
+def asking(
+    gateway: RunningGateway, api: str, model: str, status: int, *, stream: bool
+) -> Callable[[], None]:
+    def ask() -> None:
+        asked = body(api, model, stream=stream)
+        assert call(gateway.base_url, "POST", PATHS[api], asked).status == status
+
+    return ask
+
+
+@STREAMED
+@pytest.mark.parametrize("upstream", ["chat", "messages", "responses"])
+@pytest.mark.parametrize("api", APIS)
+def test_answers_leave_no_cycles(
+    gateway: RunningGateway, api: str, upstream: str, stream: bool
+) -> None:
+    ask = asking(gateway, api, f"{upstream}/sim-text", 200, stream=stream)
+    assert garbage(gateway, ask) < REQUESTS
+
+
+@STREAMED
+@pytest.mark.parametrize("api", APIS)
+def test_refusals_leave_no_cycles(gateway: RunningGateway, api: str, stream: bool) -> None:
+    ask = asking(gateway, api, "nowhere/sim-text", 404, stream=stream)
+    assert garbage(gateway, ask) < REQUESTS
+
+
+@STREAMED
+@pytest.mark.parametrize("bad", ["500", "429", "reset", "truncate", "error_200", "empty", "html"])
+def test_retried_requests_leave_no_cycles(base_url: str, bad: str, stream: bool) -> None:
+    with running_gateway(config_for(base_url, keys=(f"sk-sim-{bad}", GOOD)), None) as gateway:
+        pool = gateway.app.pool
+        ask = asking(gateway, "chat", "messages/sim-text", 200, stream=stream)
+
+        def again() -> None:
+            for account in pool.accounts():
+                pool.enable(account.name)
+            ask()
+
+        assert garbage(gateway, again) < REQUESTS
+
+
+@STREAMED
+def test_requests_without_an_account_leave_no_cycles(base_url: str, stream: bool) -> None:
+    with running_gateway(config_for(base_url, keys=("sk-sim-401",)), None) as gateway:
+        ask = asking(gateway, "chat", "messages/sim-text", 503, stream=stream)
+        assert garbage(gateway, ask) < REQUESTS
+
+
+@STREAMED
+def test_clients_that_leave_leave_no_cycles(gateway: RunningGateway, stream: bool) -> None:
+    pace = "delay_ms=30&words=30" if stream else "head_ms=500"
+
+    def leave() -> None:
+        with Connection(gateway.base_url) as connection:
+            asked = body("chat", f"messages/sim-text?{pace}", stream=stream)
+            connection.send("POST", PATHS["chat"], asked, AUTH)
+            until(lambda: not is_idle(gateway))
+            # Only then is it watched for.
+            time.sleep(0.02)
+        until(lambda: is_idle(gateway))
+
+    assert garbage(gateway, leave) < REQUESTS
