@@ -14,6 +14,16 @@ def small(protocol: str, model: str, *, stream: bool) -> bytes:
     return _body(protocol, model, [("user", text)], stream=stream)
 
 
+def turn(protocol: str, model: str, conversation: int) -> bytes:
+    """A later turn of a short conversation; each number begins differently."""
+    said = [
+        ("user", f"This is number {conversation}. " + "Say a few words about the sea. " * 2),
+        ("assistant", "It is wide, and salty."),
+        ("user", "And of its fish?"),
+    ]
+    return _body(protocol, model, said, stream=False)
+
+
 def image(protocol: str, model: str, size: int) -> bytes:
     """A question with one picture of about ``size`` bytes in base64."""
     picture = b"\x89PNG\r\n\x1a\n" + bytes(max(0, size * 3 // 4 - 8))

@@ -1,8 +1,9 @@
 """A lean load client: raw sockets, counts bytes and events, parses as little as it can."""
 
 import asyncio
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import cast
@@ -135,15 +136,15 @@ def checked(answer: Answer, marks: int = 0) -> Answer:
 
 async def repeat(connections: Sequence[Connection], request: bytes, count: int) -> list[Answer]:
     """Send ``count`` requests in all, each connection one after the other."""
-    left = count
+    return await send_all(connections, itertools.repeat(request, count))
+
+
+async def send_all(connections: Sequence[Connection], requests: Iterable[bytes]) -> list[Answer]:
+    """Send these requests, each on the first connection that is free."""
+    left = iter(requests)
 
     async def one(connection: Connection) -> list[Answer]:
-        nonlocal left
-        answers = []
-        while left > 0:
-            left -= 1
-            answers.append(checked(await connection.send(request)))
-        return answers
+        return [checked(await connection.send(request)) for request in left]
 
     parts = await asyncio.gather(*(one(connection) for connection in connections))
     return [answer for part in parts for answer in part]
