@@ -452,11 +452,14 @@ class Pool:
             if account is None:
                 continue
             side = touched[account.upstream] = self._sides[account.upstream]
+            if name in self._elsewhere:
+                # Should it come back, the next exchange tells.
+                self._elsewhere.discard(name)
+                side.rotation.in_flight_elsewhere(name, 0)
             member = side.rotation.withdraw(name)
             if name in self._in_flight:
                 self._leaving[name] = account.upstream, member
             self._forget_proxy(account)
-            self._elsewhere.discard(name)
             del self._tags[name], self._prints[name]
         for side in touched.values():
             if side.line:
