@@ -18,6 +18,9 @@ from dragoman.failing import plain_text, retry_after
         ({"retry-after": "soon"}, None),
         ({"retry-after": "-3"}, None),
         ({"retry-after": "nan"}, None),
+        ({"retry-after": f"Mon, 01 Jan {'9' * 20} 00:00:00 GMT"}, None),
+        ({"retry-after": f"Mon, 01 Jan 2024 00:00:00 +{'9' * 20}"}, None),
+        ({"retry-after": "7", "date": f"Mon, 01 Jan {'9' * 20} 00:00:00 GMT"}, 7.0),
         ({"retry-after": "inf"}, None),
         (
             {

@@ -188,6 +188,7 @@ def test_without_a_clock_only_lengths_are_understood() -> None:
         ("try again in a while", None),
         ("try again in 5 parsecs", None),
         ("try again later", None),
+        ("try again in 99999999999d", None),
     ],
 )
 def test_texts(text: str, seconds: float | None) -> None:
@@ -202,6 +203,7 @@ def test_members_of_another_type_say_nothing(value: Any) -> None:
 def test_headers_come_before_the_body() -> None:
     assert rest({"retry-after": "3"}, {"resets_in_seconds": 9}, text="try again in 7s") == 3.0
     assert rest(None, {"retryDelay": "34s"}, text="try again in 7s") == 34.0
+    assert rest(None, {"retryDelay": "999999999999s"}, text="try again in 7s") == 7.0
 
 
 NAMES = st.sampled_from(

@@ -142,8 +142,10 @@ def _of_body(members: Iterable[Mapping[str, Any]], since: float | None) -> float
         if epoch is not None and (left := _until(str(epoch), since)) is not None:
             return left
         delay = member.get("retryDelay")
-        if isinstance(delay, str) and (seconds := duration(delay)) is not None:
-            return seconds
+        if isinstance(delay, str):
+            seconds = duration(delay)
+            if seconds is not None and seconds < _LONGEST:
+                return seconds
     return None
 
 
@@ -165,7 +167,8 @@ def _of_text(text: str, since: float | None) -> float | None:
     """
     found = _TRY_AGAIN.search(text)
     if found is not None:
-        return _amounts(text, found.end())[0]
+        seconds, _ = _amounts(text, found.end())
+        return seconds if seconds is not None and seconds < _LONGEST else None
     found = _REGAIN.search(text)
     if found is None:
         return None
