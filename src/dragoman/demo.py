@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.config import Account, Client, Config, Route, Secret, Server, Upstream
 from dragoman.gateway.server import serve
+from dragoman.guides import lines
 from dragoman.simulator.testing import running_simulator
 
 KEY = "sk-dragoman-demo"
@@ -55,8 +56,9 @@ def run(host: str = "127.0.0.1", port: int = 8080) -> None:
 
 
 def examples(url: str) -> str:
-    """What to paste into a terminal, for a gateway at `url`."""
-    return _EXAMPLES.replace("{url}", url).replace("{key}", KEY)
+    """What to paste into a terminal, and the settings of each client, for a gateway at `url`."""
+    models = [f"sim-{name}" for name in _PROTOCOLS]
+    return _EXAMPLES.replace("{url}", url).replace("{key}", KEY) + lines(url, KEY, models)
 
 
 _EXAMPLES = """\
@@ -102,15 +104,6 @@ with client.messages.stream(model="sim-responses", max_tokens=500,
     print()
 PY
 
-# Claude Code, on a Chat upstream
-ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN={key} \\
-  ANTHROPIC_DEFAULT_HAIKU_MODEL=sim-chat claude --model sim-chat -p 'Hello!'
+The clients' own settings follow.
 
-# Codex, on a Messages upstream
-DRAGOMAN_KEY={key} codex exec --skip-git-repo-check -m sim-messages \\
-  -c model_provider=dragoman \\
-  -c 'model_providers.dragoman.name="dragoman"' \\
-  -c 'model_providers.dragoman.base_url="{url}/v1"' \\
-  -c 'model_providers.dragoman.env_key="DRAGOMAN_KEY"' \\
-  -c 'model_providers.dragoman.wire_api="responses"' 'Hello!'
 """
