@@ -35,8 +35,8 @@ SHOWN = (
 """Headers whose values tell of the protocol and of nobody's machine."""
 
 _PROMPTS = (
-    'Please write the file. [[sim: scenario=agent path=notes.txt content="Some content"]]',
-    'And another. [[sim: scenario=agent path=more.txt content="Some more"]]',
+    "Please write the file. [[sim: scenario=agent path=notes.txt content=Something]]",
+    "And another. [[sim: scenario=agent path=more.txt content=Another]]",
 )
 _PACKAGES = {
     "claude-code": ("@anthropic-ai/claude-code",),
@@ -45,6 +45,10 @@ _PACKAGES = {
     "ai-sdk-compatible": ("ai", "@ai-sdk/openai-compatible"),
     "ai-sdk-responses": ("ai", "@ai-sdk/openai"),
     "ai-sdk-anthropic": ("ai", "@ai-sdk/anthropic"),
+    **dict.fromkeys(
+        ("opencode-chat", "opencode-messages", "opencode-responses"), ("opencode-linux-x64",)
+    ),
+    **dict.fromkeys(("pi-chat", "pi-messages", "pi-responses"), ("@mariozechner/pi-coding-agent",)),
 }
 
 
@@ -67,6 +71,12 @@ WANTED = (
     Wanted("ai-sdk-compatible", "ai-sdk-compatible", "qwen3-coder"),
     Wanted("ai-sdk-responses", "ai-sdk-responses", "gpt-5.5"),
     Wanted("ai-sdk-anthropic", "ai-sdk-anthropic", "claude-sonnet-5"),
+    Wanted("opencode-chat", "opencode-chat", "qwen3-coder"),
+    Wanted("opencode-messages", "opencode-messages", "claude-sonnet-5"),
+    Wanted("opencode-responses", "opencode-responses", "gpt-5.5"),
+    Wanted("pi-chat", "pi-chat", "qwen3-coder"),
+    Wanted("pi-messages", "pi-messages", "claude-sonnet-5"),
+    Wanted("pi-responses", "pi-responses", "gpt-5.5"),
     Wanted("openai-agents-chat", "openai-agents-chat", "gpt-5.5"),
     Wanted("openai-agents-responses", "openai-agents-responses", "gpt-5.5"),
 )

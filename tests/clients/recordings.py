@@ -40,13 +40,20 @@ class Turn:
 
 @dataclass(frozen=True)
 class Recording:
-    """One conversation of one client: `first` asks, `result` brings the result of a tool, and
-    further turns go on."""
+    """One conversation of one client: the first turn asks, the next brings the result of a tool,
+    and further turns go on."""
 
     name: str
     client: str
     api: Api
     turns: tuple[Turn, ...]
+
+    @property
+    def conversation(self) -> tuple[Turn, ...]:
+        """The turns of the conversation itself: what is asked beside it, as for a title, offers no
+        tools."""
+        offering = tuple(turn for turn in self.turns if turn.body.get("tools"))
+        return offering or self.turns
 
     @property
     def protocol(self) -> str:
