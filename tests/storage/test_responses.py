@@ -97,8 +97,8 @@ def test_a_conversation_is_its_turns_in_order(make: Make, clock: Clock) -> None:
     turns = store.conversation("resp_4", "me")
     assert turns is not None
     assert [one.id for one in turns] == [f"resp_{number}" for number in range(5)]
-    assert turns[2].input == turn(2, clock).input
-    assert turns[2].output == turn(2, clock).output
+    assert turns[2].input == tuple(one.body for one in turn(2, clock).input)
+    assert turns[2].output == tuple(one.body for one in turn(2, clock).output)
     fork = turn(9, clock, previous="resp_1")
     store.put(fork)
     forked = store.conversation("resp_9", "me")
@@ -221,6 +221,116 @@ def test_a_deleted_background_response_stops(make: Make, clock: Clock) -> None:
     assert not store.append("resp_0", [StoredEvent(1, b"frame")])
     store.put(turn(0, clock, background=True))
     assert store.get("resp_0", "me") is None
+
+
+def test_the_end_comes_with_its_events(make: Make, clock: Clock) -> None:
+    """Who sees that a response is over sees all that it said."""
+    runner, other = make(), make()
+    runner.put(turn(0, clock, status="in_progress", background=True))
+    assert runner.append("resp_0", [StoredEvent(0, b"frame 0")])
+    runner.put(turn(0, clock, background=True), [StoredEvent(1, b"frame 1")])
+    assert other.events("resp_0", "me", -1, 10) == [
+        StoredEvent(0, b"frame 0"),
+        StoredEvent(1, b"frame 1"),
+    ]
+    assert other.last_event("resp_0", "me") == StoredEvent(1, b"frame 1")
+    assert other.last_event("resp_0", "you") is None
+    # One that is over is told nothing more.
+    runner.put(turn(0, clock, background=True), [StoredEvent(2, b"frame 2")])
+    assert other.last_event("resp_0", "me") == StoredEvent(1, b"frame 1")
+
+
+def fits(store: SqliteResponses, stored: StoredResponse) -> bool:
+    try:
+        store.put(stored)
+    except TooLarge:
+        return False
+    return True
+
+
+def test_room_is_never_made_of_what_is_built_on(make: Make, clock: Clock) -> None:
+    """One long conversation in a small store ends by being told so, not by losing its turns."""
+    store = make(most_bytes=4000)
+    kept = -1
+    while fits(store, turn(kept + 1, clock, response=b"x" * 300)):
+        kept += 1
+    turns = store.conversation(f"resp_{kept}", "me")
+    assert turns is not None
+    assert len(turns) == kept + 1 > 5
+
+
+def test_room_that_was_taken_away_is_swept(make: Make, clock: Clock) -> None:
+    """A bounded number at a time."""
+    store = make()
+    for number in range(500):
+        store.put(turn(number, clock, previous=None, response=b"x" * 700))
+    smaller = make(most_bytes=3000)
+    swept = []
+    while dropped := smaller.sweep(clock.now):
+        swept.append(dropped)
+    assert max(swept) < 300
+    assert rows(store) == {"resp_497", "resp_498", "resp_499"}
+    smaller.put(turn(501, clock, previous=None))
+
+
+def test_a_long_conversation_that_is_too_old_goes_a_piece_at_a_time(
+    make: Make, clock: Clock
+) -> None:
+    store = make()
+    for number in range(1000):
+        store.put(turn(number, clock))
+    clock.now += 31 * DAY + 1000
+    sweeps = 0
+    while store.sweep(clock.now):
+        sweeps += 1
+    assert rows(store) == set()
+    assert 4 < sweeps < 20
+
+
+def test_what_was_deleted_is_not_in_the_file(make: Make, clock: Clock, tmp_path: Path) -> None:
+    """Nor in pages that are let go; the log is SQLite's to use again."""
+    store = make()
+    secret = "the cat is called Schnurrli"
+    store.put(turn(0, clock, input=(item("msg_1", text=secret * 1000),), response=b'"%b"' % b"x"))
+    store.put(turn(1, clock, previous=None, output=(item("msg_2", text=secret),)))
+    assert store.delete("resp_0", "me")
+    clock.now += 40 * DAY
+    while store.sweep(clock.now):
+        pass
+    with store._file.writing(stamped=False):
+        pass
+    store.close()
+    assert secret.encode() not in (tmp_path / "store.db").read_bytes()
+
+
+def test_an_item_is_found_as_long_as_one_response_has_it(make: Make, clock: Clock) -> None:
+    """Clients that send their whole history name the same items again and again."""
+    store = make()
+    store.put(turn(0, clock))
+    store.put(turn(1, clock, previous=None, input=turn(0, clock).output))
+    assert store.delete("resp_1", "me")
+    assert store.item("rs_0", "me") == turn(0, clock).output[0]
+    store.put(turn(2, clock, previous=None, owner="you", input=turn(0, clock).output))
+    assert store.delete("resp_0", "me")
+    assert store.item("rs_0", "me") is None
+    assert store.item("rs_0", "you") is not None
+
+
+def test_where_things_are_kept_is_its_owners_to_know(make: Make, clock: Clock) -> None:
+    store, other = make(), make()
+    store.refer(["resp_9", "rs_9"], "me", "acme-1", clock.now + DAY)
+    store.refer(["resp_9"], "you", "acme-2", clock.now + DAY)
+    assert other.referred("resp_9", "me") == "acme-1"
+    assert other.referred("rs_9", "me") == "acme-1"
+    assert other.referred("resp_9", "you") == "acme-2"
+    assert other.referred("rs_9", "you") is None
+    other.unrefer("resp_9", "me")
+    assert store.referred("resp_9", "me") is None
+    assert store.referred("resp_9", "you") == "acme-2"
+    clock.now += 2 * DAY
+    assert store.referred("rs_9", "me") is None
+    assert store.sweep(clock.now)
+    assert not store.sweep(clock.now)
 
 
 def test_who_runs_a_background_response_may_die(make: Make, clock: Clock) -> None:

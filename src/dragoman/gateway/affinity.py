@@ -102,12 +102,6 @@ def check_thread(request: ClientRequest) -> None:
         raise threads_unsupported()
 
 
-def stores(request: ClientRequest) -> bool:
-    """Whether a Responses request has its response stored, as it is unless it says otherwise."""
-    raw = request.members.get("store")
-    return raw is None or bytes(raw) != b"false"
-
-
 class _Identified(Struct):
     id: Any = None
 

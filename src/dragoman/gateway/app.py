@@ -27,6 +27,7 @@ from dragoman.gateway.admin import Admin
 from dragoman.gateway.auth import Caller, Keyring
 from dragoman.gateway.background import Background
 from dragoman.gateway.count import Counter
+from dragoman.gateway.elsewhere import Elsewhere
 from dragoman.gateway.errors import ClientGone, Headers, fault_of, refusal
 from dragoman.gateway.exchange import SHUTTING_DOWN, Exchange
 from dragoman.gateway.memory import Memory, Shelf
@@ -102,7 +103,9 @@ class Gateway:
         self._exchange = Exchange(
             config.server, self._router, self.pool, self._client, self._outgoings, _sealer(config)
         )
-        self._memory = Memory(_shelf(config))
+        shelf = self._shelf = _shelf(config)
+        self._memory = Memory(shelf if config.storage.responses else None)
+        self._elsewhere = Elsewhere(config, self.pool, self._client, self._outgoings, shelf)
         self._background = Background(
             self._memory,
             self._exchange.answer,
@@ -110,15 +113,31 @@ class Gateway:
             lambda visit, record: self._tally.background(visit, record),
             log,
             config.server.keepalive_s,
+            config.server.max_concurrent,
         )
         self._stored = StoredResponses(
-            self._memory, self._background, self._exchange, config.server.body_limit_bytes
+            self._memory,
+            self._elsewhere,
+            self._background,
+            self._exchange,
+            config.server.body_limit_bytes,
         )
-        self._counter = Counter(self._exchange, self.pool, self._client, self._outgoings)
+        self._counter = Counter(
+            self._exchange,
+            self.pool,
+            self._client,
+            self._outgoings,
+            self._memory,
+            self._elsewhere,
+        )
         self._catalogue = Catalogue(config, self._router, self._fetch_models, time.monotonic)
         self._routes = self._make_routes()
         self._below_response = {
-            "": {"GET": self._stored.show, "DELETE": self._stored.delete},
+            "": {
+                "GET": self._stored.show,
+                "HEAD": self._stored.show,
+                "DELETE": self._stored.delete,
+            },
             "input_items": {"GET": self._stored.items},
             "cancel": {"POST": self._stored.cancel},
             "submit_tool_outputs": {"POST": self._stored.submit},
@@ -141,7 +160,7 @@ class Gateway:
         await self._client.start()
         if self.keeper is not None:
             await self.keeper.start()
-        self._background.start()
+        self._background.start(self._shelf)
         self._scrape.start()
         self._prober.start()
 
@@ -150,7 +169,8 @@ class Gateway:
         await self._prober.close()
         await self._background.aclose()
         await self._client.aclose()
-        await self._memory.aclose()
+        if self._shelf is not None:
+            await self._shelf.aclose()
         if self.keeper is not None:
             await self.keeper.close()
         await self._scrape.close()

@@ -55,10 +55,15 @@ class Attempts:
         return not limit or not self.made or time.monotonic() - self._started < limit
 
     async def at(
-        self, target: Target, attempt: Callable[[Lease], Awaitable[T]], pin: bytes = b""
+        self,
+        target: Target,
+        attempt: Callable[[Lease], Awaitable[T]],
+        pin: bytes = b"",
+        only: str = "",
     ) -> T:
         """Run `attempt` with a lease of the target's upstream, and again with another account's
-        after each failure. `pin` is the digest of the conversation.
+        after each failure. `pin` is the digest of the conversation, `only` the name of the one
+        account that may be asked, empty for any.
 
         No account is used twice. Only a `Failure` is tried again; the pool decides whether. A
         call that did not get through its proxy is held against the proxy.
@@ -68,7 +73,7 @@ class Attempts:
         """
         upstream, pool = target.upstream, self._pool
         wanted = Wanted(upstream.name, target.model, pin)
-        tried: list[str] = []
+        tried = self._others_than(only, upstream) if only else []
         unasked: list[str] = []
         last: Failure | None = None
         ending, none = ALL_TRIED, None
@@ -100,6 +105,13 @@ class Attempts:
                     last = more_telling(last, failure.with_traceback(None))
         assert last is not None
         raise GaveUp(final_fault(pool.rules(upstream.name), last, ending, none))
+
+    def _others_than(self, only: str, upstream: Upstream) -> list[str]:
+        return [
+            account.name
+            for account in self._pool.accounts()
+            if account.upstream == upstream.name and account.name != only
+        ]
 
     async def _lease(self, wanted: Wanted, tried: list[str], unasked: list[str]) -> Lease:
         """A lease of an account that was not tried; if there is none, of one that never saw the

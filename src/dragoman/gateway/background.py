@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -14,20 +14,25 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.auth import Caller
 from dragoman.gateway.delivery import Delivery
-from dragoman.gateway.memory import Keeping, Keepsake, Memory, Shelf
+from dragoman.gateway.memory import ENDS, Keeping, Keepsake, Memory, Shelf
 from dragoman.gateway.record import Record
 from dragoman.gateway.visit import Message, Scope, Visit, while_connected
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.errors import failed_object
 from dragoman.protocols.openai_responses.skeleton import queued
-from dragoman.sse import Decoder, encode
-from dragoman.storage.responses import FINISHED, ResponseStore, StoredEvent, StoredResponse
+from dragoman.sse import Decoder, Frame, encode
+from dragoman.storage.responses import (
+    FINISHED,
+    ResponseStore,
+    StoredEvent,
+    StoredResponse,
+    TooLarge,
+)
 from dragoman.translation import ClientRequest
-from dragoman.translation.call import mint
 from dragoman.upstream.clock import Clock
 
 _log = logging.getLogger("dragoman.gateway")
@@ -42,7 +47,12 @@ _HOUSEKEEPING_S = 5.0
 _BETWEEN_SWEEPS_S = 0.05
 _MOST_READ = 256
 """Events that one look into the store brings."""
-_ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
+_BUSY = Fault(
+    FaultKind.OVERLOADED,
+    "The gateway makes as many responses in the background as it may.",
+    retry_after=5.0,
+)
+_UNKEPT = Fault(FaultKind.INTERNAL, "The response could not be kept.", code="server_error")
 _STOPPED = Fault(
     FaultKind.OVERLOADED, "The gateway that made this response was stopped.", code="server_error"
 )
@@ -51,7 +61,7 @@ _STOPPED = Fault(
 class Background:
     """Runs responses in the background of one worker. `run` answers a request; `count` is told what
     became of each; `log` is given the line of each, None for no lines; `keepalive_s` is as in
-    `Delivery`."""
+    `Delivery`; `most` may run at once."""
 
     def __init__(
         self,
@@ -61,6 +71,7 @@ class Background:
         count: Callable[[Visit, Record], None],
         log: Callable[[bytes], None] | None,
         keepalive_s: float,
+        most: int,
     ) -> None:
         self._memory = memory
         self._run = run
@@ -68,13 +79,14 @@ class Background:
         self._count = count
         self._log = log
         self._keepalive_s = keepalive_s
+        self._most = most
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._housekeeping: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
+    def start(self, shelf: Shelf | None) -> None:
         """Begin to keep house, in the running loop: to bury what died, and drop what is too old."""
-        if self._memory.shelf is not None:
-            self._housekeeping = asyncio.create_task(self._keep_house(self._memory.shelf))
+        if shelf is not None:
+            self._housekeeping = asyncio.create_task(self._keep_house(shelf))
 
     async def _keep_house(self, shelf: Shelf) -> None:
         while True:
@@ -94,11 +106,14 @@ class Background:
         events as they come.
 
         Raises:
-            DragomanError: the store cannot be used.
+            DragomanError: the store cannot be used, or the request is too large for it, or too many
+                run already.
         """
         shelf = self._shelf()
+        if len(self._tasks) >= self._most:
+            raise DragomanError(_BUSY)
         record.deferred = True
-        name = mint(request.codec.id_prefix)
+        name = keep.id
         response = queued(name, int(keep.created), {**_source(request), **request.shown})
         stored = StoredResponse(
             id=name,
@@ -111,8 +126,11 @@ class Background:
             input=keep.input,
             background=True,
         )
-        await shelf.ask(lambda store: store.put(stored))
-        run = _Run(self, stored, replace(keep, id=name))
+        try:
+            await shelf.ask(lambda store: store.put(stored))
+        except TooLarge as error:
+            raise InvalidRequest.at("background", f"cannot be kept: {error}") from None
+        run = _Run(self, stored, keep)
         task = asyncio.create_task(run.run(visit, caller, _streamed(request, name)))
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._tasks.pop(name, None))
@@ -169,7 +187,10 @@ class Background:
                 await delivery.write(frames)
                 continue
             if known is None or known.status in FINISHED:
-                await delivery.end(_ended(known or stored, after + 1))
+                last = await shelf.ask(lambda store: store.last_event(name, owner))
+                number = -1 if last is None else last.sequence
+                over = after > number or (last is not None and _is_end(last.frame))
+                await delivery.end(b"" if over else _ended(known or stored, number + 1))
                 return
             await asyncio.sleep(_POLL_S)
 
@@ -181,8 +202,7 @@ class Background:
         """
         shelf = self._shelf()
         await shelf.ask(lambda store: store.cancel(stored.id, stored.owner))
-        response = {**msgspec.json.decode(stored.response), "status": "cancelled"}
-        cancelled = replace(stored, status="cancelled", response=to_json(response))
+        cancelled = _cancelled(stored)
         await shelf.ask(lambda store: store.put(cancelled))
         task = self._tasks.get(stored.id)
         if task is not None:
@@ -229,6 +249,8 @@ class _Run:
         self._status = 0
         self._body = b""
         self._over = asyncio.Event()
+        self._told = -1
+        self._stopped = False
         self._task: asyncio.Task[None] | None = None
 
     async def run(self, begun: Visit, caller: Caller, request: ClientRequest) -> None:
@@ -242,7 +264,7 @@ class _Run:
         self._task = asyncio.current_task()
         fault: Fault | None = None
         try:
-            keeping = Keeping(background._memory, self._keep)
+            keeping = _LastKeeping(background._memory, self._keep, self)
             await background._run(visit, caller, record, request, keeping)
         except asyncio.CancelledError:
             fault = _STOPPED
@@ -256,8 +278,7 @@ class _Run:
             await asyncio.wait((teller,))
         if self._status >= 400:
             fault = fault or _told(self._body)
-        if fault is not None:
-            await self._end(_failed(self._stored, fault))
+        await self._end(fault)
         record.error = record.error or (fault.kind if fault is not None else "")
         background._count(visit, record)
         if background._log is not None:
@@ -277,10 +298,8 @@ class _Run:
         if self._status != 200:
             self._body += data
             return
-        for frame in self._decoder.feed(data):
-            number = _numbered(frame.data)
-            if number is not None:
-                self._events.append(StoredEvent(number, frame.raw))
+        events = _events(self._decoder.feed(data))
+        self._events += [event for event in events if event.sequence > self._told]
 
     async def _tell(self) -> None:
         """Tell the store of new events, until there are no more."""
@@ -302,6 +321,7 @@ class _Run:
                 self._events[:0] = events
                 continue
             if not goes_on and self._task is not None:
+                self._stopped = True
                 self._task.cancel()
                 return
 
@@ -310,11 +330,39 @@ class _Run:
         begun = replace(self._stored, status="in_progress", response=to_json(response))
         await shelf.ask(lambda store: store.put(begun))
 
-    async def _end(self, stored: StoredResponse) -> None:
+    async def _end(self, fault: Fault | None) -> None:
+        """Say how it ended, unless that was kept with the answer itself."""
+        if self._stopped:
+            ended = _cancelled(self._stored)
+        else:
+            ended = _failed(self._stored, fault or _UNKEPT)
         try:
-            await self._background._shelf().ask(lambda store: store.put(stored))
-        except DragomanError:
+            await self._background._shelf().ask(partial(_put, ended))
+        except (DragomanError, TooLarge):
             _log.error("how a background response ended could not be kept")
+
+    def untold(self, data: bytes) -> list[StoredEvent]:
+        """The events that the store was not told of, with those in `data`."""
+        events, self._events = self._events, []
+        decoder = Decoder()
+        events += _events([*decoder.feed(data), *decoder.finish()])
+        self._told = max((event.sequence for event in events), default=self._told)
+        return events
+
+
+class _LastKeeping(Keeping):
+    """Keeps what was made in the background in one step with its last events: whoever sees that it
+    is over sees all of it."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, memory: Memory, keepsake: Keepsake, run: _Run) -> None:
+        super().__init__(memory, keepsake)
+        self._run = run
+
+    async def keep(self, response: bytes, data: bytes) -> bool:
+        events = self._run.untold(data)
+        return await self.memory.keep(self.keepsake, response, events)
 
 
 def _put(stored: StoredResponse, store: ResponseStore) -> None:
@@ -348,6 +396,11 @@ def _scope(begun: Visit) -> Scope:
     }
 
 
+def _events(frames: Iterable[Frame]) -> list[StoredEvent]:
+    numbered = [(_numbered(frame.data), frame.raw) for frame in frames]
+    return [StoredEvent(number, raw) for number, raw in numbered if number is not None]
+
+
 class _Numbered(msgspec.Struct):
     sequence_number: int | None = None
 
@@ -360,7 +413,12 @@ def _numbered(data: bytes) -> int | None:
 
 
 def _is_end(frame: bytes) -> bool:
-    return any(b"event: " + kind + b"\n" in frame for kind in _ENDS)
+    return any(b"event: " + kind + b"\n" in frame for kind in ENDS)
+
+
+def _cancelled(stored: StoredResponse) -> StoredResponse:
+    response = {**msgspec.json.decode(stored.response), "status": "cancelled"}
+    return replace(stored, status="cancelled", response=to_json(response))
 
 
 def _failed(stored: StoredResponse, fault: Fault) -> StoredResponse:

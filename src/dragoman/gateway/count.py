@@ -16,10 +16,12 @@ from dragoman.canonical.usage import Usage
 from dragoman.gateway.answers import MOST_BYTES, read_error
 from dragoman.gateway.attempts import Attempts, GaveUp
 from dragoman.gateway.auth import Caller
+from dragoman.gateway.elsewhere import Elsewhere, is_left_to
 from dragoman.gateway.errors import Headers
 from dragoman.gateway.estimate import estimate_tokens
 from dragoman.gateway.exchange import Exchange
 from dragoman.gateway.failures import failed_call, refused, unusable
+from dragoman.gateway.memory import Memory
 from dragoman.gateway.outgoing import Outgoings
 from dragoman.gateway.record import Record
 from dragoman.gateway.routing import Target
@@ -76,11 +78,15 @@ class Counter:
         pool: Pool,
         client: UpstreamClient,
         outgoings: Outgoings,
+        memory: Memory,
+        elsewhere: Elsewhere,
     ) -> None:
         self._exchange = exchange
         self._pool = pool
         self._client = client
         self._outgoings = outgoings
+        self._memory = memory
+        self._elsewhere = elsewhere
 
     async def serve(self, visit: Visit, caller: Caller, record: Record) -> None:
         """Count the tokens of one request.
@@ -92,9 +98,21 @@ class Counter:
         request = await self._exchange.read(visit)
         target = self._exchange.resolve(request, caller, record)
         settings = self._exchange.settings(visit, caller, target)
+        only = ""
+        if request.codec.name == "openai_responses":
+            if is_left_to(target.upstream, settings.options):
+                passing = await self._elsewhere.admit(
+                    request, caller, target.upstream, answered=False
+                )
+                only = passing.only
+            else:
+                request, _ = await self._memory.recall(
+                    request, caller, target.upstream, answered=False
+                )
         # A count is no answer: whatever cannot be carried is simply not counted.
         lenient = replace(settings, options=replace(settings.options, policy=Policy.LENIENT))
-        await while_connected(visit, self._answer(visit, request, target, lenient, record))
+        counted = self._answer(visit, request, target, lenient, record, only)
+        await while_connected(visit, counted)
 
     async def _answer(
         self,
@@ -103,6 +121,7 @@ class Counter:
         target: Target,
         settings: Settings,
         record: Record,
+        only: str,
     ) -> None:
         protocol = target.upstream.protocol
         counted: int | None = None
@@ -114,7 +133,7 @@ class Counter:
                 body = without(body, _UNCOUNTED[protocol])
             attempt = partial(self._ask, visit, target, body)
             try:
-                counted = await Attempts(self._pool, record).at(target, attempt)
+                counted = await Attempts(self._pool, record).at(target, attempt, only=only)
             except GaveUp as given_up:
                 if given_up.failure is not None and given_up.failure.status not in _CANNOT:
                     record.error = given_up.fault.kind

@@ -20,7 +20,7 @@ from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, Upstream
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.requests import Request
 from dragoman.config import Server
-from dragoman.gateway.affinity import NO_PINS, Seams, check_thread, pins_of, stores
+from dragoman.gateway.affinity import NO_PINS, Seams, check_thread, pins_of
 from dragoman.gateway.answers import is_error_object, read_error
 from dragoman.gateway.attempts import Attempts, GaveUp
 from dragoman.gateway.auth import Caller
@@ -34,11 +34,10 @@ from dragoman.gateway.failures import (
     unusable,
 )
 from dragoman.gateway.giving import give_stream, give_whole
-from dragoman.gateway.memory import Keeping
 from dragoman.gateway.outgoing import Outgoing, Outgoings
 from dragoman.gateway.record import Record
 from dragoman.gateway.routing import Router, Target, model_not_found
-from dragoman.gateway.trip import Trip
+from dragoman.gateway.trip import Keeper, Trip
 from dragoman.gateway.visit import Visit, while_connected
 from dragoman.translation import ALL, Call, ClientRequest, Settings
 from dragoman.upstream.client import UpstreamClient
@@ -85,7 +84,7 @@ class Exchange:
         caller: Caller,
         record: Record,
         request: ClientRequest,
-        keeping: Keeping | None = None,
+        keeping: Keeper | None = None,
     ) -> None:
         """Forward and answer a request that was read; `keeping` stores the answer.
 
@@ -215,7 +214,8 @@ class Exchange:
         """Try the accounts of one target; None if one of them answered."""
         self._recognise(trip, target)
         try:
-            await trip.attempts.at(target, partial(self._attempt, trip), trip.pins.pin)
+            only = "" if trip.keeping is None else trip.keeping.only
+            await trip.attempts.at(target, partial(self._attempt, trip), trip.pins.pin, only)
         except GaveUp as given_up:
             return given_up
         return None
@@ -250,7 +250,7 @@ class Exchange:
     def _recognise(self, trip: Trip, target: Target) -> None:
         """Find out which conversation the request belongs to, where it matters."""
         upstream = target.upstream
-        trip.pins, trip.remembers = NO_PINS, False
+        trip.pins = NO_PINS
         request = trip.request
         trip.has_choice = has_choice = self._pool.has_choice(upstream.name)
         if has_choice and trip.call.passes_through and request.codec.name == "anthropic_messages":
@@ -259,7 +259,6 @@ class Exchange:
             return
         native = trip.call.passes_through and upstream.stored_responses == "pass"
         trip.pins = pins_of(trip.visit.headers, request, trip.caller.name, upstream.name, native)
-        trip.remembers = native and trip.keeping is None and stores(request)
 
     def _fit(self, trip: Trip, lease: Lease) -> int:
         """Leave out reasoning that is of no use to the account. The body is written again only

@@ -39,8 +39,9 @@ async def give_whole(trip: Trip, lease: Lease, answer: UpstreamResponse, mask: M
     trip.outcome = Outcome()
     shown = convert(body, trip.outcome)
     _succeeded(lease, trip.outcome)
-    trip.settle(lease, response_id(body) if trip.remembers else "")
+    trip.settle(lease)
     if trip.keeping is not None:
+        await trip.keeping.begun(lease.account.name, response_id(body))
         shown = await trip.keeping.whole(shown)
     await trip.visit.reply(200, shown, trip.headers())
 
@@ -63,8 +64,9 @@ async def give_stream(
     trip.outcome = Outcome()
     shown = trip.call.stream_of(body, trip.outcome)
     _succeeded(lease, trip.outcome)
-    trip.settle(lease, response_id(body) if trip.remembers else "")
+    trip.settle(lease)
     if trip.keeping is not None:
+        await trip.keeping.begun(lease.account.name, response_id(body))
         shown = await trip.keeping.stream(shown)
     await delivery.end(shown)
 
@@ -97,7 +99,9 @@ async def _open_stream(
         raise UpstreamError(fault or _EMPTY)
     trip.begin(stream)
     lease.succeeded()
-    trip.settle(lease, stream.answer_id)
+    trip.settle(lease)
+    if trip.keeping is not None:
+        await trip.keeping.begun(lease.account.name, stream.answer_id)
     await _relay(trip, delivery, stream, answer, held)
     fault = stream.outcome.fault
     if fault is None:
@@ -151,6 +155,9 @@ async def _relay(
         fault = failed_call(error, trip.target.upstream.name).fault
         data = stream.fail(fault)
     if trip.keeping is not None:
+        # What ends the stream is numbered already.
+        codec = trip.visit.codec
+        delivery.keepalive = lambda: codec.keepalive
         data = await trip.keeping.stream(data)
     await delivery.end(data)
     await drain(answer)

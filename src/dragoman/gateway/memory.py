@@ -20,17 +20,26 @@ from msgspec import Struct
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.config import Upstream
 from dragoman.gateway.auth import Caller
-from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.conversations import (
+    OwnItem,
+    no_conversations,
     own_items,
-    reference,
     unstored_body,
-    whole_body,
+    whole_members,
 )
-from dragoman.sse import Decoder
+from dragoman.protocols.raw import join_object, split_object
+from dragoman.sse import Decoder, encode
 from dragoman.storage.base import StoreError
-from dragoman.storage.responses import Item, ResponseStore, StoredResponse, TooLarge, Turn
+from dragoman.storage.responses import (
+    FINISHED,
+    Item,
+    ResponseStore,
+    StoredEvent,
+    StoredResponse,
+    TooLarge,
+    Turn,
+)
 from dragoman.translation import ClientRequest
 from dragoman.translation.call import mint
 
@@ -39,20 +48,26 @@ _log = logging.getLogger("dragoman.gateway")
 T = TypeVar("T")
 
 _DAY_S = 24 * 3600.0
-_LONGEST_ID = 256
+_AGAIN_S = 2.0
+"""Seconds after which a store that failed is tried again."""
+LONGEST_ID = 256
 """Characters of an id. Longer ones were never given out."""
 
-_ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
+ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
 
 
 class Shelf:
     """A store of responses as a request uses it: on a thread of its own, so that nothing waits for
-    the disk but who asked for it. `days` is how long a response is kept."""
+    the disk but who asked for it. `days` is how long a response is kept.
+
+    Of those who ask while it cannot be used one at a time waits for it; the others are told so.
+    """
 
     def __init__(self, store: ResponseStore, days: float) -> None:
         self._store = store
         self._kept_s = days * _DAY_S
         self._thread = ThreadPoolExecutor(1, "responses")
+        self._again_at = 0.0
 
     def expiry(self, created: float) -> float:
         """Until when a response is kept that is made at `created`."""
@@ -67,10 +82,20 @@ class Shelf:
         """
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, what, self._store)
-        except StoreError as error:
-            _log.error("stored responses cannot be used: %s", error)
+            return await loop.run_in_executor(self._thread, self._asked, what)
+        except StoreError:
             raise DragomanError(_UNUSABLE) from None
+
+    def _asked(self, what: Callable[[ResponseStore], T]) -> T:
+        """In the thread. Who stood in line while the store failed is not to wait for it again."""
+        if time.monotonic() < self._again_at:
+            raise StoreError("failed a moment ago")
+        try:
+            return what(self._store)
+        except StoreError as error:
+            self._again_at = time.monotonic() + _AGAIN_S
+            _log.error("stored responses cannot be used: %s", error)
+            raise
 
     async def aclose(self) -> None:
         """Close the store, once what it was asked for is done."""
@@ -88,10 +113,9 @@ _UNUSABLE = Fault(
 
 
 class Keepsake(Struct, frozen=True, kw_only=True):
-    """What is known of a response that is to be stored before it is there. `id` is empty where the
-    answer brings its own."""
+    """What is known of a response that is to be stored before it is there."""
 
-    id: str = ""
+    id: str
     owner: str
     created: float
     input: tuple[Item, ...]
@@ -99,41 +123,85 @@ class Keepsake(Struct, frozen=True, kw_only=True):
     background: bool = False
 
 
-class Keeping:
-    """One answer that is to be stored, on its way to the client."""
+class _Kept(Struct):
+    """What of a response object is looked at."""
 
-    __slots__ = ("_keepsake", "_memory")
+    id: Any = None
+    status: Any = None
+    output: list[msgspec.Raw] | None = None
+
+
+class _Identified(Struct):
+    id: Any = None
+
+
+class _End(Struct):
+    """What of a terminal event is looked at."""
+
+    response: msgspec.Raw = msgspec.Raw()
+
+
+_kept = msgspec.json.Decoder(_Kept).decode
+_identified = msgspec.json.Decoder(_Identified).decode
+_end = msgspec.json.Decoder(_End).decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_FALSE = msgspec.Raw(b"false")
+
+
+class Keeping:
+    """One answer that is to be stored, on its way to the client. Values keep their bytes."""
+
+    __slots__ = ("keepsake", "memory")
+
+    only = ""
+    """Any account may answer: the conversation is here."""
 
     def __init__(self, memory: Memory, keepsake: Keepsake) -> None:
-        self._memory = memory
-        self._keepsake = keepsake
+        self.memory = memory
+        self.keepsake = keepsake
 
     @property
     def response_id(self) -> str | None:
-        """The id that the response has already; None if it is still to be given one."""
-        return self._keepsake.id or None
+        """The id that the response is to have."""
+        return self.keepsake.id
+
+    async def begun(self, account: str, answer_id: str) -> None:
+        """The account of that name answers, by that id: nothing of it is kept before its end."""
+
+    async def keep(self, response: bytes, data: bytes) -> bool:
+        """Keep a response object; `data` are the events that it ends with. Returns whether it is
+        kept."""
+        return await self.memory.keep(self.keepsake, response)
 
     async def whole(self, body: bytes) -> bytes:
         """Keep a whole answer. Returns the answer to give: another if it could not be kept."""
-        response = msgspec.json.decode(body)
-        if await self._memory.keep(self._keepsake, response):
+        if await self.keep(body, b""):
             return body
-        return to_json({**response, "store": False})
+        return _unkept(body)
 
     async def stream(self, data: bytes) -> bytes:
         """Keep the response that the last events of a stream hold. Returns the events to send:
         others if it could not be kept."""
         decoder = Decoder()
-        for frame in [*decoder.feed(data), *decoder.finish()]:
-            if frame.event in _ENDS:
-                event = msgspec.json.decode(frame.data)
-                response = event.get("response")
-                if not isinstance(response, dict):
-                    continue
-                if not await self._memory.keep(self._keepsake, response):
-                    told = to_json({**event, "response": {**response, "store": False}})
-                    return data.replace(frame.data, told)
+        frames = [*decoder.feed(data), *decoder.finish()]
+        for frame in frames:
+            if frame.event not in ENDS:
+                continue
+            try:
+                response = bytes(_end(frame.data).response)
+            except _UNREADABLE:
+                continue
+            if response and not await self.keep(response, data):
+                event = split_object(msgspec.Raw(frame.data)) or {}
+                told = join_object({**event, "response": msgspec.Raw(_unkept(response))})
+                raw = encode(bytes(told), frame.event)
+                return b"".join([raw if one is frame else one.raw for one in frames])
         return data
+
+
+def _unkept(response: bytes) -> bytes:
+    members = split_object(msgspec.Raw(response))
+    return response if members is None else bytes(join_object({**members, "store": _FALSE}))
 
 
 class Memory:
@@ -143,88 +211,94 @@ class Memory:
     def __init__(self, shelf: Shelf | None) -> None:
         self.shelf = shelf
 
-    async def aclose(self) -> None:
-        """Close the shelf."""
-        if self.shelf is not None:
-            await self.shelf.aclose()
-
     async def recall(
-        self, request: ClientRequest, caller: Caller, upstream: Upstream
+        self, request: ClientRequest, caller: Caller, upstream: Upstream, *, answered: bool = True
     ) -> tuple[ClientRequest, Keepsake | None]:
         """The request as if its client had sent the whole conversation, and what is to be kept;
-        None if nothing is.
+        None if nothing is, as of one that is not `answered`, but counted.
 
         Raises:
             DragomanError: what it goes on from is not there, or cannot be had.
         """
-        if request.codec.name != "openai_responses" or _is_left_to(upstream):
+        if request.codec.name != "openai_responses":
             return request, None
+        if request.member("conversation") is not None:
+            raise no_conversations()
         previous = _text(request, "previous_response_id")
+        wanted = _flag(request, "store") is not False and answered
+        background = answered and _flag(request, "background") is True
+        if background and not wanted:
+            raise InvalidRequest.at("background", "needs the response to be stored (store)")
+        native = upstream.protocol == "openai_responses"
         if self.shelf is None:
             if previous is not None:
                 raise previous_not_found(previous)
+            if background:
+                raise InvalidRequest.at("background", "needs a gateway that stores responses")
+            if wanted and native:
+                body = unstored_body(request.members)
+                request = ClientRequest(request.codec.name, body, {"store": False})
             return request, None
-        wanted = _flag(request, "store")
-        background = _flag(request, "background") is True
-        if background and wanted is False:
-            raise InvalidRequest.at("background", "needs the response to be stored (store)")
-        given = request.member("input")
-        kept = wanted is not False
-        if not isinstance(given, str | list) and not (given is None and previous is not None):
+        own = own_items(request.members.get("input"), mint)
+        if own is None:
             return request, None
-        own = own_items(given, mint)
-        refers = any(isinstance(item, dict) and reference(item) is not None for item in own)
-        created = time.time()
-        keepsake = None
-        shown: JsonObject = {}
-        if kept:
-            shown = {"store": True}
-        if previous is not None or refers:
+        members = request.members
+        if previous is not None or any(item.refers for item in own):
             turns = await self._turns(previous, caller)
             own = [await self._resolved(item, number, caller) for number, item in enumerate(own)]
-            bodies = [to_json(item) for item in own]
-            earlier = [item.body for turn in turns for item in (*turn.input, *turn.output)]
+            earlier = [body for turn in turns for body in (*turn.input, *turn.output)]
+            members = whole_members(members, [*earlier, *[item.body for item in own]])
+        shown: JsonObject = {}
+        if previous is not None:
             shown["previous_response_id"] = previous
-            body = whole_body(request.members, [*earlier, *bodies])
-        else:
-            body = request.body
-        if kept and upstream.protocol == "openai_responses":
-            body = unstored_body(body)
-        if body is not request.body:
-            request = ClientRequest(request.codec.name, body, shown)
-        else:
-            request.shown = shown
-        if kept:
-            items = tuple(Item(_id_of(item), to_json(item)) for item in own)
+        keepsake = None
+        if wanted:
             keepsake = Keepsake(
+                id=mint(request.codec.id_prefix),
                 owner=caller.name,
-                created=created,
-                input=items,
+                created=time.time(),
+                input=tuple([Item(item.id, item.body) for item in own]),
                 previous=previous,
                 background=background,
             )
+            shown |= {"store": True, "id": keepsake.id}
+        if wanted and native:
+            request = ClientRequest(request.codec.name, unstored_body(members), shown)
+        elif members is not request.members:
+            body = bytes(join_object(members))
+            request = ClientRequest(request.codec.name, body, shown)
+        else:
+            request.shown = shown
         return request, keepsake
 
-    async def keep(self, keepsake: Keepsake, response: JsonObject) -> bool:
-        """Keep a response. Returns whether it is kept."""
+    async def keep(
+        self, keepsake: Keepsake, response: bytes, events: Sequence[StoredEvent] = ()
+    ) -> bool:
+        """Keep a response object, and the last of its events. Returns whether it is kept."""
         shelf = self.shelf
         if shelf is None:
             return False
-        output = response.get("output") or []
+        try:
+            known = _kept(response)
+            output = tuple([_item(raw) for raw in known.output or ()])
+        except _UNREADABLE:
+            return False
+        if known.id != keepsake.id:
+            return False
         stored = StoredResponse(
-            id=response["id"],
+            id=keepsake.id,
             owner=keepsake.owner,
             created=keepsake.created,
             expires=shelf.expiry(keepsake.created),
-            status=response.get("status") or "completed",
-            response=to_json(response),
+            status=known.status if known.status in FINISHED else "completed",
+            response=response,
             previous=keepsake.previous,
             input=keepsake.input,
-            output=tuple(Item(_id_of(item), to_json(item)) for item in output),
+            output=output,
             background=keepsake.background,
         )
         try:
-            await shelf.ask(lambda store: store.put(stored))
+            await shelf.ask(lambda store: store.put(stored, events))
         except TooLarge as error:
             _log.warning("a response is not kept: %s", error)
             return False
@@ -236,29 +310,25 @@ class Memory:
         if previous is None:
             return ()
         turns = None
-        if len(previous) <= _LONGEST_ID:
+        if len(previous) <= LONGEST_ID:
             turns = await self._ask(lambda store: store.conversation(previous, caller.name))
-        if turns is None:
+        if not turns:
             raise previous_not_found(previous)
+        if turns[-1].status not in FINISHED:
+            raise InvalidRequest.at("previous_response_id", "is still being made")
         return turns
 
-    async def _resolved(self, item: Any, number: int, caller: Caller) -> Any:
+    async def _resolved(self, item: OwnItem, number: int, caller: Caller) -> OwnItem:
         """The item that `item` stands for."""
-        name = reference(item) if isinstance(item, dict) else None
-        if name is None:
+        if not item.refers:
             return item
+        name = item.id
         found = None
-        if len(name) <= _LONGEST_ID:
+        if len(name) <= LONGEST_ID:
             found = await self._ask(lambda store: store.item(name, caller.name))
         if found is None:
-            raise DragomanError(
-                Fault(
-                    FaultKind.NOT_FOUND,
-                    f"Item with id '{name[:_LONGEST_ID]}' not found.",
-                    param=f"input[{number}].id",
-                )
-            )
-        return msgspec.json.decode(found.body)
+            raise item_not_found(name, number)
+        return OwnItem(name, found.body)
 
     async def _ask(self, what: Callable[[ResponseStore], T]) -> T:
         assert self.shelf is not None
@@ -270,7 +340,7 @@ def previous_not_found(previous: str) -> DragomanError:
     return InvalidRequest(
         Fault(
             FaultKind.INVALID_REQUEST,
-            f"Previous response with id '{previous[:_LONGEST_ID]}' not found.",
+            f"Previous response with id '{previous[:LONGEST_ID]}' not found.",
             param="previous_response_id",
             code="previous_response_not_found",
         )
@@ -279,17 +349,24 @@ def previous_not_found(previous: str) -> DragomanError:
 
 def response_not_found(name: str, why: str = "") -> DragomanError:
     """The error for a response that is not there, in the official API's words."""
-    message = f"Response with id '{name[:_LONGEST_ID]}' not found{why}."
+    message = f"Response with id '{name[:LONGEST_ID]}' not found{why}."
     return DragomanError(Fault(FaultKind.NOT_FOUND, message))
 
 
-def _is_left_to(upstream: Upstream) -> bool:
-    return upstream.stored_responses == "pass" and upstream.protocol == "openai_responses"
+def item_not_found(name: str, number: int) -> DragomanError:
+    """The error for a stored item that is not there, in the official API's words."""
+    return DragomanError(
+        Fault(
+            FaultKind.NOT_FOUND,
+            f"Item with id '{name[:LONGEST_ID]}' not found.",
+            param=f"input[{number}].id",
+        )
+    )
 
 
-def _id_of(item: Any) -> str:
-    name = item.get("id") if isinstance(item, dict) else None
-    return name if isinstance(name, str) else ""
+def _item(raw: msgspec.Raw) -> Item:
+    name = _identified(raw).id
+    return Item(name if isinstance(name, str) else "", bytes(raw))
 
 
 def _text(request: ClientRequest, name: str) -> str | None:

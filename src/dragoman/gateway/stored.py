@@ -10,8 +10,9 @@ import msgspec
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.auth import Caller
 from dragoman.gateway.background import Background
+from dragoman.gateway.elsewhere import Elsewhere, is_left_to
 from dragoman.gateway.exchange import Exchange
-from dragoman.gateway.memory import Keeping, Memory, response_not_found
+from dragoman.gateway.memory import LONGEST_ID, Keeping, Memory, response_not_found
 from dragoman.gateway.record import Record
 from dragoman.gateway.visit import Visit
 from dragoman.protocols.base import to_json
@@ -20,13 +21,11 @@ from dragoman.protocols.openai_responses.conversations import (
     MOST_LISTED,
     outputs_as_items,
     page,
-    shown_input,
     waiting_calls,
 )
 from dragoman.storage.responses import FINISHED, StoredResponse
 from dragoman.translation import ClientRequest
 
-_LONGEST_ID = 256
 _LISTED = 20
 _CARRIED = (
     "model",
@@ -50,9 +49,15 @@ class StoredResponses:
     `most_bytes`."""
 
     def __init__(
-        self, memory: Memory, background: Background, exchange: Exchange, most_bytes: int
+        self,
+        memory: Memory,
+        elsewhere: Elsewhere,
+        background: Background,
+        exchange: Exchange,
+        most_bytes: int,
     ) -> None:
         self._memory = memory
+        self._elsewhere = elsewhere
         self._background = background
         self._exchange = exchange
         self._most_bytes = most_bytes
@@ -70,7 +75,11 @@ class StoredResponses:
         self, visit: Visit, caller: Caller, record: Record, request: ClientRequest
     ) -> None:
         target = self._exchange.resolve(request, caller, record)
-        self._exchange.settings(visit, caller, target)
+        settings = self._exchange.settings(visit, caller, target)
+        if is_left_to(target.upstream, settings.options):
+            passing = await self._elsewhere.admit(request, caller, target.upstream)
+            await self._exchange.answer(visit, caller, record, request, passing)
+            return
         request, keepsake = await self._memory.recall(request, caller, target.upstream)
         if keepsake is not None and keepsake.background:
             await self._background.begin(visit, caller, record, request, keepsake)
@@ -87,6 +96,8 @@ class StoredResponses:
         query = Query(visit.query)
         stream = query.flag("stream")
         after = query.number("starting_after", -1, 0, 2**53)
+        if await self._elsewhere.serve(name, "", visit, caller, record):
+            return
         stored = await self._found(name, caller)
         if stream:
             await self._background.follow(stored, visit, after)
@@ -99,6 +110,8 @@ class StoredResponses:
         Raises:
             DragomanError: it is not there.
         """
+        if await self._elsewhere.serve(name, "", visit, caller, record):
+            return
         await self._found(name, caller)
         shelf = self._memory.shelf
         assert shelf is not None
@@ -116,6 +129,8 @@ class StoredResponses:
         limit = query.number("limit", _LISTED, 1, MOST_LISTED)
         order = query.choice("order", "desc", ("asc", "desc"))
         after = query.text("after")
+        if await self._elsewhere.serve(name, "/input_items", visit, caller, record):
+            return
         await self._found(name, caller)
         shelf = self._memory.shelf
         assert shelf is not None
@@ -123,7 +138,7 @@ class StoredResponses:
         if turns is None:
             raise response_not_found(name)
         given = [item for turn in turns[:-1] for item in (*turn.input, *turn.output)]
-        items = [shown_input(msgspec.json.decode(item.body)) for item in (*given, *turns[-1].input)]
+        items = [*given, *turns[-1].input]
         listed = page(items, limit=limit, after=after, order=order)
         await visit.reply(200, to_json(listed))
 
@@ -134,6 +149,8 @@ class StoredResponses:
         Raises:
             DragomanError: it is not there, is not made in the background, or is over.
         """
+        if await self._elsewhere.serve(name, "/cancel", visit, caller, record):
+            return
         stored = await self._found(name, caller)
         if not stored.background:
             raise InvalidRequest.at("", "Cannot cancel a synchronous response.")
@@ -188,7 +205,7 @@ class StoredResponses:
         if shelf is None:
             raise response_not_found(name, ": this gateway does not store responses")
         stored = None
-        if len(name) <= _LONGEST_ID:
+        if len(name) <= LONGEST_ID:
             stored = await shelf.ask(lambda store: store.get(name, caller.name))
         if stored is None:
             raise response_not_found(name)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from dragoman.accounts.pool import Lease
-from dragoman.gateway.affinity import NO_PINS, response_digest
+from dragoman.gateway.affinity import NO_PINS
 from dragoman.gateway.attempts import Attempts
 from dragoman.gateway.auth import Caller
 from dragoman.gateway.delivery import Delivery
 from dragoman.gateway.errors import Headers
-from dragoman.gateway.memory import Keeping
 from dragoman.gateway.record import Record, losses_header
 from dragoman.gateway.routing import Target
 from dragoman.gateway.visit import Visit
@@ -18,15 +19,34 @@ FALLBACK_HEADER = b"x-dragoman-upstream"
 """Header that names the upstream when it is not that of the model's route."""
 
 
+class Keeper(Protocol):
+    """Whoever stores an answer, or knows who does. `only` is the one account that can answer, empty
+    if any can; `response_id` the id that the response is to have, None if it brings its own."""
+
+    @property
+    def only(self) -> str: ...
+
+    @property
+    def response_id(self) -> str | None: ...
+
+    async def begun(self, account: str, answer_id: str) -> None:
+        """The account of that name answers by that id, which the client was not told yet."""
+
+    async def whole(self, body: bytes) -> bytes:
+        """An answer is whole. Returns what the client is to be given."""
+
+    async def stream(self, data: bytes) -> bytes:
+        """These are the last events of a stream. Returns what the client is to be given."""
+
+
 class Trip:
     """What belongs to one request on its way. `keeping` stores its answer, None if it is not to be
     stored.
 
     `target` is where it goes now, `call` how it is said there. There, `has_choice` tells whether
-    more than one account can be asked, `pins` are the digests of the conversation, and `remembers`
-    tells whether later requests may name the answer's id to go on from it. `stream` is what the
-    client is being shown, once it has begun; `call` and `request`, which hold the bodies, are let
-    go then: a stream may be long.
+    more than one account can be asked, and `pins` are the digests of the conversation. `stream` is
+    what the client is being shown, once it has begun; `call` and `request`, which hold the bodies,
+    are let go then: a stream may be long.
     """
 
     __slots__ = (
@@ -41,7 +61,6 @@ class Trip:
         "outcome",
         "pins",
         "record",
-        "remembers",
         "request",
         "stream",
         "target",
@@ -55,7 +74,7 @@ class Trip:
         record: Record,
         request: ClientRequest,
         attempts: Attempts,
-        keeping: Keeping | None = None,
+        keeping: Keeper | None = None,
     ) -> None:
         self.visit = visit
         self.caller = caller
@@ -69,7 +88,6 @@ class Trip:
         self.fell_back = False
         self.has_choice = False
         self.pins = NO_PINS
-        self.remembers = False
 
     def turn_to(self, target: Target, call: Call) -> None:
         """The request goes to `target`, as `call` says it."""
@@ -93,13 +111,10 @@ class Trip:
             headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
         return headers
 
-    def settle(self, lease: Lease, answer_id: str) -> None:
+    def settle(self, lease: Lease) -> None:
         """The account of the lease has answered: the conversation is with it."""
         for digest in self.pins.also:
             lease.pin(digest)
-        if self.remembers and answer_id:
-            upstream = self.target.upstream.name
-            lease.pin(response_digest(self.caller.name, upstream, answer_id))
 
     def begin(self, stream: AnswerStream) -> None:
         """From here on the client is shown `stream`; no other account can be tried."""

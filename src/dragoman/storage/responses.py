@@ -46,11 +46,12 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
 
 
 class Turn(Struct, frozen=True):
-    """What one turn of a conversation holds."""
+    """What one turn of a conversation holds: items as JSON, of input and output."""
 
     id: str
-    input: tuple[Item, ...]
-    output: tuple[Item, ...]
+    status: ResponseStatus
+    input: tuple[bytes, ...]
+    output: tuple[bytes, ...]
 
 
 class StoredEvent(Struct, frozen=True):
@@ -68,8 +69,9 @@ class ResponseStore(Protocol):
     """Stored responses. Every method raises `StoreError` when the store cannot be used, and has
     then changed nothing. An id that is unknown, deleted, expired or another owner's is None."""
 
-    def put(self, stored: StoredResponse) -> None:
-        """Keep a response, or what became of one. One that is finished does not change any more.
+    def put(self, stored: StoredResponse, events: Sequence[StoredEvent] = ()) -> None:
+        """Keep a response, or what became of one, and with it the last of its events. One that is
+        finished does not change any more.
 
         Raises:
             TooLarge: it exceeds the limit of one, or of all even after older ones were dropped.
@@ -96,12 +98,24 @@ class ResponseStore(Protocol):
     def events(self, response: str, owner: str, after: int, limit: int) -> list[StoredEvent]:
         """Events with a sequence number above `after`, in order."""
 
+    def last_event(self, response: str, owner: str) -> StoredEvent | None:
+        """The event with the highest sequence number."""
+
     def cancel(self, response: str, owner: str) -> StoredResponse | None:
         """Ask whoever runs a background response to stop. Returns it as it is then."""
 
     def claim(self, response: str, owner: str, claimed: bool) -> bool:
         """Say that the tool calls of a response are being answered, or, with False, that they were
         not after all. Returns whether that was not so already."""
+
+    def refer(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
+        """Remember which account's service keeps responses and items of these names."""
+
+    def referred(self, name: str, owner: str) -> str | None:
+        """The account whose service keeps what has that name."""
+
+    def unrefer(self, name: str, owner: str) -> None:
+        """Forget where that is kept."""
 
     def abandoned(self, now: float) -> list[StoredResponse]:
         """Background responses that are not finished and that nobody runs any more."""

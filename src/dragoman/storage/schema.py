@@ -125,7 +125,7 @@ _RESPONSES = (
         deleted INTEGER NOT NULL DEFAULT 0
     )""",
     "CREATE INDEX responses_previous ON responses (previous)",
-    "CREATE INDEX responses_expires ON responses (expires)",
+    "CREATE INDEX responses_expires ON responses (expires) WHERE NOT deleted",
     "CREATE INDEX responses_created ON responses (created)",
     "CREATE INDEX responses_hidden ON responses (deleted) WHERE deleted",
     "CREATE INDEX responses_running ON responses (alive) WHERE background",
@@ -134,7 +134,7 @@ _RESPONSES = (
         owner TEXT NOT NULL,
         item TEXT NOT NULL,
         response TEXT NOT NULL,
-        PRIMARY KEY (owner, item)
+        PRIMARY KEY (owner, item, response)
     ) WITHOUT ROWID""",
     "CREATE INDEX response_items_response ON response_items (response)",
     # What a background response has said so far, frame by frame.
@@ -144,6 +144,16 @@ _RESPONSES = (
         frame BLOB NOT NULL,
         PRIMARY KEY (response, sequence)
     ) WITHOUT ROWID""",
+    # Which account keeps what is stored at its service: responses, and items of theirs. Nothing of
+    # what they say.
+    """CREATE TABLE kept_elsewhere (
+        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        account TEXT NOT NULL,
+        expires REAL NOT NULL,
+        PRIMARY KEY (owner, name)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX kept_elsewhere_expires ON kept_elsewhere (expires)",
     # One row: the bytes of all responses together, so that nobody has to add them up.
     "CREATE TABLE responses_held (id INTEGER PRIMARY KEY CHECK (id = 1), bytes INTEGER NOT NULL)",
     "INSERT INTO responses_held VALUES (1, 0)",

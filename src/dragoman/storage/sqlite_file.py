@@ -33,13 +33,17 @@ _EXPLAINED = {
 class SqliteFile:
     """The file at `path`, which is made, for its owner alone, if it is not there.
 
-    `lock_s` is how long to wait for other writers. `opened` counts how often it was opened, and
+    `lock_s` is how long to wait for other writers. What is deleted in one that `erases` is
+    overwritten, not merely let go. `opened` counts how often it was opened, and
     `replaced` tells that it was not the same file the last time. One thread may use it at a time,
     whichever it is.
     """
 
-    def __init__(self, path: str | os.PathLike[str], lock_s: float) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], lock_s: float, *, erases: bool = False
+    ) -> None:
         self.path = Path(path)
+        self._erases = erases
         self.opened = 0
         self.replaced = False
         self._lock_s = lock_s
@@ -173,6 +177,7 @@ class SqliteFile:
                 time.sleep(_LOCK_POLL_S)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
+        connection.execute(f"PRAGMA secure_delete = {'ON' if self._erases else 'OFF'}")
         if present == len(MIGRATIONS):
             return
         connection.execute("BEGIN IMMEDIATE")

@@ -21,26 +21,30 @@ from dragoman.storage.responses import (
 from dragoman.storage.sqlite_file import SqliteFile
 
 _SWEPT_AT_ONCE = 200
+_DROPPED_AT_ONCE = 20
 _ABANDONED_AFTER_S = 10.0
 """Seconds without a sign of life after which a background response has nobody who runs it."""
 _LONGEST_CONVERSATION = 10_000
 """Turns that are walked back at most."""
 
-_items_json = msgspec.json.Encoder()
 _read_items = msgspec.json.Decoder(tuple[msgspec.Raw, ...]).decode
 _FIELDS = "id, owner, created, expires, status, response, previous, input, output, background"
 
+_EVENT_BYTES = (
+    "SELECT coalesce(sum(length(frame)), 0) FROM response_events WHERE response = excluded.id"
+)
 _LATER = "EXISTS (SELECT 1 FROM responses AS later WHERE later.previous = responses.id)"
 _CONVERSATION = f"""
-WITH RECURSIVE turns (id, previous, input, output, place) AS (
-    SELECT id, previous, input, output, 0 FROM responses
+WITH RECURSIVE turns (id, previous, place) AS (
+    SELECT id, previous, 0 FROM responses
         WHERE id = ?1 AND owner = ?2 AND NOT deleted AND expires > ?3
     UNION ALL
-    SELECT before.id, before.previous, before.input, before.output, place + 1
+    SELECT before.id, before.previous, place + 1
         FROM responses AS before JOIN turns ON before.id = turns.previous
         WHERE before.owner = ?2 AND place < {_LONGEST_CONVERSATION}
 )
-SELECT id, previous, input, output FROM turns ORDER BY place DESC
+SELECT turns.id, turns.previous, status, input, output
+    FROM turns JOIN responses ON responses.id = turns.id ORDER BY place DESC
 """
 
 
@@ -58,10 +62,10 @@ class SqliteResponses:
         *,
         most_bytes: int = 1024 * 1024 * 1024,
         largest_bytes: int = 64 * 1024 * 1024,
-        lock_s: float = 5.0,
+        lock_s: float = 1.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._file = SqliteFile(path, lock_s)
+        self._file = SqliteFile(path, lock_s, erases=True)
         self._most = most_bytes
         self._largest = largest_bytes
         self._clock = clock
@@ -70,21 +74,22 @@ class SqliteResponses:
         """See `ResponseStore.close`."""
         self._file.close()
 
-    def put(self, stored: StoredResponse) -> None:
+    def put(self, stored: StoredResponse, events: Sequence[StoredEvent] = ()) -> None:
         """See `ResponseStore.put`."""
         given, made = _written(stored.input), _written(stored.output)
         size = len(stored.response) + len(given) + len(made)
         if size > self._largest:
             raise TooLarge(f"the response has {size} bytes, and {self._largest} may be kept")
         with self._file.writing(stamped=False) as (connection, _):
-            self._make_room(connection, stored.id, size)
+            self._make_room(connection, stored, size)
             # What was finished, cancelled or deleted meanwhile stays so.
-            connection.execute(
+            written = connection.execute(
                 f"INSERT INTO responses ({_FIELDS}, bytes, alive)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT (id) DO UPDATE SET status = excluded.status,"
                 " response = excluded.response, input = excluded.input,"
-                " output = excluded.output, bytes = excluded.bytes, alive = excluded.alive"
+                " output = excluded.output, alive = excluded.alive,"
+                f" bytes = excluded.bytes + ({_EVENT_BYTES})"
                 " WHERE responses.owner = excluded.owner AND NOT responses.deleted"
                 " AND responses.status IN ('queued', 'in_progress')",
                 (
@@ -101,15 +106,19 @@ class SqliteResponses:
                     size,
                     self._clock(),
                 ),
-            )
+            ).rowcount
+            if not written:
+                return
             connection.executemany(
-                "INSERT OR REPLACE INTO response_items (owner, item, response) VALUES (?, ?, ?)",
+                "INSERT OR IGNORE INTO response_items (owner, item, response) VALUES (?, ?, ?)",
                 [
                     (stored.owner, item.id, stored.id)
                     for item in (*stored.input, *stored.output)
                     if item.id
                 ],
             )
+            if events:
+                _add_events(connection, stored.id, events)
 
     def get(self, response: str, owner: str) -> StoredResponse | None:
         """See `ResponseStore.get`."""
@@ -122,7 +131,10 @@ class SqliteResponses:
             rows = connection.execute(_CONVERSATION, (response, owner, self._clock())).fetchall()
         if not rows or rows[0][1] is not None:
             return None
-        return [Turn(turn, _items(given), _items(made)) for turn, _, given, made in rows]
+        return [
+            Turn(turn, status, _bodies(given), _bodies(made))
+            for turn, _, status, given, made in rows
+        ]
 
     def item(self, item: str, owner: str) -> Item | None:
         """See `ResponseStore.item`."""
@@ -130,7 +142,8 @@ class SqliteResponses:
             row = connection.execute(
                 "SELECT input, output FROM response_items"
                 " JOIN responses ON responses.id = response_items.response"
-                " WHERE response_items.owner = ? AND item = ? AND NOT deleted AND expires > ?",
+                " WHERE response_items.owner = ? AND item = ? AND NOT deleted AND expires > ?"
+                " ORDER BY created DESC LIMIT 1",
                 (owner, item, self._clock()),
             ).fetchone()
         if row is None:
@@ -156,16 +169,8 @@ class SqliteResponses:
                 "UPDATE responses SET alive = ? WHERE id = ? AND NOT deleted AND NOT cancelled",
                 (self._clock(), response),
             ).rowcount
-            if goes_on:
-                connection.executemany(
-                    "INSERT OR IGNORE INTO response_events (response, sequence, frame)"
-                    " VALUES (?, ?, ?)",
-                    [(response, event.sequence, event.frame) for event in events],
-                )
-                size = sum(len(event.frame) for event in events)
-                connection.execute(
-                    "UPDATE responses SET bytes = bytes + ? WHERE id = ?", (size, response)
-                )
+            if goes_on and events:
+                _add_events(connection, response, events)
         return bool(goes_on)
 
     def events(self, response: str, owner: str, after: int, limit: int) -> list[StoredEvent]:
@@ -179,6 +184,18 @@ class SqliteResponses:
                 (response, owner, after, limit),
             )
             return [StoredEvent(sequence, frame) for sequence, frame in rows]
+
+    def last_event(self, response: str, owner: str) -> StoredEvent | None:
+        """See `ResponseStore.last_event`."""
+        with self._file.reading() as connection:
+            row = connection.execute(
+                "SELECT sequence, frame FROM response_events"
+                " JOIN responses ON responses.id = response_events.response"
+                " WHERE responses.id = ? AND owner = ? AND NOT deleted"
+                " ORDER BY sequence DESC LIMIT 1",
+                (response, owner),
+            ).fetchone()
+        return None if row is None else StoredEvent(*row)
 
     def cancel(self, response: str, owner: str) -> StoredResponse | None:
         """See `ResponseStore.cancel`."""
@@ -198,6 +215,31 @@ class SqliteResponses:
             ).rowcount
         return bool(changed)
 
+    def refer(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
+        """See `ResponseStore.refer`."""
+        with self._file.writing(stamped=False) as (connection, _):
+            connection.executemany(
+                "INSERT OR REPLACE INTO kept_elsewhere (owner, name, account, expires)"
+                " VALUES (?, ?, ?, ?)",
+                [(owner, name, account, expires) for name in names],
+            )
+
+    def referred(self, name: str, owner: str) -> str | None:
+        """See `ResponseStore.referred`."""
+        with self._file.reading() as connection:
+            row = connection.execute(
+                "SELECT account FROM kept_elsewhere WHERE owner = ? AND name = ? AND expires > ?",
+                (owner, name, self._clock()),
+            ).fetchone()
+        return None if row is None else str(row[0])
+
+    def unrefer(self, name: str, owner: str) -> None:
+        """See `ResponseStore.unrefer`."""
+        with self._file.writing(stamped=False) as (connection, _):
+            connection.execute(
+                "DELETE FROM kept_elsewhere WHERE owner = ? AND name = ?", (owner, name)
+            )
+
     def abandoned(self, now: float) -> list[StoredResponse]:
         """See `ResponseStore.abandoned`."""
         with self._file.reading() as connection:
@@ -211,12 +253,19 @@ class SqliteResponses:
     def sweep(self, now: float) -> int:
         """See `ResponseStore.sweep`."""
         with self._file.writing(stamped=False) as (connection, _):
-            connection.execute(
+            hidden = connection.execute(
                 "UPDATE responses SET deleted = 1, response = x'' WHERE id IN"
                 " (SELECT id FROM responses WHERE expires <= ? AND NOT deleted LIMIT ?)",
                 (now, _SWEPT_AT_ONCE),
-            )
-            return self._drop_useless(connection)
+            ).rowcount
+            forgotten = connection.execute(
+                "DELETE FROM kept_elsewhere WHERE (owner, name) IN"
+                " (SELECT owner, name FROM kept_elsewhere WHERE expires <= ? LIMIT ?)",
+                (now, _SWEPT_AT_ONCE),
+            ).rowcount
+            dropped = self._drop_useless(connection)
+            over = self._drop_oldest(connection, "", None, 0)
+            return max(hidden, forgotten, dropped, over)
 
     def _get(
         self, connection: sqlite3.Connection, response: str, owner: str
@@ -228,38 +277,92 @@ class SqliteResponses:
         ).fetchone()
         return None if row is None else _response(row)
 
-    def _make_room(self, connection: sqlite3.Connection, response: str, size: int) -> None:
-        """Drop the oldest that nothing builds on until `size` bytes fit.
+    def _make_room(self, connection: sqlite3.Connection, stored: StoredResponse, size: int) -> None:
+        """Drop the oldest that nothing builds on until `size` bytes fit, or as many as may be
+        dropped at once: the rest is swept.
 
         Raises:
-            TooLarge: they do not.
+            TooLarge: there is nothing to drop.
         """
-        held = _held(connection)
-        while held + size > self._most:
+        row = connection.execute(
+            "SELECT bytes FROM responses WHERE id = ?", (stored.id,)
+        ).fetchone()
+        more = size if row is None else size - row[0]
+        dropped = self._drop_oldest(connection, stored.id, stored.previous, more)
+        if more > 0 and dropped < _SWEPT_AT_ONCE and _held(connection) + more > self._most:
+            raise TooLarge(f"no room is left for responses: {_held(connection)} bytes are kept")
+
+    def _drop_oldest(
+        self, connection: sqlite3.Connection, response: str, previous: str | None, more: int
+    ) -> int:
+        """Drop the oldest responses until there is room for `more` bytes, but not this one nor the
+        one that it builds on. Returns how many were dropped, a bounded number."""
+        dropped = 0
+        while dropped < _SWEPT_AT_ONCE and _held(connection) + more > self._most:
             oldest = connection.execute(
-                f"SELECT id FROM responses WHERE NOT {_LATER} AND id <> ?"
+                f"SELECT id FROM responses WHERE NOT {_LATER} AND id <> ? AND id IS NOT ?"
                 " AND status NOT IN ('queued', 'in_progress') ORDER BY created LIMIT ?",
-                (response, _SWEPT_AT_ONCE),
+                (response, previous, _DROPPED_AT_ONCE),
             ).fetchall()
             if not oldest:
-                raise TooLarge(f"no room is left for responses: {held} bytes are kept")
+                break
             for (one,) in oldest:
                 _drop(connection, one)
-                held = _held(connection)
-                if held + size <= self._most:
+                dropped += 1
+                if _held(connection) + more <= self._most:
                     break
+        return dropped
 
     def _drop_useless(self, connection: sqlite3.Connection) -> int:
-        """Drop turns that are hidden and that no other turn builds on. Whoever still runs one has
-        to find that it is."""
-        useless = connection.execute(
-            f"SELECT id FROM responses WHERE deleted AND NOT {_LATER}"
-            " AND NOT (status IN ('queued', 'in_progress') AND alive >= ?) LIMIT ?",
-            (self._clock() - _ABANDONED_AFTER_S, _SWEPT_AT_ONCE),
-        ).fetchall()
-        for (one,) in useless:
-            _drop(connection, one)
-        return len(useless)
+        """Drop turns that are hidden and that no other turn builds on, and then those that these
+        built on. Whoever still runs one has to find that it is."""
+        dropped = 0
+        while dropped < _SWEPT_AT_ONCE:
+            useless = connection.execute(
+                f"SELECT id FROM responses WHERE deleted AND NOT {_LATER}"
+                " AND NOT (status IN ('queued', 'in_progress') AND alive >= ?) LIMIT ?",
+                (self._clock() - _ABANDONED_AFTER_S, _SWEPT_AT_ONCE - dropped),
+            ).fetchall()
+            if not useless:
+                break
+            for (one,) in useless:
+                dropped += _drop_hidden(connection, one, _SWEPT_AT_ONCE - dropped)
+        return dropped
+
+
+_HIDDEN_BEFORE = """
+SELECT previous FROM responses WHERE id = ? AND EXISTS (
+    SELECT 1 FROM responses AS before
+        WHERE before.id = responses.previous AND before.deleted
+        AND before.status NOT IN ('queued', 'in_progress')
+        AND NOT EXISTS (SELECT 1 FROM responses AS other
+            WHERE other.previous = before.id AND other.id <> responses.id)
+)
+"""
+
+
+def _drop_hidden(connection: sqlite3.Connection, response: str, most: int) -> int:
+    """Drop a turn, and those before it that are hidden too and that only it builds on: up to `most`
+    of them. Returns how many were dropped."""
+    dropped = 0
+    following: str | None = response
+    while following is not None and dropped < most:
+        before = connection.execute(_HIDDEN_BEFORE, (following,)).fetchone()
+        _drop(connection, following)
+        dropped += 1
+        following = None if before is None else before[0]
+    return dropped
+
+
+def _add_events(
+    connection: sqlite3.Connection, response: str, events: Sequence[StoredEvent]
+) -> None:
+    connection.executemany(
+        "INSERT OR IGNORE INTO response_events (response, sequence, frame) VALUES (?, ?, ?)",
+        [(response, event.sequence, event.frame) for event in events],
+    )
+    size = sum(len(event.frame) for event in events)
+    connection.execute("UPDATE responses SET bytes = bytes + ? WHERE id = ?", (size, response))
 
 
 def _drop(connection: sqlite3.Connection, response: str) -> None:
@@ -282,6 +385,10 @@ class _Named(msgspec.Struct):
 
 
 _read_name = msgspec.json.Decoder(_Named).decode
+
+
+def _bodies(body: bytes) -> tuple[bytes, ...]:
+    return tuple([bytes(raw) for raw in _read_items(body)])
 
 
 def _items(body: bytes) -> tuple[Item, ...]:

@@ -8,13 +8,16 @@ conversation; nothing after this knows the difference. Instructions are not inhe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Raw, Struct
 
-from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.raw import is_text, join_list, join_object, split_list, split_object
 
 _PREFIXES = {
     "message": "msg_",
@@ -29,75 +32,149 @@ _PREFIXES = {
 MOST_LISTED = 100
 """Items in one page of a list at most (resources/responses/input_items.py)."""
 
+_ABSENT = Raw()
 
-def own_items(given: Any, mint: Callable[[str], str]) -> list[Any]:
-    """The items that a request's `input` adds to the conversation, each with a type and an id.
 
-    `given` is the decoded `input`. Items that refer to others stay as they are; whatever is no
-    item is left to whoever reads the request.
+class OwnItem(NamedTuple):
+    """An item of a request's input as it is kept: its id, and its JSON. One that `refers` stands
+    for the stored item of that id."""
+
+    id: str
+    body: bytes
+    refers: bool = False
+
+
+class _Head(Struct):
+    """What of an item is looked at."""
+
+    type: Any = None
+    id: Any = None
+    role: Any = None
+    encrypted_content: Raw = _ABSENT
+    content: Raw = _ABSENT
+
+
+_head = msgspec.json.Decoder(_Head).decode
+
+
+def own_items(given: Raw | None, mint: Callable[[str], str]) -> list[OwnItem] | None:
+    """The items that a request's `input` adds to the conversation, each with a type and an id; all
+    else of them keeps its bytes. None if it is neither text nor an array.
+
+    Items that refer to others stay as they are; whatever is no item is left to whoever reads the
+    request.
     """
-    if isinstance(given, str):
-        given = [{"type": "message", "role": "user", "content": given}]
-    items = given if isinstance(given, list) else []
-    return [_named(item, mint) if isinstance(item, dict) else item for item in items]
+    if given is None:
+        return []
+    if is_text(given):
+        said = {"type": "message", "role": "user", "content": given}
+        return [_named(Raw(to_json(said)), mint)]
+    items = split_list(given)
+    return None if items is None else [_named(item, mint) for item in items]
 
 
-def _named(item: JsonObject, mint: Callable[[str], str]) -> JsonObject:
-    kind = item.get("type")
-    if reference(item) is not None:
-        return item
-    named = dict(item)
+def _named(item: Raw, mint: Callable[[str], str]) -> OwnItem:
+    try:
+        head = _head(item)
+    except msgspec.ValidationError:
+        return OwnItem("", bytes(item))
+    kind, name = head.type, head.id
+    if kind == "item_reference" or (kind is None and head.role is None):
+        # The type may be left out (response_input_item_param.py, `ItemReference`).
+        if isinstance(name, str):
+            return OwnItem(name, bytes(item), True)
+    elif kind is not None and isinstance(name, str) and name:
+        return OwnItem(name, bytes(item))
+    changed: JsonObject = {}
     if kind is None:
-        kind = named["type"] = "message"
-    if not isinstance(named.get("id"), str) or not named["id"]:
-        named["id"] = mint(_PREFIXES.get(kind, "item_") if isinstance(kind, str) else "item_")
-    return named
+        kind = changed["type"] = "message"
+    if not isinstance(name, str) or not name:
+        prefix = _PREFIXES.get(kind, "item_") if isinstance(kind, str) else "item_"
+        name = changed["id"] = mint(prefix)
+    members = split_object(item) or {}
+    raw = {key: Raw(to_json(value)) for key, value in changed.items()}
+    return OwnItem(name, bytes(join_object({**members, **raw})))
 
 
-def reference(item: JsonObject) -> str | None:
-    """The id of the stored item that `item` stands for; None if it is an item itself. Its type may
-    be left out (response_input_item_param.py, `ItemReference`)."""
-    kind = item.get("type")
-    if kind == "item_reference" or (kind is None and "role" not in item):
-        found = item.get("id")
-        return found if isinstance(found, str) else None
-    return None
-
-
-def whole_body(members: Mapping[str, msgspec.Raw], items: Iterable[bytes]) -> bytes:
-    """The request as if the client had sent the whole conversation: `items` are all of it as JSON,
-    `members` the client's own top-level members, byte for byte except `input` and
-    `previous_response_id`.
-    """
+def whole_members(members: Mapping[str, Raw], items: Iterable[bytes]) -> dict[str, Raw]:
+    """The members of a request as if its client had sent the whole conversation: `items` are all
+    of it as JSON, everything else is the client's own."""
     whole = {name: raw for name, raw in members.items() if name != "previous_response_id"}
-    whole["input"] = msgspec.Raw(b"[" + b",".join(items) + b"]")
-    return to_json(whole)
+    whole["input"] = join_list(map(Raw, items))
+    return whole
 
 
-_NAMED = ("reasoning", "local_shell_call", "local_shell_call_output")
+_LOOKED_UP = frozenset(
+    {
+        None,
+        "message",
+        "function_call",
+        "function_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+    }
+)
+"""Types of items whose ids say nothing but where they are stored. Those of others pair them."""
 
 
-def unstored_body(body: bytes) -> bytes:
-    """A request for a service that is to keep nothing of it, since the gateway does. Items then
-    have no ids, which would be looked up there; reasoning needs its own beside its encrypted
-    content, and a local shell's call and result are paired by theirs."""
-    request: JsonObject = msgspec.json.decode(body)
-    request["store"] = False
-    given = request.get("input")
-    if isinstance(given, list):
-        request["input"] = [_unnamed(item) for item in given]
-    return to_json(request)
+def unstored_body(members: Mapping[str, Raw]) -> bytes:
+    """A request for a service that is to keep nothing of it, since the gateway does, or nobody.
+
+    Items have no ids there that would be looked up. Reasoning is asked for in a form that can be
+    sent back; what cannot is left out, for it would be looked up, too.
+    """
+    changed = {"store": Raw(b"false"), "include": _including(members.get("include"))}
+    given = members.get("input")
+    if given is not None and not is_text(given):
+        items = split_list(given)
+        if items is not None:
+            kept = [_unstored(item) for item in items]
+            changed["input"] = join_list([item for item in kept if item is not None])
+    return bytes(join_object({**members, **changed}))
 
 
-def _unnamed(item: Any) -> Any:
-    if not isinstance(item, dict) or item.get("type") in _NAMED or "id" not in item:
+def _including(given: Raw | None) -> Raw:
+    wanted = split_list(given) or []
+    asked = Raw(to_json(wire.ENCRYPTED_REASONING))
+    if any(bytes(one) == bytes(asked) for one in wanted):
+        return given or Raw()
+    return join_list([*wanted, asked])
+
+
+def _unstored(item: Raw) -> Raw | None:
+    try:
+        head = _head(item)
+    except msgspec.ValidationError:
         return item
-    return {name: value for name, value in item.items() if name != "id"}
+    if head.type == "reasoning":
+        return None if _is_empty(head.encrypted_content) and _is_empty(head.content) else item
+    if head.id is None or not isinstance(head.type, str | None) or head.type not in _LOOKED_UP:
+        return item
+    if head.type is None and head.role is None:
+        return item  # a reference
+    members = split_object(item) or {}
+    return join_object({name: raw for name, raw in members.items() if name != "id"})
 
 
-def shown_input(item: JsonObject) -> JsonObject:
+def _is_empty(raw: Raw) -> bool:
+    return bytes(memoryview(raw)[:8]) in (b"", b"null", b"[]", b'""')
+
+
+def no_conversations() -> InvalidRequest:
+    """The error for a request that belongs to a conversation object."""
+    return InvalidRequest(
+        Fault(
+            FaultKind.INVALID_REQUEST,
+            "Conversations are not kept here; go on with previous_response_id.",
+            param="conversation",
+            code="unsupported_parameter",
+        )
+    )
+
+
+def shown_input(item: Any) -> Any:
     """An input item as lists of them show it: content as parts, and a status."""
-    if item.get("type") != "message":
+    if not isinstance(item, dict) or item.get("type") != "message":
         return item
     content = item.get("content")
     if isinstance(content, str):
@@ -109,9 +186,9 @@ def shown_input(item: JsonObject) -> JsonObject:
     return {"status": "completed", **item}
 
 
-def page(items: Sequence[JsonObject], *, limit: int, after: str | None, order: str) -> JsonObject:
-    """One page of a list of items, which are given oldest first; the newest come first unless
-    `order` is `asc`.
+def page(items: Sequence[bytes], *, limit: int, after: str | None, order: str) -> JsonObject:
+    """One page of a list of items, which are given as JSON and oldest first; the newest come first
+    unless `order` is `asc`.
 
     Raises:
         InvalidRequest: `after` names no item of the list.
@@ -119,11 +196,10 @@ def page(items: Sequence[JsonObject], *, limit: int, after: str | None, order: s
     ordered = list(items) if order == "asc" else list(reversed(items))
     start = 0
     if after is not None:
-        places = [place for place, item in enumerate(ordered) if item.get("id") == after]
-        if not places:
+        start = next((place for place, body in enumerate(ordered, 1) if _id(body) == after), 0)
+        if not start:
             raise InvalidRequest.at("after", "names no item of this response")
-        start = places[0] + 1
-    listed = ordered[start : start + limit]
+    listed = [shown_input(msgspec.json.decode(body)) for body in ordered[start : start + limit]]
     return {
         "object": "list",
         "data": listed,
@@ -131,6 +207,10 @@ def page(items: Sequence[JsonObject], *, limit: int, after: str | None, order: s
         "last_id": listed[-1].get("id") if listed else None,
         "has_more": start + limit < len(ordered),
     }
+
+
+def _id(item: bytes) -> Any:
+    return _head(item).id
 
 
 def outputs_as_items(given: Any, waiting: Mapping[str, str]) -> list[JsonObject]:

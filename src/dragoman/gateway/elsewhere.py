@@ -1,0 +1,287 @@
+"""Responses that upstreams store themselves: whose each is, and which account has it.
+
+All clients of the gateway are one to the service, which would show each what belongs to another,
+and an account knows nothing of what another made. So the gateway remembers the names of responses
+and of their items, by client, with the account: nothing of what they say.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.accounts.pool import Pool
+from dragoman.canonical.errors import DragomanError
+from dragoman.canonical.options import Options
+from dragoman.config import Account, Config, Upstream
+from dragoman.gateway.answers import MOST_BYTES, is_error_object, is_stream, read_error
+from dragoman.gateway.auth import Caller
+from dragoman.gateway.failures import failed_call, refused
+from dragoman.gateway.memory import (
+    ENDS,
+    LONGEST_ID,
+    Shelf,
+    item_not_found,
+    previous_not_found,
+)
+from dragoman.gateway.outgoing import Outgoings
+from dragoman.gateway.record import Record
+from dragoman.gateway.visit import Visit, while_connected
+from dragoman.protocols import CODECS
+from dragoman.protocols.openai_responses.conversations import no_conversations, own_items
+from dragoman.sse import Decoder
+from dragoman.translation import ClientRequest
+from dragoman.translation.call import mint
+from dragoman.translation.streams import RelayedStream
+from dragoman.upstream.client import UpstreamClient
+from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.response import UpstreamResponse
+
+_DAY_S = 24 * 3600.0
+_KEPT_DAYS = 31.0
+"""Days for which names are remembered: OpenAI keeps responses for thirty."""
+_MOST_NAMES = 100_000
+"""Names that are remembered where there is no store, the latest ones."""
+_NAME = re.compile(rf"[\w-]{{1,{LONGEST_ID}}}", re.ASCII)
+"""What may stand in a path."""
+_TOLD_AS_IT_IS = (400, 404, 409, 422)
+_CODEC = CODECS["openai_responses"]
+
+
+def is_left_to(upstream: Upstream, options: Options) -> bool:
+    """Whether an upstream stores the responses that are asked of it: only where its answers are
+    shown as they are, for what clients are shown otherwise it does not know."""
+    return upstream.stored_responses == "pass" and not options.reshapes_responses
+
+
+class _Named(Struct):
+    id: Any = None
+
+
+class _Response(Struct):
+    """What of a response, of a list of items, and of an event with a response is looked at."""
+
+    id: Any = None
+    output: list[_Named] | None = None
+    data: list[_Named] | None = None
+    response: _Response | None = None
+
+
+_response = msgspec.json.Decoder(_Response).decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Elsewhere:
+    """Whose the responses are that upstreams store, by `shelf`, or for this process alone."""
+
+    def __init__(
+        self,
+        config: Config,
+        pool: Pool,
+        client: UpstreamClient,
+        outgoings: Outgoings,
+        shelf: Shelf | None,
+    ) -> None:
+        self._upstreams = {
+            upstream.name: upstream
+            for upstream in config.upstreams
+            if upstream.stored_responses == "pass"
+        }
+        self._alone = len(config.clients) <= 1
+        self._pool = pool
+        self._client = client
+        self._outgoings = outgoings
+        self._shelf = shelf
+        self._names: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    async def admit(
+        self, request: ClientRequest, caller: Caller, upstream: Upstream, *, answered: bool = True
+    ) -> Passing:
+        """What a request for an upstream that stores responses has to do with those; it is only
+        counted if it is not `answered`.
+
+        Raises:
+            DragomanError: it goes on from what is not its client's, or not there.
+        """
+        if request.member("conversation") is not None and (
+            not self._alone or self._pool.has_choice(upstream.name)
+        ):
+            raise no_conversations()
+        previous = request.member("previous_response_id")
+        account = None
+        if isinstance(previous, str):
+            account = await self._account(previous, caller)
+            known = account is not None and account.upstream == upstream.name
+            if not known and (account is not None or not self._alone):
+                raise previous_not_found(previous)
+        if not self._alone:
+            given = own_items(request.members.get("input"), mint) or ()
+            for number, item in enumerate(given):
+                if item.refers and await self._account(item.id, caller) is None:
+                    raise item_not_found(item.id, number)
+        stores = answered and request.member("store") is not False
+        return Passing(self, caller, "" if account is None else account.name, stores)
+
+    async def serve(
+        self, name: str, below: str, visit: Visit, caller: Caller, record: Record
+    ) -> bool:
+        """Ask the service for what a client wants of a response: `below` is the rest of the path
+        after its name. Returns whether it is one that a service keeps.
+
+        Raises:
+            DragomanError: the service cannot be asked.
+            ClientGone: the client left.
+        """
+        if not self._upstreams or not _NAME.fullmatch(name):
+            return False
+        account = await self._account(name, caller) or self._only()
+        if account is None:
+            return False
+        record.upstream, record.account = account.upstream, account.name
+        await while_connected(visit, self._ask(name, below, account, visit, caller))
+        return True
+
+    def _only(self) -> Account | None:
+        """The one account that whatever is not known must be with, as far as it is anywhere."""
+        if not self._alone:
+            return None
+        accounts = [one for one in self._pool.accounts() if one.upstream in self._upstreams]
+        return accounts[0] if len(accounts) == 1 else None
+
+    async def _ask(
+        self, name: str, below: str, account: Account, visit: Visit, caller: Caller
+    ) -> None:
+        outgoing = self._outgoings.of(account)
+        path = f"/responses/{name}{below}"
+        request = outgoing.ask(visit.method, path, visit.query.decode("latin-1"))
+        try:
+            async with await self._client.send(request) as answer:
+                if not 200 <= answer.status < 300:
+                    told = outgoing.mask.error(await read_error(answer))
+                    if answer.status in _TOLD_AS_IT_IS and is_error_object(told):
+                        await visit.reply(answer.status, told)
+                        return
+                    raise DragomanError(refused(_CODEC, answer.status, answer.headers, told).fault)
+                if is_stream(answer, b""):
+                    relay = _CODEC.relay(None, False)
+                    stream = RelayedStream(relay, _CODEC.keepalive, outgoing.mask)
+                    await self._relay(visit, answer, stream)
+                    return
+                body = outgoing.mask.secrets_in(await answer.read(MOST_BYTES))
+        except CallFailed as error:
+            raise DragomanError(failed_call(error, account.upstream).fault) from None
+        if visit.method == "DELETE":
+            await self._forget(name, caller)
+        elif visit.method == "GET":
+            await self.note(_names_in(body), caller, account.name)
+        await visit.reply(200, body)
+
+    async def _relay(self, visit: Visit, answer: UpstreamResponse, stream: RelayedStream) -> None:
+        await visit.start(200, [(b"content-type", b"text/event-stream; charset=utf-8")])
+        async for chunk in answer:
+            data = stream.feed(chunk)
+            if data:
+                await visit.write(data)
+        await visit.end(stream.finish())
+
+    async def note(self, names: Sequence[str], caller: Caller, account: str) -> None:
+        """Remember that things of these names are the caller's, and with that account. A store that
+        cannot be used is told of in its log."""
+        if not names:
+            return
+        if self._shelf is None:
+            for name in names:
+                self._names[caller.name, name] = account
+                self._names.move_to_end((caller.name, name))
+            while len(self._names) > _MOST_NAMES:
+                self._names.popitem(last=False)
+            return
+        expires = time.time() + _KEPT_DAYS * _DAY_S
+        try:
+            await self._shelf.ask(lambda store: store.refer(names, caller.name, account, expires))
+        except DragomanError:
+            # The answer is as good as any; it only cannot be gone on from.
+            return
+
+    async def _account(self, name: str, caller: Caller) -> Account | None:
+        if len(name) > LONGEST_ID:
+            return None
+        if self._shelf is None:
+            found = self._names.get((caller.name, name))
+        else:
+            found = await self._shelf.ask(lambda store: store.referred(name, caller.name))
+        if found is None:
+            return None
+        try:
+            return self._pool.account(found)
+        except KeyError:
+            return None
+
+    async def _forget(self, name: str, caller: Caller) -> None:
+        if self._shelf is None:
+            self._names.pop((caller.name, name), None)
+        else:
+            await self._shelf.ask(lambda store: store.unrefer(name, caller.name))
+
+
+class Passing:
+    """One answer that its upstream stores, on its way to the client. `only` is the name of the one
+    account that can give it, empty if any can."""
+
+    __slots__ = ("_caller", "_elsewhere", "_maker", "_stores", "only")
+
+    def __init__(self, elsewhere: Elsewhere, caller: Caller, only: str, stores: bool) -> None:
+        self._elsewhere = elsewhere
+        self._caller = caller
+        self.only = only
+        self._stores = stores
+        self._maker = ""
+
+    @property
+    def response_id(self) -> None:
+        """The service gives the response its id."""
+        return
+
+    async def begun(self, account: str, answer_id: str) -> None:
+        """The account of that name answers, by that id, which the client may use from now on."""
+        self._maker = account
+        if self._stores and answer_id:
+            await self._elsewhere.note([answer_id], self._caller, account)
+
+    async def whole(self, body: bytes) -> bytes:
+        """Remember whose the items of a whole answer are. Returns the answer."""
+        if self._stores:
+            await self._elsewhere.note(_names_in(body), self._caller, self._maker)
+        return body
+
+    async def stream(self, data: bytes) -> bytes:
+        """Remember whose the items are that the last events of a stream tell of. Returns the
+        events."""
+        if self._stores:
+            decoder = Decoder()
+            for frame in [*decoder.feed(data), *decoder.finish()]:
+                if frame.event in ENDS:
+                    names = _names_in(frame.data)
+                    await self._elsewhere.note(names, self._caller, self._maker)
+        return data
+
+
+def _names_in(body: bytes) -> list[str]:
+    """The names of a response and its items, of those in a list, or in an event."""
+    try:
+        found = _response(body)
+    except _UNREADABLE:
+        return []
+    response = found.response or found
+    named: Iterable[Any] = (
+        response.id,
+        *(item.id for item in response.output or ()),
+        *(item.id for item in response.data or ()),
+    )
+    return [name for name in named if isinstance(name, str) and len(name) <= LONGEST_ID]
