@@ -230,6 +230,8 @@ class Memory:
         if background and not wanted:
             raise InvalidRequest.at("background", "needs the response to be stored (store)")
         native = upstream.protocol == "openai_responses"
+        if not native and "input" not in request.members and request.member("prompt") is not None:
+            raise InvalidRequest.at("prompt", "is kept at OpenAI; send its text as input")
         if self.shelf is None:
             if previous is not None:
                 raise previous_not_found(previous)
