@@ -22,6 +22,8 @@ class Affinity:
         self._seconds = seconds
         self._most = most
         self._pins: OrderedDict[bytes, tuple[str, float, float]] = OrderedDict()
+        self._next_end = 0.0
+        """Before this nothing at the front is over."""
 
     def __len__(self) -> int:
         return len(self._pins)
@@ -58,9 +60,9 @@ class Affinity:
     def _forget(self, now: float) -> None:
         """Drop what is over, two at a time, so that no call has much to do."""
         for _ in range(2):
+            if len(self._pins) <= self._most and now <= self._next_end:
+                break
             digest, (_, at, _) = next(iter(self._pins.items()))
-            if len(self._pins) <= self._most and now - at <= self._seconds:
-                break
-            del self._pins[digest]
-            if not self._pins:
-                break
+            self._next_end = at + self._seconds
+            if len(self._pins) > self._most or now > self._next_end:
+                del self._pins[digest]

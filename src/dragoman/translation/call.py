@@ -61,7 +61,16 @@ class Settings(Struct, frozen=True, kw_only=True):
 class Call:
     """A request on its way to one upstream, and the way back for its answer."""
 
-    __slots__ = ("_names", "_plain", "_source", "body", "codec", "ledger", "settings")
+    __slots__ = (
+        "_names",
+        "_plain",
+        "_source",
+        "body",
+        "codec",
+        "ledger",
+        "passes_through",
+        "settings",
+    )
 
     def __init__(self, source: ClientRequest, upstream: str, settings: Settings) -> None:
         """Write the request for an upstream that speaks `upstream`.
@@ -73,6 +82,10 @@ class Call:
         self._source = source
         self.codec = CODECS[upstream]
         self.settings = settings
+        self.passes_through = source.codec is self.codec and not (
+            self.codec.name == "openai_responses" and settings.options.reshapes_responses
+        )
+        """Whether both sides speak the same protocol, so that nothing is translated."""
         self.ledger = Ledger()
         if self.passes_through:
             self._names = ToolNames((), self.codec.tool_name_limit)
@@ -137,13 +150,6 @@ class Call:
         body = self.codec.write_request(request, outbound)
         self.ledger.enforce(settings.options.policy)
         return to_json(body)
-
-    @property
-    def passes_through(self) -> bool:
-        """Whether both sides speak the same protocol, so that nothing is translated."""
-        if self._source.codec is not self.codec:
-            return False
-        return self.codec.name != "openai_responses" or not self.settings.options.reshapes_responses
 
     @property
     def losses(self) -> tuple[Loss, ...]:
