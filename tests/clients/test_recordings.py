@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from bench.bodies import agent
 from dragoman.canonical.losses import LossKind
 from dragoman.translation import translate_request
 from tests.clients import ledgers
+from tests.clients import recordings as recordings_module
 from tests.clients.filler import Filler
 from tests.clients.prefixes import broken_prefix
 from tests.clients.recordings import PROTOCOLS, Recording, recordings
@@ -132,6 +134,28 @@ def test_a_broken_prefix_is_found() -> None:
     tools = [{"name": "a"}, {"name": "b"}]
     earlier, later = {"tools": tools, "messages": []}, {"tools": tools[::-1], "messages": []}
     assert "tools" in broken_prefix("openai_chat", earlier, later)
+
+
+def test_a_recording_is_read_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turns are stored by their differences, also where one is shorter than the one before."""
+    bodies: list[dict[str, Any]] = [
+        {"model": "a", "messages": [1, 2], "tools": [{"name": "x"}]},
+        {"model": "a", "messages": [], "thinking": {"type": "adaptive"}},
+        {"model": "b", "messages": [1, 2, 3], "tools": [{"name": "x"}, {"name": "y"}]},
+        {"model": "b", "messages": [1, 4], "tools": [{"name": "x"}, {"name": "y"}]},
+    ]
+    turns = tuple(recordings_module.Turn("/v1/messages", {"accept": "x"}, body) for body in bodies)
+    made = Recording("made", "a client 1", "messages", turns)
+    monkeypatch.setattr(recordings_module, "FOLDER", tmp_path)
+
+    recordings_module.write(made)
+    recordings.cache_clear()
+    try:
+        assert recordings() == (made,)
+    finally:
+        recordings.cache_clear()
 
 
 def test_filler_keeps_shapes_and_no_words() -> None:
