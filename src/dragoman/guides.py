@@ -126,7 +126,8 @@ Manage > choose {model}""",
             ),
         ),
         "Tool loops on all three kinds of upstream, reasoning sent back.",
-        "Nothing of note.",
+        "Cache marks, when it speaks Messages to another kind of upstream; `text.verbosity` and "
+        "`prompt_cache_key` of Responses on Messages.",
         '`"npm"` chooses the protocol: `@ai-sdk/openai-compatible` is Chat, `@ai-sdk/anthropic` '
         "Messages, `@ai-sdk/openai` Responses; all with the same `baseURL`, which must end in "
         "`/v1`.",
@@ -171,7 +172,8 @@ qwen --auth-type openai --model {model}""",
             ("shell", "pi --provider dragoman --model {model}"),
         ),
         "Tool loops on all three kinds of upstream, thinking sent back.",
-        "Nothing of note.",
+        "Cache marks and `eager_input_streaming`, when it speaks Messages to another kind of "
+        "upstream; a budget of thinking tokens becomes an effort.",
         '`"api": "openai-responses"` speaks Responses, `"anthropic-messages"` Messages (with '
         '`"baseUrl": "{url}"`).',
     ),
