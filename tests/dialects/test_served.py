@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -354,3 +355,34 @@ def test_dialects_are_told_apart_by_route(simulator: RunningSimulator, tmp_path:
     assert last["a"] == "[DONE]"
     assert len(last["b"]["response"]) > 22
     assert len(last["c"]["response"]) == 22
+
+
+@pytest.mark.parametrize("upstream", NAMES)
+def test_tokligence_in_the_background(start: Start, upstream: str) -> None:
+    """What was made without its client waits for its tools like any other. req: 11"""
+    gateway = start("tokligence")
+    asked = {
+        "model": f"{upstream}/sim-tool",
+        "input": "Weather?",
+        "tools": TOOLS,
+        "background": True,
+    }
+    queued = post(gateway, "/v1/responses", asked).json
+    assert queued["status"] == "queued"
+    path = f"/v1/responses/{queued['id']}"
+    early = post(gateway, f"{path}/submit_tool_outputs", {"tool_outputs": []})
+    assert early.status == 400
+    deadline = time.monotonic() + 20
+    while (made := call(gateway.base_url, "GET", path, key=KEY).json)["status"] in (
+        "queued",
+        "in_progress",
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert made["status"] == "incomplete"
+    assert made["required_action"]
+    told = events_of(call(gateway.base_url, "GET", f"{path}?stream=true", key=KEY))
+    assert "response.required_action" in [event["type"] for event in told]
+    done = post(gateway, f"{path}/submit_tool_outputs", {"tool_outputs": outputs(made)}).json
+    assert done["status"] == "completed"
+    assert done["previous_response_id"] == made["id"]
