@@ -13,9 +13,11 @@ from dragoman.upstream.urls import join_url
 
 _USER_AGENT = f"dragoman/{dragoman.__version__}"
 
-_MOST_MADE = 4096
-"""Accounts for which the parts that never change are kept, some 1.5 KB each; making them anew takes
-8 microseconds."""
+Header = tuple[str, str]
+
+_MOST_MADE = 16_384
+"""Accounts for which the parts that never change are kept, about 1 KB each. Where accounts take
+turns, a bound below their number would have them made anew for every request."""
 
 _METHODS: dict[str, Literal["GET", "POST", "DELETE"]] = {
     "GET": "GET",
@@ -34,42 +36,55 @@ _FORWARDED = {
 }
 
 
+class Common:
+    """What is the same for all accounts of an upstream."""
+
+    __slots__ = ("headers", "names", "own_headers", "proxy", "secrets", "timeouts", "upstream")
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self.headers = {"user-agent": ("user-agent", _USER_AGENT)}
+        if upstream.protocol == "anthropic_messages":
+            version = ("anthropic-version", upstream.capabilities.anthropic_version)
+            self.headers["anthropic-version"] = version
+        self.own_headers = _revealed(upstream.headers)
+        self.names = frozenset(self.own_headers)
+        self.secrets = tuple(upstream.headers.values())
+        proxies = [*upstream.proxies, upstream.proxy]
+        self.proxy = next((proxy.reveal() for proxy in proxies if proxy is not None), None)
+        limits = upstream.timeouts
+        self.timeouts = Timeouts(
+            connect=limits.connect_s,
+            first_byte=limits.first_byte_s,
+            idle=limits.idle_s,
+            total=limits.total_s,
+        )
+
+
 class Outgoing:
     """Makes the requests for one account of one upstream. What never changes is made once.
 
     `mask` hides the secrets sent, should the upstream quote them.
     """
 
-    __slots__ = ("_fixed", "_names", "_proxy", "_ready", "_timeouts", "_upstream", "mask")
+    __slots__ = ("_common", "_fixed", "_names", "_proxy", "_ready", "mask")
 
-    def __init__(self, upstream: Upstream, account: Account) -> None:
-        self._upstream = upstream
-        headers = {"user-agent": ("user-agent", _USER_AGENT)}
-        if upstream.protocol == "anthropic_messages":
-            version = ("anthropic-version", upstream.capabilities.anthropic_version)
-            headers["anthropic-version"] = version
+    def __init__(self, common: Common, account: Account) -> None:
+        self._common = common
+        headers = common.headers.copy()
         if account.key is not None:
-            name, value = auth_header(upstream.auth_style, account.key.reveal())
-            headers[name.lower()] = (name, value)
-        for own in (upstream.headers, account.headers):
-            headers |= {name.lower(): (name, secret.reveal()) for name, secret in own.items()}
-        self._names = frozenset(
-            name.lower() for own in (upstream.headers, account.headers) for name in own
-        )
-        self.mask = Mask(_secrets(upstream, account))
+            name, value = auth_header(common.upstream.auth_style, account.key.reveal())
+            headers[name] = (name, value)
+        headers |= common.own_headers
+        self._names = common.names
+        if account.headers:
+            own = _revealed(account.headers)
+            headers |= own
+            self._names |= own.keys()
+        self.mask = Mask(_secrets(account, common.secrets))
         self._fixed = headers
-        self._ready = {
-            stream: tuple((_body_headers(stream) | headers).values()) for stream in (False, True)
-        }
-        proxies = [account.proxy, *upstream.proxies, upstream.proxy]
-        self._proxy = next((proxy.reveal() for proxy in proxies if proxy is not None), None)
-        limits = upstream.timeouts
-        self._timeouts = Timeouts(
-            connect=limits.connect_s,
-            first_byte=limits.first_byte_s,
-            idle=limits.idle_s,
-            total=limits.total_s,
-        )
+        self._ready: dict[bool, tuple[Header, ...]] = {}
+        self._proxy = common.proxy if account.proxy is None else account.proxy.reveal()
 
     def post(
         self,
@@ -86,10 +101,12 @@ class Outgoing:
         `client` are the client's headers when it speaks the upstream's protocol; the few that
         belong to the protocol are passed on, unless the configuration sets them.
         """
-        passed = {} if client is None else self._passed_on(client)
-        headers = self._ready[stream]
-        if passed:
+        passed: dict[str, Header] = {} if client is None else self._passed_on(client)
+        headers = self._ready.get(stream)
+        if passed or headers is None:
             headers = tuple((_body_headers(stream) | self._fixed | passed).values())
+            if not passed:
+                self._ready[stream] = headers
         return self._request("POST", path, headers, body, proxy=proxy)
 
     def get(self, path: str, query: str = "", proxy: Secret | None = None) -> UpstreamRequest:
@@ -103,9 +120,9 @@ class Outgoing:
         kind = _METHODS[method]
         return self._request(kind, path, tuple(headers.values()), b"", query)
 
-    def _passed_on(self, client: Mapping[bytes, bytes]) -> dict[str, tuple[str, str]]:
-        passed: dict[str, tuple[str, str]] = {}
-        for raw in _FORWARDED[self._upstream.protocol]:
+    def _passed_on(self, client: Mapping[bytes, bytes]) -> dict[str, Header]:
+        passed: dict[str, Header] = {}
+        for raw in _FORWARDED[self._common.upstream.protocol]:
             name = raw.decode()
             value = client.get(raw)
             if value and name not in self._names:
@@ -116,17 +133,17 @@ class Outgoing:
         self,
         method: Literal["GET", "POST", "DELETE"],
         path: str,
-        headers: tuple[tuple[str, str], ...],
+        headers: tuple[Header, ...],
         body: bytes,
         query: str = "",
         proxy: Secret | None = None,
     ) -> UpstreamRequest:
         return UpstreamRequest(
             method=method,
-            url=join_url(self._upstream.base_url, f"/v1{path}", query),
+            url=join_url(self._common.upstream.base_url, f"/v1{path}", query),
             headers=headers,
             body=body,
-            timeouts=self._timeouts,
+            timeouts=self._common.timeouts,
             proxy=self._proxy if proxy is None else proxy.reveal(),
         )
 
@@ -135,31 +152,35 @@ class Outgoings:
     """The request makers of all accounts, made when they are first needed: accounts come and go,
     and change, while the gateway runs."""
 
-    __slots__ = ("_made", "_upstreams")
+    __slots__ = ("_common", "_made")
 
     def __init__(self, upstreams: Iterable[Upstream]) -> None:
-        self._upstreams = {upstream.name: upstream for upstream in upstreams}
+        self._common = {upstream.name: Common(upstream) for upstream in upstreams}
         self._made: dict[str, tuple[Account, Outgoing]] = {}
 
     def of(self, account: Account) -> Outgoing:
         """The request maker of `account` as it is now."""
         made = self._made.get(account.name)
         if made is None or made[0] is not account:
-            made = account, Outgoing(self._upstreams[account.upstream], account)
+            made = account, Outgoing(self._common[account.upstream], account)
             self._made[account.name] = made
             if len(self._made) > _MOST_MADE:
                 del self._made[next(iter(self._made))]
         return made[1]
 
 
-def _secrets(upstream: Upstream, account: Account) -> Iterator[str]:
-    own: list[Secret] = [*upstream.headers.values(), *account.headers.values()]
+def _revealed(headers: Mapping[str, Secret]) -> dict[str, Header]:
+    return {name.lower(): (name, secret.reveal()) for name, secret in headers.items()}
+
+
+def _secrets(account: Account, shared: Iterable[Secret]) -> Iterator[str]:
+    own: list[Secret] = [*shared, *account.headers.values()]
     for secret in own if account.key is None else [account.key, *own]:
         value = secret.reveal()
         scheme, _, token = value.partition(" ")
         yield from (value, token) if scheme.lower() in _SCHEMES else (value,)
 
 
-def _body_headers(stream: bool) -> dict[str, tuple[str, str]]:
+def _body_headers(stream: bool) -> dict[str, Header]:
     accept = "text/event-stream" if stream else "application/json"
     return {"content-type": ("content-type", "application/json"), "accept": ("accept", accept)}

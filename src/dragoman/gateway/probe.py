@@ -32,7 +32,7 @@ from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.gateway.answers import holds_events, read_error
 from dragoman.gateway.failures import Failure, failed_call, refused, unusable
-from dragoman.gateway.outgoing import Outgoing
+from dragoman.gateway.outgoing import Common, Outgoing
 from dragoman.translation import Call, ClientRequest, Outcome, Settings
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import TotalTimeout
@@ -171,7 +171,7 @@ async def _answer(
     Raises:
         Failure: it does not.
     """
-    outgoing = Outgoing(upstream, account)
+    outgoing = Outgoing(Common(upstream), account)
     call = Call(_question(), upstream.protocol, _settings(upstream, model))
     request = outgoing.post(call.codec.path, call.body, None, stream=False)
     request = replace(request, proxy=None if proxy is None else proxy.reveal())

@@ -29,6 +29,10 @@ MANAGED = frozenset(
 and leaves out a caller's."""
 
 
+_MOST_HEADS = 16_384
+"""Heads that are kept, some 500 bytes each: one for each account, or two."""
+
+
 class Timeouts(Struct, frozen=True, kw_only=True):
     """Time limits of one call, in seconds; 0 for none."""
 
@@ -92,7 +96,7 @@ def render_head(request: UpstreamRequest, target: Target, forward: str | None = 
     return head + b"\r\n"
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_MOST_HEADS)
 def _fixed_lines(
     method: str, target: Target, headers: tuple[tuple[str, str], ...], forward: str | None
 ) -> bytes:
