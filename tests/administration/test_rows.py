@@ -113,6 +113,7 @@ def test_a_missing_heading_does_not_tell_the_key() -> None:
         ("name,upstram\n", "no such column: upstram; did you mean upstream?"),
         ("name,,key\n", "no such column: (empty)"),
         ("name,key,Name\n", "the column name is there twice"),
+        ("c" * 200_000, "line 1: "),
         ('name,key\na,"sk\n', "line 2: "),
         ("name,key\na,b\n" + "c" * 200_000, "line 3: "),
     ],

@@ -70,9 +70,11 @@ def read_csv(lines: Iterable[str], resolve: Resolve) -> Iterator[Row | BadRow]:
     source = iter(lines)
     heading = next(source, "").lstrip("\ufeff")
     delimiter = max(",;\t", key=heading.count)
-    columns = [
-        cell.strip().lower() for cell in next(csv.reader([heading], delimiter=delimiter), [])
-    ]
+    try:
+        named = next(csv.reader([heading], delimiter=delimiter), [])
+    except csv.Error as error:
+        raise BadFile(f"line 1: {error}") from None
+    columns = [cell.strip().lower() for cell in named]
     _check(columns)
     reader = csv.reader(source, delimiter=delimiter, strict=True)
     while True:
