@@ -168,6 +168,19 @@ _RESPONSES = (
     END""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _RESPONSES)
+_PINS = (
+    # As before, but as a log: the latest line of a digest counts. Digests are random, so that a
+    # table in their order has a page written for each, and that costs the more the longer it is.
+    "DROP TABLE pins",
+    """CREATE TABLE pins (
+        version INTEGER NOT NULL,
+        digest TEXT NOT NULL,
+        account TEXT NOT NULL,
+        at REAL NOT NULL,
+        PRIMARY KEY (version, digest)
+    ) WITHOUT ROWID""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _RESPONSES, _PINS)
 """Statements that lead from each version of the tables to the next; the first from an empty
 file."""

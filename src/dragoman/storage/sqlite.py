@@ -59,15 +59,13 @@ _SET_USED = (
     " WHERE at < excluded.at"
 )
 _SET_PINS = (
-    "INSERT INTO pins SELECT key, ?1, json_extract(value, '$[0]'), json_extract(value, '$[1]')"
-    " FROM json_each(?2) WHERE true"
-    " ON CONFLICT (digest) DO UPDATE SET version = excluded.version,"
-    " account = excluded.account, at = excluded.at WHERE at <= excluded.at"
+    "INSERT INTO pins SELECT ?1, key, json_extract(value, '$[0]'), json_extract(value, '$[1]')"
+    " FROM json_each(?2)"
 )
 _SPEND = "UPDATE balances SET version = ?2, remaining = remaining - ?3 WHERE account = ?1"
 _USED = "SELECT json_group_object(account, at) FROM used WHERE version > ? AND version < ?"
 _PINS = (
-    "SELECT json_group_object(digest, json_array(account, at)) FROM"
+    "SELECT json_group_array(json_array(digest, account, at)) FROM"
     " (SELECT digest, account, at FROM pins WHERE version > ? AND version < ? AND at > ?"
     " ORDER BY version DESC LIMIT ?)"
 )
@@ -81,7 +79,7 @@ _read_state = msgspec.json.Decoder(AccountState).decode
 _read_entry = msgspec.json.Decoder(Entry).decode
 _read_leases = msgspec.json.Decoder(dict[str, int]).decode
 _read_used = msgspec.json.Decoder(dict[str, float]).decode
-_read_pins = msgspec.json.Decoder(dict[str, tuple[str, float]]).decode
+_read_pins = msgspec.json.Decoder(list[tuple[str, str, float]]).decode
 _read_models = msgspec.json.Decoder(tuple[str, ...] | None).decode
 
 
@@ -137,7 +135,7 @@ class SqliteStore:
         if self._has_news(worker, batch, now):
             with self._file.writing() as (connection, version):
                 self._write(connection, version, worker, batch, now)
-                changes = self._changes(connection, worker, version, since, now, told=True)
+                changes = self._changes(connection, worker, version, since, now, batch)
             if batch.leases:
                 self._told[worker] = (dict(batch.leases), now)
             else:
@@ -145,7 +143,7 @@ class SqliteStore:
         else:
             with self._file.reading() as connection:
                 changes = self._changes(
-                    connection, worker, version_of(connection), since, now, told=False
+                    connection, worker, version_of(connection), since, now, None
                 )
         self._file.replaced = False
         return changes
@@ -280,8 +278,7 @@ class SqliteStore:
         version: int,
         since: int,
         now: float,
-        *,
-        told: bool,
+        told: Batch | None,
     ) -> Changes:
         if version != self._workers_at:
             rows = connection.execute("SELECT name, seen, leases FROM workers")
@@ -302,7 +299,7 @@ class SqliteStore:
             return connection.execute(statement, (after,)).fetchall()
 
         # Rows of the last two that have the version of this very exchange are the batch's own.
-        before = version if told else version + 1
+        before = version + 1 if told is None else version
         used = connection.execute(_USED, (after, before)).fetchone()[0]
         pins = connection.execute(_PINS, (after, before, now - self._pins_s, MOST_PINS)).fetchone()[
             0
@@ -322,7 +319,7 @@ class SqliteStore:
             leases=leases,
             used=_read_used(used),
             balances=dict(changed("account, remaining", "balances")),
-            pins={bytes.fromhex(digest): pin for digest, pin in _read_pins(pins).items()},
+            pins=_latest(_read_pins(pins), {} if told is None else told.pins),
         )
 
     def _define(self, connection: sqlite3.Connection, version: int, one: Definition) -> None:
@@ -356,9 +353,9 @@ _SWEEP_HISTORY = """DELETE FROM history WHERE (account, slot) IN
     (SELECT account, slot FROM history WHERE at < ? ORDER BY at LIMIT ?)"""
 _SWEEP_USAGE = f"""DELETE FROM usage WHERE ({", ".join(_KEYED)}) IN
     (SELECT {", ".join(_KEYED)} FROM usage WHERE hour < ? ORDER BY hour LIMIT ?)"""
-# The oldest version is that of the pin that was not renewed for longest.
-_SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND digest IN
-    (SELECT digest FROM pins ORDER BY version LIMIT ?2)"""
+# The oldest version is that of the pin that was told first.
+_SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND (version, digest) IN
+    (SELECT version, digest FROM pins ORDER BY version LIMIT ?2)"""
 
 
 def _apply(connection: sqlite3.Connection, version: int, transitions: Iterable[Transition]) -> None:
@@ -394,6 +391,19 @@ def _apply(connection: sqlite3.Connection, version: int, transitions: Iterable[T
         "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)",
         [(name, version, states[name][1], _json(states[name][0])) for name in touched],
     )
+
+
+def _latest(
+    lines: Iterable[tuple[str, str, float]], own: Mapping[bytes, tuple[str, float]]
+) -> dict[bytes, tuple[str, float]]:
+    """The pins that `lines` of the log tell, the last first, but those that `own` ones replace."""
+    pins: dict[bytes, tuple[str, float]] = {}
+    for text, account, at in lines:
+        digest = bytes.fromhex(text)
+        known = pins.get(digest) or own.get(digest)
+        if known is None or known[1] < at:
+            pins[digest] = account, at
+    return pins
 
 
 def _json(value: object) -> str:
