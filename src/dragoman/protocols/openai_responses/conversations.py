@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
 from dragoman.protocols.base import to_json
@@ -47,8 +47,8 @@ class OwnItem(NamedTuple):
 class _Head(Struct):
     """What of an item is looked at."""
 
-    type: Any = None
-    id: Any = None
+    type: Any = UNSET
+    id: Any = UNSET
     role: Any = None
     encrypted_content: Raw = _ABSENT
     content: Raw = _ABSENT
@@ -59,10 +59,8 @@ _head = msgspec.json.Decoder(_Head).decode
 
 def own_items(given: Raw | None, mint: Callable[[str], str]) -> list[OwnItem] | None:
     """The items that a request's `input` adds to the conversation, each with a type and an id; all
-    else of them keeps its bytes. None if it is neither text nor an array.
-
-    Items that refer to others stay as they are; whatever is no item is left to whoever reads the
-    request.
+    else of them keeps its bytes. Items that refer to others stay as they are. None if it is neither
+    text nor an array of objects, which is left to whoever reads the request.
     """
     if given is None:
         return []
@@ -70,29 +68,32 @@ def own_items(given: Raw | None, mint: Callable[[str], str]) -> list[OwnItem] | 
         said = {"type": "message", "role": "user", "content": given}
         return [_named(Raw(to_json(said)), mint)]
     items = split_list(given)
-    return None if items is None else [_named(item, mint) for item in items]
+    if items is None or not all(bytes(memoryview(item)[:1]) == b"{" for item in items):
+        return None
+    return [_named(item, mint) for item in items]
 
 
 def _named(item: Raw, mint: Callable[[str], str]) -> OwnItem:
-    try:
-        head = _head(item)
-    except msgspec.ValidationError:
-        return OwnItem("", bytes(item))
-    kind, name = head.type, head.id
+    head = _head(item)
+    kind, name = head.type or None, head.id
     if kind == "item_reference" or (kind is None and head.role is None):
         # The type may be left out (response_input_item_param.py, `ItemReference`).
         if isinstance(name, str):
             return OwnItem(name, bytes(item), True)
     elif kind is not None and isinstance(name, str) and name:
         return OwnItem(name, bytes(item))
-    changed: JsonObject = {}
+    added: JsonObject = {}
     if kind is None:
-        kind = changed["type"] = "message"
+        kind = added["type"] = "message"
     if not isinstance(name, str) or not name:
         prefix = _PREFIXES.get(kind, "item_") if isinstance(kind, str) else "item_"
-        name = changed["id"] = mint(prefix)
+        name = added["id"] = mint(prefix)
+    body = bytes(item)
+    if all(getattr(head, member) is UNSET for member in added) and body[:2] == b'{"':
+        # Most items lack these members, which are then put before the others.
+        return OwnItem(name, to_json(added)[:-1] + b"," + body[1:])
     members = split_object(item) or {}
-    raw = {key: Raw(to_json(value)) for key, value in changed.items()}
+    raw = {key: Raw(to_json(value)) for key, value in added.items()}
     return OwnItem(name, bytes(join_object({**members, **raw})))
 
 
@@ -148,9 +149,10 @@ def _unstored(item: Raw) -> Raw | None:
         return item
     if head.type == "reasoning":
         return None if _is_empty(head.encrypted_content) and _is_empty(head.content) else item
-    if head.id is None or not isinstance(head.type, str | None) or head.type not in _LOOKED_UP:
+    kind = head.type or None
+    if head.id is UNSET or not isinstance(kind, str | None) or kind not in _LOOKED_UP:
         return item
-    if head.type is None and head.role is None:
+    if kind is None and head.role is None:
         return item  # a reference
     members = split_object(item) or {}
     return join_object({name: raw for name, raw in members.items() if name != "id"})
@@ -172,9 +174,9 @@ def no_conversations() -> InvalidRequest:
     )
 
 
-def shown_input(item: Any) -> Any:
+def shown_input(item: JsonObject) -> JsonObject:
     """An input item as lists of them show it: content as parts, and a status."""
-    if not isinstance(item, dict) or item.get("type") != "message":
+    if item.get("type") != "message":
         return item
     content = item.get("content")
     if isinstance(content, str):
