@@ -23,7 +23,7 @@ def mint(prefix: str) -> str:
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        (b'"a\\u2028b"', b'{"type":"message","id":"msg_new","role":"user","content":"a\\u2028b"}'),
+        (b'"a\\u2028b"', b'{"id":"msg_new","type":"message","role":"user","content":"a\\u2028b"}'),
         (
             b'[{"role":"user", "content":"\\u00e9"}]',
             b'{"type":"message","id":"msg_new","role":"user", "content":"\\u00e9"}',
