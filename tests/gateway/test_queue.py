@@ -22,7 +22,7 @@ from dragoman.storage.sealing import Vault
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of
 from tests.gateway.conftest import config_for
-from tests.gateway.http import AUTH, Connection
+from tests.gateway.http import AUTH, Connection, call
 from tests.gateway.processes import (
     STORE,
     STORE_KEY,
@@ -100,6 +100,24 @@ def test_a_queue_that_is_full_says_so(simulator: RunningSimulator, api: str, str
             assert "busy: 1" in error_of(api, answer)["message"]
         assert connections[0].answer().status == 200
         assert nothing_is_left(gateway)
+
+
+def test_nobody_waits_for_another_account_once_the_time_for_attempts_is_over(
+    simulator: RunningSimulator,
+) -> None:
+    """One account fails, the other is busy for longer. req: 138"""
+    config = capped(
+        simulator.base_url, ("sk-sim-a", "sk-sim-500"), 1, queue_s=60.0, attempts_within_s=0.3
+    )
+    with running_gateway(config) as gateway, Connection(gateway.base_url) as first:
+        pool = gateway.app.pool
+        first.send("POST", PATHS["chat"], body("chat", "chat/sim-text?head_ms=3000"), AUTH)
+        until(lambda: pool.in_flight("chat-0") == 1)
+        asked = body("chat", "chat/sim-text")
+        answer = call(gateway.base_url, "POST", PATHS["chat"], asked)
+        assert answer.status == 502
+        assert pool.in_flight("chat-0") == 1
+        assert first.answer().status == 200
 
 
 def test_an_account_that_is_removed_ends_its_requests_as_usual(

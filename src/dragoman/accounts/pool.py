@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from math import inf
 
 from msgspec import Struct
 
@@ -115,9 +116,11 @@ class Pool:
             raise self._shortage(side, wanted.model, tried, now)
         return lease
 
-    async def acquire(self, wanted: Wanted, tried: Collection[str] = ()) -> Lease:
+    async def acquire(
+        self, wanted: Wanted, tried: Collection[str] = (), most_s: float = inf
+    ) -> Lease:
         """As `lease`, but wait while all accounts that could serve are busy, as long as the
-        upstream's `queue_s` and behind at most `queue_size` others.
+        upstream's `queue_s`, and `most_s` seconds at most, behind at most `queue_size` others.
 
         Raises:
             AllBusy: the wait is over, or too many wait.
@@ -127,10 +130,10 @@ class Pool:
             return self.lease(wanted, tried)
         except AllBusy:
             side = self._sides[wanted.upstream]
-            if len(side.line) >= side.upstream.queue_size or not side.upstream.queue_s:
+            seconds = min(side.upstream.queue_s, most_s)
+            if len(side.line) >= side.upstream.queue_size or seconds <= 0:
                 raise
         self._loop = asyncio.get_running_loop()
-        seconds = side.upstream.queue_s
         return await side.line.wait(wanted.model, wanted.pin, tried, seconds)
 
     def _lend(

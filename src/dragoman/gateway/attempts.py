@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import TypeVar
 
 from dragoman.accounts.pool import Lease, NoAccount, Pool, Wanted
@@ -51,8 +52,14 @@ class Attempts:
 
     def in_time(self, upstream: Upstream) -> bool:
         """Whether one more account of the upstream may be tried."""
+        return self._left(upstream) > 0
+
+    def _left(self, upstream: Upstream) -> float:
+        """The seconds within which one more account may be tried: any number for the first."""
         limit = upstream.attempts_within_s
-        return not limit or not self.made or time.monotonic() - self._started < limit
+        if not limit or not self.made:
+            return inf
+        return limit - (time.monotonic() - self._started)
 
     async def at(
         self,
@@ -82,7 +89,7 @@ class Attempts:
                 ending = OUT_OF_TIME
                 break
             try:
-                lease = await self._lease(wanted, tried, unasked)
+                lease = await self._lease(wanted, tried, unasked, self._left(upstream))
             except NoAccount as found:
                 if last is None:
                     raise GaveUp(none_left(found)) from None
@@ -113,17 +120,19 @@ class Attempts:
             if account.upstream == upstream.name and account.name != only
         ]
 
-    async def _lease(self, wanted: Wanted, tried: list[str], unasked: list[str]) -> Lease:
+    async def _lease(
+        self, wanted: Wanted, tried: list[str], unasked: list[str], most_s: float
+    ) -> Lease:
         """A lease of an account that was not tried; if there is none, of one that never saw the
         request, since the proxy that was in turn could not be used. Another is in turn now."""
         try:
-            return await self._pool.acquire(wanted, tried)
+            return await self._pool.acquire(wanted, tried, most_s)
         except NoAccount:
             if not unasked:
                 raise
         again = [name for name in tried if name not in unasked]
         unasked.clear()
-        return await self._pool.acquire(wanted, again)
+        return await self._pool.acquire(wanted, again, most_s)
 
 
 def _others(upstream: Upstream, lease: Lease) -> bool:
