@@ -23,10 +23,11 @@ from dragoman.simulator.testing import RunningSimulator
 from dragoman.storage.base import Batch, UsageCount
 from dragoman.storage.sealing import Vault
 from dragoman.storage.sqlite import SqliteStore
-from tests.gateway.http import Connection, call
+from tests.gateway.http import AUTH, Connection, call
 from tests.gateway.processes import (
     ASKED,
     STORE_KEY,
+    SYNC_S,
     GatewayProcess,
     ask,
     connection_of_each,
@@ -327,3 +328,25 @@ def test_a_store_that_cannot_be_used_is_told_at_the_start(
     else:
         gateway.store.write_bytes(b"this was a database" * 500)
         assert "is not a database" in refused_start(tmp_path, gateway, STORE_KEY)
+
+
+def test_a_conversation_stays_with_its_account_whichever_worker_it_comes_to(
+    tmp_path: Path, simulator: RunningSimulator
+) -> None:
+    """By its session, and by its beginning."""
+    keys = {f"a{number}": f"sk-sim-a{number}" for number in range(8)}
+    with (
+        gateway_process(tmp_path, simulator.base_url, keys, workers=3) as gateway,
+        connection_of_each(gateway) as connections,
+    ):
+        for turn in range(4):
+            for headers in ({"x-session-id": f"s-{turn}"}, {}):
+                text = f"How is {turn} by {'session' if headers else 'its beginning'}?"
+                asked = {"model": "chat/sim-text", "messages": [{"role": "user", "content": text}]}
+                used = set()
+                for connection in connections:
+                    connection.send("POST", "/v1/chat/completions", asked, {**AUTH, **headers})
+                    assert connection.answer().status == 200
+                    used.add(simulator.last.key)
+                    time.sleep(6 * SYNC_S)
+                assert len(used) == 1
