@@ -16,6 +16,8 @@ import pytest
 
 from dragoman.gateway.server import bind
 from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.translation import Call, ClientRequest
+from dragoman.upstream.request import UpstreamRequest
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, Connection, call
@@ -149,3 +151,17 @@ def test_clients_that_leave_leave_no_cycles(gateway: RunningGateway, stream: boo
         until(lambda: is_idle(gateway))
 
     assert garbage(gateway, leave) < REQUESTS
+
+
+@pytest.mark.parametrize("upstream", ["chat", "messages", "responses"])
+@pytest.mark.parametrize("api", APIS)
+def test_a_stream_holds_no_request(gateway: RunningGateway, api: str, upstream: str) -> None:
+    """Streams are long, and bodies large."""
+    with Connection(gateway.base_url) as connection:
+        model = f"{upstream}/sim-text?delay_ms=50&words=40"
+        connection.send("POST", PATHS[api], body(api, model, stream=True), AUTH)
+        assert connection.head().status == 200
+        assert connection.chunk()
+        held = (ClientRequest, Call, UpstreamRequest)
+        assert [one for one in gc.get_objects() if isinstance(one, held)] == []
+    until(lambda: is_idle(gateway))

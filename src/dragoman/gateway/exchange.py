@@ -42,6 +42,7 @@ from dragoman.gateway.visit import Visit, while_connected
 from dragoman.translation import ALL, Call, ClientRequest, Settings
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.request import UpstreamRequest
 
 _LONGEST_MODEL = 1024
 """Characters of a model's name. Names are remembered in several places, so they are kept small."""
@@ -94,6 +95,8 @@ class Exchange:
         """
         trip = Trip(visit, caller, record, request, Attempts(self._pool, record), keeping)
         target = self.resolve(request, caller, record)
+        # From here on the trip alone holds it, and lets it go in time.
+        del request
         trip.turn_to(target, self._call(trip, target))
         if record.stream:
             trip.delivery = Delivery(
@@ -297,20 +300,13 @@ class Exchange:
         return True
 
     async def _ask(self, trip: Trip, lease: Lease, outgoing: Outgoing) -> None:
-        call, mask = trip.call, outgoing.mask
-        request = outgoing.post(
-            call.codec.path,
-            call.body,
-            trip.visit.headers if call.passes_through else _version_headers(trip.target),
-            stream=trip.delivery is not None,
-            proxy=lease.proxy,
-        )
+        mask = outgoing.mask
         sent_at = time.monotonic()
         try:
-            async with await self._client.send(request) as answer:
+            async with await self._client.send(_request_of(trip, lease, outgoing)) as answer:
                 if not 200 <= answer.status < 300:
                     body = mask.error(await read_error(answer))
-                    raise refused(call.codec, answer.status, answer.headers, body)
+                    raise refused(trip.call.codec, answer.status, answer.headers, body)
                 if trip.delivery is None:
                     await give_whole(trip, lease, answer, mask)
                 else:
@@ -345,6 +341,18 @@ class Exchange:
         elif trip.delivery is not None:
             stream = trip.stream or trip.call.stream()
             await trip.delivery.end(stream.fail(fault))
+
+
+def _request_of(trip: Trip, lease: Lease, outgoing: Outgoing) -> UpstreamRequest:
+    """What is sent upstream. Not to be held on to while an answer is given: it has the body."""
+    call = trip.call
+    return outgoing.post(
+        call.codec.path,
+        call.body,
+        trip.visit.headers if call.passes_through else _version_headers(trip.target),
+        stream=trip.delivery is not None,
+        proxy=lease.proxy,
+    )
 
 
 def _version_headers(target: Target) -> dict[bytes, bytes] | None:

@@ -14,6 +14,7 @@ from dragoman.gateway.elsewhere import Elsewhere, is_left_to
 from dragoman.gateway.exchange import Exchange
 from dragoman.gateway.memory import LONGEST_ID, Keeping, Memory, response_not_found
 from dragoman.gateway.record import Record
+from dragoman.gateway.trip import Keeper
 from dragoman.gateway.visit import Visit
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, decode_object
@@ -77,15 +78,17 @@ class StoredResponses:
         target = self._exchange.resolve(request, caller, record)
         settings = self._exchange.settings(visit, caller, target)
         if is_left_to(target.upstream, settings.options):
-            passing = await self._elsewhere.admit(request, caller, target.upstream)
-            await self._exchange.answer(visit, caller, record, request, passing)
-            return
-        request, keepsake = await self._memory.recall(request, caller, target.upstream)
-        if keepsake is not None and keepsake.background:
-            await self._background.begin(visit, caller, record, request, keepsake)
-            return
-        keeping = None if keepsake is None else Keeping(self._memory, keepsake)
-        await self._exchange.answer(visit, caller, record, request, keeping)
+            keeping: Keeper | None = await self._elsewhere.admit(request, caller, target.upstream)
+        else:
+            request, keepsake = await self._memory.recall(request, caller, target.upstream)
+            if keepsake is not None and keepsake.background:
+                await self._background.begin(visit, caller, record, request, keepsake)
+                return
+            keeping = None if keepsake is None else Keeping(self._memory, keepsake)
+        answering = self._exchange.answer(visit, caller, record, request, keeping)
+        # The exchange lets it go while a stream is given.
+        del request
+        await answering
 
     async def show(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
         """`GET`: the response, or its events with `stream=true`.
