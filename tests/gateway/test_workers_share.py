@@ -342,7 +342,9 @@ def test_a_conversation_stays_with_its_account_whichever_worker_it_comes_to(
         for turn in range(4):
             for headers in ({"x-session-id": f"s-{turn}"}, {}):
                 text = f"How is {turn} by {'session' if headers else 'its beginning'}?"
-                asked = {"model": "chat/sim-text", "messages": [{"role": "user", "content": text}]}
+                said = [("user", text), ("assistant", "Well."), ("user", "Why?")]
+                messages = [{"role": role, "content": content} for role, content in said]
+                asked = {"model": "chat/sim-text", "messages": messages}
                 used = set()
                 for connection in connections:
                     connection.send("POST", "/v1/chat/completions", asked, {**AUTH, **headers})
