@@ -24,7 +24,7 @@ from tests.protocols.anthropic_messages.requests import CUSTOM, HI, PARAMS, F
 
 def test_custom_tools_are_emulated() -> None:
     """A function with one string, the grammar in its description."""
-    call = ToolCall(id="a", name="patch", arguments="*** free\ntext", custom=True)
+    call = ToolCall(id="a", name="patch", arguments="*** free\ntext", custom=True, path="call")
     body, losses = write(
         request_of(
             HI,
@@ -34,7 +34,7 @@ def test_custom_tools_are_emulated() -> None:
             tool_choice=ToolChoice(mode="tool", tool=ToolRef("patch", custom=True)),
         )
     )
-    assert losses == {("tools[0]", CONVERTED)}
+    assert losses == {("tools[0]", CONVERTED), ("call", CONVERTED)}
     (tool,) = body["tools"]
     assert tool["input_schema"]["required"] == ["input"]
     assert tool["description"].startswith("Edits.")

@@ -29,7 +29,7 @@ from dragoman.canonical.blocks import (
     ToolResult,
     Url,
 )
-from dragoman.canonical.losses import LossKind
+from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.names import safe_id
 from dragoman.canonical.requests import Role
 from dragoman.canonical.tools import wrap_custom
@@ -246,8 +246,10 @@ class BlockWriter:
         if block.custom:
             if self._outbound.options.custom_tools == "reject":
                 self._cannot(block, "a call of a free-text tool")
+            else:
+                self._lose(block, LossKind.CONVERTED, "a free-text call, sent as a function call")
             return wrap_custom(block.arguments)
-        if not block.arguments.strip():
+        if not block.arguments.strip() and self._outbound.options.policy is not Policy.STRICT:
             return {}
         value: Any
         try:

@@ -36,7 +36,7 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
-from dragoman.canonical.losses import LossKind
+from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import UNKNOWN, JsonObject
@@ -155,9 +155,16 @@ class ChatStreamReader:
             if not self._started:
                 self._start(chunk, events)
             self._choice(choices[0], events)
+        elif choices == [] and not self._finished and self._is_strict:
+            # Only usage may come without a choice, and only at the end.
+            raise UpstreamError.unreadable("a chunk without choices comes before its finish reason")
         usage = chunk.get("usage")
         if type(usage) is dict and usage:
             self._meter(usage, chunk, events)
+
+    @property
+    def _is_strict(self) -> bool:
+        return self._inbound.options.policy is Policy.STRICT
 
     def _start(self, chunk: JsonObject, events: list[Event]) -> None:
         self._started = True
