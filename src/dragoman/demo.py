@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dragoman.config import Account, Client, Config, Route, Secret, Server, Upstream
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from dragoman.config import Account, Client, Config, Route, Secret, Server, Storage, Upstream
 from dragoman.gateway.server import serve
 from dragoman.guides import lines
 from dragoman.simulator.testing import running_simulator
@@ -17,11 +20,14 @@ _PROTOCOLS = {
 }
 
 
-def demo_config(simulator_url: str, host: str = "127.0.0.1", port: int = 8080) -> Config:
+def demo_config(
+    simulator_url: str, host: str = "127.0.0.1", port: int = 8080, store: str = ""
+) -> Config:
     """Three upstreams, one of each protocol, all of them the simulator at `simulator_url`.
 
     `sim-chat`, `sim-messages` and `sim-responses` lead to one each; so does any scenario of the
-    simulator behind the upstream's name, such as `messages/sim-reasoning`.
+    simulator behind the upstream's name, such as `messages/sim-reasoning`. Responses are kept in
+    the file `store`, if there is one.
     """
     upstreams = tuple(
         Upstream(
@@ -41,6 +47,7 @@ def demo_config(simulator_url: str, host: str = "127.0.0.1", port: int = 8080) -
             for name in _PROTOCOLS
         ),
         routes=tuple(Route(match=f"sim-{name}", upstream=name) for name in _PROTOCOLS),
+        storage=Storage(path=store),
     )
 
 
@@ -50,8 +57,8 @@ def run(host: str = "127.0.0.1", port: int = 8080) -> None:
     Raises:
         OSError: the address is taken or not there.
     """
-    with running_simulator() as simulator:
-        config = demo_config(simulator.base_url, host, port)
+    with running_simulator() as simulator, TemporaryDirectory(prefix="dragoman-demo-") as folder:
+        config = demo_config(simulator.base_url, host, port, str(Path(folder) / "demo.db"))
         serve(config, announce=lambda url: print(examples(url), flush=True))  # noqa: T201
 
 
