@@ -19,8 +19,11 @@ from tests.gateway.http import call
 
 
 @pytest.fixture(scope="module")
-def demo(_simulator: RunningSimulator) -> Iterator[RunningGateway]:
-    with running_gateway(demo_config(_simulator.base_url)) as gateway:
+def demo(
+    _simulator: RunningSimulator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    store = tmp_path_factory.mktemp("demo") / "demo.db"
+    with running_gateway(demo_config(_simulator.base_url, store=str(store))) as gateway:
         yield gateway
 
 
@@ -32,6 +35,16 @@ def test_three_clients_over_three_models(demo: RunningGateway, api: str, upstrea
     assert "Hello" in text_of(api, answer)
     made["stream"] = True
     assert completed(api, call(demo.base_url, "POST", PATHS[api], made, key=KEY).body)
+
+
+@pytest.mark.parametrize("upstream", APIS)
+def test_responses_are_kept(demo: RunningGateway, upstream: str) -> None:
+    asked = {"model": f"sim-{upstream}", "input": "Hi"}
+    first = call(demo.base_url, "POST", "/v1/responses", asked, key=KEY).json
+    asked["previous_response_id"] = first["id"]
+    later = call(demo.base_url, "POST", "/v1/responses", asked, key=KEY)
+    assert later.status == 200
+    assert later.json["previous_response_id"] == first["id"]
 
 
 def test_the_list_is_short(demo: RunningGateway) -> None:
