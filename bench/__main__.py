@@ -12,10 +12,9 @@ import uvloop
 
 from bench import targets
 from bench.measure import Load
+from bench.page import write_main
 from bench.plan import Results, measure, stopped_readers
 from bench.report import as_markdown, as_text, tables
-
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 FULL = Load(requests=1500, streams=200, rate=50, seconds=2.0, lone_requests=200)
 QUICK = Load(requests=500, streams=100, rate=50, seconds=1.0, lone_requests=50)
@@ -93,7 +92,7 @@ def main() -> int:
     how = f"{rounds} round{'s' if rounds > 1 else ''}, {time.monotonic() - start:.0f} s"
     sys.stdout.write(f"\n{how}\n")
     if chosen.write:
-        PAGE.write_text(as_markdown(found, how))
+        write_main(as_markdown(found, how))
     return 0
 
 

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import uvloop
@@ -35,7 +36,9 @@ from bench.measure import (
     request_cost,
     stream_memory,
 )
+from bench.page import write_pool
 from bench.processes import Child, cpu_seconds, free_port
+from bench.report import machine
 from bench.targets import CLIENT_KEY, Cores, Target, Upstreams, model
 
 ROOT = Path(__file__).parent.parent
@@ -133,26 +136,63 @@ async def measure(running: dict[str, Target], rounds: int) -> dict[str, Found]:
     return found
 
 
-def table(found: dict[str, Found]) -> str:
+def table(found: dict[str, Found]) -> list[list[str]]:
     """Medians, and their ratios to the first row."""
     first = next(iter(found.values()))
-    units = "".join(f"{f'{name} {unit}':>17}" for name, (_, unit) in COLUMNS.items())
-    lines = [f"{'':28}{units}"]
+    rows = [["", *(f"{name}, {unit}" for name, (_, unit) in COLUMNS.items())]]
     for name, case in found.items():
-        cells = ""
+        cells = [name]
         for column, (scale, _) in COLUMNS.items():
             ours, base = case.figures[column], first.figures[column]
             ratio = statistics.median(a / b for a, b in zip(ours, base, strict=True))
-            cells += f"{statistics.median(ours) * scale:>10.4g} {ratio:>5.2f}x"
-        lines.append(f"{name:28}{cells}")
-    return "\n".join(lines) + "\n"
+            cells.append(f"{statistics.median(ours) * scale:.3g} ({ratio:.2f} x)")
+        rows.append(cells)
+    return rows
+
+
+def as_text(rows: list[list[str]]) -> str:
+    """For a terminal."""
+    return "".join(f"{row[0]:22}{''.join(f'{cell:>18}' for cell in row[1:])}\n" for row in rows)
+
+
+def as_markdown(rows: list[list[str]], rounds: int) -> str:
+    """For the page."""
+    when = datetime.now(UTC).strftime("%Y-%m-%d")
+    lines = [f"Written by `python -m bench.pool` on {when}: {rounds} rounds. {machine()}", ""]
+    lines += [_ROWS, ""]
+    lines += ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    lines += ["| " + " | ".join(row) + " |" for row in rows[1:]]
+    return "\n".join([*lines, "", _CAUSES, ""])
+
+
+_ROWS = """\
+Messages over Chat. `before` is the gateway as it was with a plain list of accounts, without
+affinity, store or usage, if it was measured (`--against`). `request` is a small one that begins a
+conversation, `turn` a later turn of one of 1,000 conversations, each of which stays with its
+account. Ratios, to the first row, are taken within a round."""
+_CAUSES = """\
+The aim, at most 15 µs for a request, is met with one account and missed with many. Counted in
+instructions of the process (callgrind, which no noise reaches; a store left out) a request of one
+account takes 6 % more than before, one of a hundred 10 %, a later turn 9 %, and 120 KB of an agent
+9 %, most of that to find where the conversation begins. CPU time grows by more than instructions
+do, since what is added runs once in a request, and cold.
+
+- With one account it is the count of requests, tokens and latency for metrics and usage, and the
+  frames in which fallbacks and attempts are tried.
+- With many accounts it is also the digest of the conversation, its pin, and an account's own head
+  and mask, which are no longer those that the request before had in the cache. Ten thousand in
+  turn leave nothing of them there.
+- The store has a thread of its own. Per request that has both an account and a conversation to
+  itself it takes 6 µs: 4 for usage, 1 for the pin, 1 for the last use. With fewer accounts many
+  requests share a row, and it takes less than 1 µs.
+- A stream holds 3 KB more: its lease, its trip and two frames; none of them holds the request."""
 
 
 def cases(against: Path | None) -> list[Case]:
     """What is compared."""
     counts = (1, 100, 10_000)
     other = (
-        [Case(f"against, {count:,}", count, None, against) for count in counts] if against else []
+        [Case(f"before, {count:,}", count, None, against) for count in counts] if against else []
     )
     return [
         *other[:2],
@@ -166,6 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.pool", description=__doc__)
     parser.add_argument("--against", type=Path, help="root of another checkout")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md, too")
     chosen = parser.parse_args()
     cores = Cores.of_this_machine()
     with ExitStack() as stack:
@@ -177,7 +218,10 @@ def main() -> None:
             case.name: stack.enter_context(gateway(case, folder / f"{number}", cores, up))
             for number, case in enumerate(cases(chosen.against))
         }
-        sys.stdout.write(table(uvloop.run(measure(running, chosen.rounds))))
+        rows = table(uvloop.run(measure(running, chosen.rounds)))
+    sys.stdout.write(as_text(rows))
+    if chosen.write:
+        write_pool(as_markdown(rows, chosen.rounds))
 
 
 if __name__ == "__main__":
