@@ -188,7 +188,8 @@ def _holds_something(part: Any) -> bool:
     thinking that is still empty."""
     if not isinstance(part, dict):
         return False
-    if part.get("type") in _TEXTS or str(part.get("type")).endswith("_delta"):
+    kind = str(part.get("type"))
+    if kind in _TEXTS or kind.endswith("_delta"):
         return any(value for name, value in part.items() if name != "type")
     return True
 
