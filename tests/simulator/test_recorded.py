@@ -16,7 +16,8 @@ _SEALED = ("thinking", "redacted_thinking", "reasoning")
 
 
 def without_seals(body: dict[str, Any]) -> dict[str, Any]:
-    """The body without reasoning: the recordings hold filler in place of its seals."""
+    """The body without reasoning: the recordings hold filler in place of its seals. Nor is any asked
+    for with a budget, where a tool's turn would have to begin with it."""
     turns = "input" if "input" in body else "messages"
     kept = []
     for turn in body[turns]:
@@ -26,6 +27,9 @@ def without_seals(body: dict[str, Any]) -> dict[str, Any]:
             turn = {**turn, "content": content}
         if turn.get("type") not in _SEALED and content != []:
             kept.append(turn)
+    thinking = body.get("thinking") or {}
+    if thinking.get("type") == "enabled" and kept != body[turns]:
+        body = {name: value for name, value in body.items() if name != "thinking"}
     return {**body, turns: kept}
 
 
