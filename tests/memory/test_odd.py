@@ -340,3 +340,28 @@ def test_only_so_many_are_made_in_the_background(start: Start, simulator: Runnin
         until(lambda: simulator.last.disconnected)
         again = me.responses.create(model="chat/sim-text", input="Hi", background=True)
         assert finished(me, again.id).status == "completed"
+
+
+FALLBACK = """
+[[routes]]
+match = "sim-*"
+upstream = "{first}"
+[[routes.fallbacks]]
+upstream = "{second}"
+model = "sim-text"
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [("chat", "responses"), ("responses", "messages")])
+def test_a_fallback_keeps_no_more_than_the_first(
+    start: Start, simulator: RunningSimulator, first: str, second: str
+) -> None:
+    """Nor less: the gateway has it."""
+    with client(start(routes=FALLBACK.format(first=first, second=second))) as me:
+        made = me.responses.create(model="sim-500", input="Hi")
+        if second == "responses":
+            assert simulator.last.json["store"] is False
+        assert made.to_dict()["store"] is True
+        assert me.responses.retrieve(made.id).to_dict() == made.to_dict()
+        me.responses.create(model="sim-500", input="More", previous_response_id=made.id)
+        assert "Hi" in str(simulator.last.json)

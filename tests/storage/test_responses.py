@@ -202,6 +202,14 @@ def test_calls_are_answered_once(make: Make, clock: Clock) -> None:
     assert other.claim("resp_0", "me", False)
     assert store.claim("resp_0", "me", True)
     assert not store.claim("resp_1", "me", True)
+    # Who claimed it died; but not if there is an answer.
+    clock.now += 3000
+    assert not other.claim("resp_0", "me", True)
+    clock.now += 3000
+    assert other.claim("resp_0", "me", True)
+    store.put(turn(1, clock))
+    clock.now += 9000
+    assert not other.claim("resp_0", "me", True)
 
 
 def test_a_finished_response_cannot_be_cancelled(make: Make, clock: Clock) -> None:

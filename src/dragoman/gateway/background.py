@@ -91,7 +91,7 @@ class Background:
     async def _keep_house(self, shelf: Shelf) -> None:
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
-            with suppress(DragomanError):
+            with suppress(DragomanError, TooLarge):
                 await self.bury(time.time())
                 swept = 1
                 while swept:

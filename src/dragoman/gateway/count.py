@@ -106,9 +106,7 @@ class Counter:
                 )
                 only = passing.only
             else:
-                request, _ = await self._memory.recall(
-                    request, caller, target.upstream, answered=False
-                )
+                request, _ = await self._memory.recall(request, caller, target, answered=False)
         # A count is no answer: whatever cannot be carried is simply not counted.
         lenient = replace(settings, options=replace(settings.options, policy=Policy.LENIENT))
         counted = self._answer(visit, request, target, lenient, record, only)

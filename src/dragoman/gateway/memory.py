@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
-from dragoman.config import Upstream
 from dragoman.gateway.auth import Caller
+from dragoman.gateway.routing import Target
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.conversations import (
     OwnItem,
@@ -212,7 +212,7 @@ class Memory:
         self.shelf = shelf
 
     async def recall(
-        self, request: ClientRequest, caller: Caller, upstream: Upstream, *, answered: bool = True
+        self, request: ClientRequest, caller: Caller, target: Target, *, answered: bool = True
     ) -> tuple[ClientRequest, Keepsake | None]:
         """The request as if its client had sent the whole conversation, and what is to be kept;
         None if nothing is, as of one that is not `answered`, but counted.
@@ -229,8 +229,12 @@ class Memory:
         background = answered and _flag(request, "background") is True
         if background and not wanted:
             raise InvalidRequest.at("background", "needs the response to be stored (store)")
-        native = upstream.protocol == "openai_responses"
-        if not native and "input" not in request.members and request.member("prompt") is not None:
+        native = any(map(_keeps, (target, *target.fallbacks)))
+        if (
+            not _keeps(target)
+            and "input" not in request.members
+            and request.member("prompt") is not None
+        ):
             raise InvalidRequest.at("prompt", "is kept at OpenAI; send its text as input")
         if self.shelf is None:
             if previous is not None:
@@ -364,6 +368,11 @@ def item_not_found(name: str, number: int) -> DragomanError:
             param=f"input[{number}].id",
         )
     )
+
+
+def _keeps(target: Target) -> bool:
+    """Whether its service would keep the response unless it is asked not to."""
+    return target.upstream.protocol == "openai_responses"
 
 
 def _item(raw: msgspec.Raw) -> Item:

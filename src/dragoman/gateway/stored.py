@@ -80,7 +80,7 @@ class StoredResponses:
         if is_left_to(target.upstream, settings.options):
             keeping: Keeper | None = await self._elsewhere.admit(request, caller, target.upstream)
         else:
-            request, keepsake = await self._memory.recall(request, caller, target.upstream)
+            request, keepsake = await self._memory.recall(request, caller, target)
             if keepsake is not None and keepsake.background:
                 await self._background.begin(visit, caller, record, request, keepsake)
                 return

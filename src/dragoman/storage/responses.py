@@ -106,7 +106,8 @@ class ResponseStore(Protocol):
 
     def claim(self, response: str, owner: str, claimed: bool) -> bool:
         """Say that the tool calls of a response are being answered, or, with False, that they were
-        not after all. Returns whether that was not so already."""
+        not after all. Returns whether that was not so already; a claim that led to no response in
+        an hour does not count."""
 
     def refer(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
         """Remember which account's service keeps responses and items of these names."""

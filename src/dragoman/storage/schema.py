@@ -105,8 +105,8 @@ _FIRST = (
 _RESPONSES = (
     # Stored responses, one turn each; `response` is an object, `input` and `output` arrays of
     # items, as JSON. `deleted` ones are hidden, and kept while a later turn builds on them.
-    # `alive` is when whoever runs a background response was last heard of; `claimed` tells that
-    # its tool calls were answered.
+    # `alive` is when whoever runs a background response was last heard of; `claimed` is when
+    # the answers of its tools were taken, 0 if they were not.
     """CREATE TABLE responses (
         id TEXT PRIMARY KEY,
         owner TEXT NOT NULL,

@@ -24,6 +24,8 @@ _SWEPT_AT_ONCE = 200
 _DROPPED_AT_ONCE = 20
 _ABANDONED_AFTER_S = 10.0
 """Seconds without a sign of life after which a background response has nobody who runs it."""
+_CLAIMED_S = 3600
+"""Seconds after which a claim that led to no answer holds no longer."""
 _LONGEST_CONVERSATION = 10_000
 """Turns that are walked back at most."""
 
@@ -208,10 +210,14 @@ class SqliteResponses:
     def claim(self, response: str, owner: str, claimed: bool) -> bool:
         """See `ResponseStore.claim`."""
         with self._file.writing(stamped=False) as (connection, _):
+            now = int(self._clock())
+            # Whoever claimed it may have been killed before there was an answer.
+            free = f"(claimed = 0 OR claimed < {now - _CLAIMED_S} AND NOT {_LATER})"
             changed = connection.execute(
-                "UPDATE responses SET claimed = ?1"
-                " WHERE id = ?2 AND owner = ?3 AND claimed <> ?1 AND NOT deleted",
-                (claimed, response, owner),
+                "UPDATE responses SET claimed = ?"
+                " WHERE id = ? AND owner = ? AND NOT deleted"
+                f" AND {free if claimed else 'claimed <> 0'}",
+                (now if claimed else 0, response, owner),
             ).rowcount
         return bool(changed)
 
