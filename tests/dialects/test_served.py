@@ -386,3 +386,15 @@ def test_tokligence_in_the_background(start: Start, upstream: str) -> None:
     done = post(gateway, f"{path}/submit_tool_outputs", {"tool_outputs": outputs(made)}).json
     assert done["status"] == "completed"
     assert done["previous_response_id"] == made["id"]
+
+
+@pytest.mark.parametrize("by", ["route", "client"])
+def test_what_is_followed_ends_as_the_dialect_has_it(start: Start, by: str) -> None:
+    """req: 117"""
+    gateway = start("antwort", by)
+    asked = {"model": "chat/sim-text", "input": "Hi", "background": True, "stream": True}
+    *events, done = events_of(post(gateway, "/v1/responses", asked))
+    assert done == "[DONE]"
+    path = f"/v1/responses/{events[0]['response']['id']}?stream=true&starting_after=1"
+    later = events_of(call(gateway.base_url, "GET", path, key=KEY))
+    assert later == [*events[2:], "[DONE]"]

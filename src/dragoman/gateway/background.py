@@ -24,7 +24,7 @@ from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.errors import failed_object
 from dragoman.protocols.openai_responses.skeleton import queued
-from dragoman.sse import Decoder, Frame, encode
+from dragoman.sse import DONE, Decoder, Frame, encode
 from dragoman.storage.responses import (
     FINISHED,
     ResponseStore,
@@ -155,6 +155,7 @@ class Background:
                     param="stream",
                 )
             )
+        done = encode(DONE) if visit.options.responses_done else b""
         delivery = Delivery(
             visit,
             [],
@@ -163,11 +164,13 @@ class Background:
             commit_after_s=0.0,
         )
         try:
-            await while_connected(visit, self._give(stored, delivery, after))
+            await while_connected(visit, self._give(stored, delivery, after, done))
         finally:
             delivery.close()
 
-    async def _give(self, stored: StoredResponse, delivery: Delivery, after: int) -> None:
+    async def _give(
+        self, stored: StoredResponse, delivery: Delivery, after: int, done: bytes
+    ) -> None:
         shelf = self._shelf()
         name, owner = stored.id, stored.owner
 
@@ -190,7 +193,7 @@ class Background:
                 last = await shelf.ask(lambda store: store.last_event(name, owner))
                 number = -1 if last is None else last.sequence
                 over = after > number or (last is not None and _is_end(last.frame))
-                await delivery.end(b"" if over else _ended(known or stored, number + 1))
+                await delivery.end(b"" if over else _ended(known or stored, number + 1) + done)
                 return
             await asyncio.sleep(_POLL_S)
 
@@ -397,8 +400,16 @@ def _scope(begun: Visit) -> Scope:
 
 
 def _events(frames: Iterable[Frame]) -> list[StoredEvent]:
-    numbered = [(_numbered(frame.data), frame.raw) for frame in frames]
-    return [StoredEvent(number, raw) for number, raw in numbered if number is not None]
+    """The events to store. What ends a stream without a number of its own belongs to the last."""
+    events: list[StoredEvent] = []
+    for frame in frames:
+        number = _numbered(frame.data)
+        if number is not None:
+            events.append(StoredEvent(number, frame.raw))
+        elif frame.data == DONE and events:
+            last = events.pop()
+            events.append(StoredEvent(last.sequence, last.frame + frame.raw))
+    return events
 
 
 class _Numbered(msgspec.Struct):
