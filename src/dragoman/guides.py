@@ -49,8 +49,9 @@ claude --model {model}""",
         "turn, system messages in the middle of a conversation, interruption and `--continue`. "
         "`/context` is counted by the upstream where it can count, else estimated and marked so.",
         "On Chat and Responses: cache marks, `context_management`, effort finer than the "
-        "upstream knows. The text `x-anthropic-billing-header` is left out on purpose: it "
-        "changes with every request and would defeat the upstream's prompt cache.",
+        "upstream knows. On every upstream but Anthropic's own, the text "
+        "`x-anthropic-billing-header` on purpose: it changes with every request and would defeat "
+        "the prompt cache.",
         "`ANTHROPIC_DEFAULT_HAIKU_MODEL` names the model of titles and summaries. With "
         "`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1` the picker of `/model` shows this "
         "gateway's models. A `max_tokens` above the upstream's limit is fitted to "

@@ -13,7 +13,11 @@ from tests.clients.stage import playing
 from tests.clients.test_loops import CONTENT, ask
 
 LIMIT = 8192
-FIELDS = {"chat": "max_completion_tokens", "responses": "max_output_tokens"}
+FIELDS = {
+    "chat": "max_completion_tokens",
+    "messages": "max_tokens",
+    "responses": "max_output_tokens",
+}
 
 
 @pytest.mark.parametrize("kind", FIELDS)

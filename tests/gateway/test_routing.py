@@ -6,8 +6,8 @@ import pytest
 
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.options import Options
-from dragoman.config import Config, Models, Route, Upstream
+from dragoman.canonical.options import Capabilities, Options
+from dragoman.config import Config, Fallback, Models, Route, Upstream
 from dragoman.gateway.routing import Router
 
 
@@ -45,6 +45,33 @@ PROVIDERS = Config(upstreams=upstreams("anthropic", "openai", "google", "xai"))
 def test_habits(name: str, target: tuple[str, str]) -> None:
     """Aliases, retired names, patterns and provider prefixes. req: 145, 146, 147, 148"""
     assert leads(PROVIDERS, name) == target
+
+
+@pytest.mark.parametrize(
+    ("base_url", "told", "sent"),
+    [
+        ("https://api.anthropic.com", None, True),
+        ("https://api.anthropic.com/v1", False, False),
+        ("https://anthropic.com.example/v1", None, None),
+        ("https://relay.example/anthropic.com", None, None),
+        ("https://relay.example", True, True),
+    ],
+)
+def test_who_is_sent_the_billing_text(base_url: str, told: bool | None, sent: bool | None) -> None:
+    """Anthropic itself, unless the configuration says otherwise: by a route, a fallback, a name."""
+    upstream = Upstream(
+        name="a",
+        protocol="anthropic_messages",
+        base_url=base_url,
+        capabilities=Capabilities(billing_header=told),
+    )
+    other = Upstream(name="b", protocol="openai_chat", base_url="https://b.example")
+    route = Route(match="m", upstream="b", fallbacks=(Fallback(upstream="a"),))
+    routes = (Route(match="n", upstream="a"), route)
+    router = Router(Config(upstreams=(upstream, other), routes=routes))
+    targets = [router.resolve("n"), router.resolve("a/x"), *router.resolve("m").fallbacks]
+    assert [target.capabilities.billing_header for target in targets] == [sent] * 3
+    assert router.resolve("m").capabilities.billing_header is None
 
 
 ROUTED = Config(

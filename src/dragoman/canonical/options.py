@@ -70,7 +70,6 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     map_fast: bool = False
     """Translate `service_tier: fast|priority` to and from `speed: fast`."""
 
-
     @property
     def reshapes_responses(self) -> bool:
         """Whether Responses clients are shown what no upstream writes, so that its answers cannot
@@ -145,6 +144,10 @@ class Capabilities(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     refuse on that protocol; otherwise it is asked not to reason, and that is reported."""
     prompt_cache_breakpoints: bool = False
     """OpenAI-shaped upstream takes explicit prompt cache breakpoints on content parts."""
+    billing_header: bool | None = None
+    """Messages upstream is sent the text that Claude Code puts before its system prompt, which
+    bills a subscription and is new with every request: before any other service's prompt cache it
+    spoils all that follows. Absent: only where the host of `base_url` is Anthropic's own."""
     auto_cache: bool = False
     """Ask Messages upstreams to cache by themselves, as OpenAI upstreams do."""
     cache_ttl_30m_as: Literal["5m", "1h"] = "5m"

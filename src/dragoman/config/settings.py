@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, field
 
@@ -186,6 +187,12 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reasoning_with_tools_via: Name | None = None
     """Name of the upstream that is used instead for requests that have tools and ask the model to
     think: the same vendor's Responses upstream, where its Chat one refuses both together."""
+
+    @property
+    def is_anthropic(self) -> bool:
+        """Whether the service is Anthropic itself, by its host."""
+        host = urlsplit(self.base_url).hostname or ""
+        return host == "anthropic.com" or host.endswith(".anthropic.com")
 
     @property
     def binds_reasoning(self) -> bool:

@@ -86,19 +86,23 @@ class Router:
                 fallbacks = tuple(
                     self._fallback(entry, model, options) for entry in route.fallbacks
                 )
-                return Target(upstream, model, options, capabilities, fallbacks)
+                return Target(
+                    upstream, model, options, _completed(capabilities, upstream), fallbacks
+                )
         return None
 
     def _fallback(self, fallback: Fallback, model: str, options: Options) -> Target:
         upstream = self._upstreams[fallback.upstream]
-        return Target(upstream, fallback.model or model, options, upstream.capabilities)
+        capabilities = _completed(upstream.capabilities, upstream)
+        return Target(upstream, fallback.model or model, options, capabilities)
 
     def _prefixed(self, name: str) -> Target | None:
         prefix, slash, model = name.partition("/")
         upstream = self._upstreams.get(prefix)
         if not slash or not model or upstream is None:
             return None
-        return Target(upstream, model, self._options, upstream.capabilities)
+        capabilities = _completed(upstream.capabilities, upstream)
+        return Target(upstream, model, self._options, capabilities)
 
     def detour(self, target: Target) -> Target | None:
         """Where requests that have tools and ask the model to think go instead."""
@@ -123,3 +127,10 @@ def model_not_found(name: str) -> DragomanError:
 
 def _options(route: Route) -> Options:
     return route.options if route.policy is None else replace(route.options, policy=route.policy)
+
+
+def _completed(capabilities: Capabilities, upstream: Upstream) -> Capabilities:
+    """The capabilities with what an upstream's address tells."""
+    if capabilities.billing_header is None and upstream.is_anthropic:
+        return replace(capabilities, billing_header=True)
+    return capabilities

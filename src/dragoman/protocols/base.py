@@ -238,6 +238,9 @@ class Codec:
     ]
     """Pass-through: the client's top-level members without the first so many pieces of reasoning
     that only their maker can read, and how many were left out."""
+    fitted: Callable[[Mapping[str, msgspec.Raw], Capabilities, Ledger], Mapping[str, msgspec.Raw]]
+    """Pass-through: the client's top-level members without what this upstream would refuse or is
+    not to see. Other values byte for byte."""
     beginning: Callable[[Mapping[str, msgspec.Raw]], Beginning]
     """What of the client's top-level members is the same in all requests of a conversation."""
     forward_request: Callable[[Mapping[str, msgspec.Raw], str, Capabilities], bytes]

@@ -68,7 +68,8 @@ class ClientRequest:
     ) -> bytes:
         """The body for an upstream of the same protocol, values byte for byte. Only reasoning
         that was given in place of another upstream is left out, and reported, and so are the first
-        `without` pieces of reasoning that only their maker can read.
+        `without` pieces of reasoning that only their maker can read; and limits are kept to that
+        the capabilities name.
 
         Raises:
             InvalidRequest: a well-known field is missing or of the wrong type. What else may be
@@ -78,6 +79,7 @@ class ClientRequest:
         members = self.codec.without_envelopes(self.members, ledger)
         if without:
             members, _ = self.codec.without_reasoning(members, ledger, without)
+        members = self.codec.fitted(members, capabilities, ledger)
         return self.codec.forward_request(members, model, capabilities)
 
     def reasoning(self, most: int) -> int:

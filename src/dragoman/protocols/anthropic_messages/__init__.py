@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.errors import read_error, write_error
+from dragoman.protocols.anthropic_messages.fitting import fitted
 from dragoman.protocols.anthropic_messages.history import (
     beginning,
     without_envelopes,
@@ -39,6 +40,7 @@ CODEC = Codec(
     shape=SHAPE,
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
+    fitted=fitted,
     beginning=beginning,
     forward_request=forward_request,
     forward_response=forward_response,

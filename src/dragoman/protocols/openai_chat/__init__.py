@@ -5,7 +5,12 @@ from __future__ import annotations
 from dragoman.protocols.base import Codec
 from dragoman.protocols.openai_chat.errors import read_error, write_error
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
-from dragoman.protocols.openai_chat.relay import ChatRelay, forward_request, forward_response
+from dragoman.protocols.openai_chat.relay import (
+    ChatRelay,
+    fitted,
+    forward_request,
+    forward_response,
+)
 from dragoman.protocols.openai_chat.requests import read_request, write_request
 from dragoman.protocols.openai_chat.responses import read_response, write_response
 from dragoman.protocols.openai_chat.shape import SHAPE
@@ -32,6 +37,7 @@ CODEC = Codec(
     shape=SHAPE,
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
+    fitted=fitted,
     beginning=beginning,
     forward_request=forward_request,
     forward_response=forward_response,

@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 
 from dragoman.canonical.errors import Fault, UpstreamError
+from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.limits import within
 from dragoman.protocols.openai_chat.errors import (
     error_frames,
     failure,
@@ -169,6 +171,15 @@ def _decoded(data: bytes) -> JsonObject:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     return value if type(value) is dict else {}
+
+
+def fitted(
+    members: Mapping[str, msgspec.Raw], capabilities: Capabilities, ledger: Ledger
+) -> Mapping[str, msgspec.Raw]:
+    """The members with output limits that the upstream's model keeps."""
+    return within(
+        members, ("max_completion_tokens", "max_tokens"), capabilities.max_output_tokens, ledger
+    )
 
 
 def forward_request(

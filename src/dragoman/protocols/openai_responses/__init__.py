@@ -12,6 +12,7 @@ from dragoman.protocols.openai_responses.history import (
 )
 from dragoman.protocols.openai_responses.relay import (
     ResponsesRelay,
+    fitted,
     forward_request,
     forward_response,
 )
@@ -40,6 +41,7 @@ CODEC = Codec(
     shape=SHAPE,
     without_envelopes=without_envelopes,
     without_reasoning=without_reasoning,
+    fitted=fitted,
     beginning=beginning,
     forward_request=forward_request,
     forward_response=forward_response,

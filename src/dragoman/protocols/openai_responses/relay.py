@@ -12,9 +12,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.canonical.errors import Fault, UpstreamError
+from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import NOTHING, to_json
+from dragoman.protocols.limits import within
 from dragoman.protocols.openai_responses.errors import error_object, failed_object, fault_of
 from dragoman.protocols.openai_responses.outcome import read_usage
 from dragoman.sse import Frame, encode
@@ -74,6 +76,13 @@ class _Typed(Struct):
 _answer = msgspec.json.Decoder(_Answer)
 _typed = msgspec.json.Decoder(_Typed)
 _lifecycle = msgspec.json.Decoder(_Lifecycle)
+
+
+def fitted(
+    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger
+) -> Mapping[str, Raw]:
+    """The members with output limits that the upstream's model keeps."""
+    return within(members, ("max_output_tokens",), capabilities.max_output_tokens, ledger)
 
 
 def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
@@ -278,11 +287,12 @@ def _is_telling(name: bytes, data: bytes) -> bool:
         return bool(event["delta"])
     held = event.get("item", event.get("part"))
     if isinstance(held, dict):
-        if held.get("type") in _TEXT_ITEMS:
+        kind = str(held.get("type"))
+        if kind in _TEXT_ITEMS:
             lists = (held.get("content"), held.get("summary"))
             parts = [part for parts in lists if isinstance(parts, list) for part in parts]
             return bool(held.get("encrypted_content")) or any(map(_is_filled, parts))
-        return held.get("type") not in _TEXT_PARTS or _is_filled(held)
+        return kind not in _TEXT_PARTS or _is_filled(held)
     if name.endswith((b"text.done", b"refusal.done")):
         return _is_filled(event)
     return True
