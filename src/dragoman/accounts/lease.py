@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dragoman.accounts.rotation import Choice
 from dragoman.accounts.states import Decision
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Secret
 
-if TYPE_CHECKING:
-    from dragoman.accounts.pool import Pool
-    from dragoman.accounts.side import Side
+
+class Lender(Protocol):
+    """Who lends accounts, and is told what becomes of them."""
+
+    def tag(self, name: str) -> str:
+        """What stands for the account of that name where clients can see it."""
+
+    def lease_lost(self, lease: Lease) -> None:
+        """A lease is gone, and was not given back."""
+
+    def lease_ended(self, lease: Lease) -> None:
+        """A lease was given back."""
+
+    def lease_succeeded(self, lease: Lease, tokens: float) -> None:
+        """The upstream answered well."""
+
+    def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
+        """The upstream failed: what to do about it."""
+
+    def lease_proxy_failed(self, lease: Lease) -> None:
+        """A call did not get through its proxy."""
+
+    def pin(self, lease: Lease, digest: bytes) -> None:
+        """The account is remembered for a digest of the conversation."""
 
 
 class Lease:
@@ -33,14 +54,12 @@ class Lease:
         "pinned",
         "proxy",
         "proxy_index",
-        "side",
         "taken",
     )
 
     def __init__(
         self,
-        pool: Pool,
-        side: Side,
+        pool: Lender,
         choice: Choice,
         account: Account,
         model: str,
@@ -52,7 +71,6 @@ class Lease:
     ) -> None:
         self._pool = pool
         self._given_back = False
-        self.side = side
         self.choice = choice
         self.account = account
         self.model = model

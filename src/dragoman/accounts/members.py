@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
 from dragoman.accounts.states import AccountState, Rest
-
-if TYPE_CHECKING:
-    from dragoman.accounts.lanes import Lane
 
 BUSY = "busy"
 """Why an account that has as many requests in flight as it may cannot be chosen."""
@@ -24,6 +21,13 @@ class Terms(Struct, frozen=True):
     weight: float = 1.0
     max_concurrent: int | None = None
     balance: float | None = None
+
+
+class Queue(Protocol):
+    """Where an account waits to be chosen."""
+
+    def add(self, member: Member) -> None:
+        """Put a member in where it belongs now."""
 
 
 class Member:
@@ -90,7 +94,7 @@ class Member:
         self.balance = terms.balance
         self.used = 0.0
         self.passed = 0.0
-        self.missing: dict[Lane, None] = {}
+        self.missing: dict[Queue, None] = {}
 
     def __repr__(self) -> str:
         return f"Member({self.name})"

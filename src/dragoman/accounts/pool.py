@@ -151,7 +151,7 @@ class Pool:
         account = self._accounts[name]
         proxy, index = self._proxy(side, account, now)
         moved = bool(pinned) and pinned != name
-        return Lease(self, side, choice, account, model, pin, proxy, index, now, moved)
+        return Lease(self, choice, account, model, pin, proxy, index, now, moved)
 
     def _proxy(self, side: Side, account: Account, now: float) -> tuple[Secret | None, int]:
         """The proxy for a call, and its index in the rotating set (-1: it is of none)."""
@@ -169,11 +169,11 @@ class Pool:
 
     def lease_ended(self, lease: Lease) -> None:
         """A lease was given back."""
-        member = lease.choice.member
+        member, side = lease.choice.member, self._sides[lease.account.upstream]
         self._one_less(member.name)
-        lease.side.rotation.returned(lease.choice)
-        if lease.side.line and not member.gone:
-            self._offer(lease.side, member)
+        side.rotation.returned(lease.choice)
+        if side.line and not member.gone:
+            self._offer(side, member)
 
     def _one_less(self, name: str) -> None:
         left = self._in_flight[name] - 1
@@ -196,7 +196,7 @@ class Pool:
     def lease_succeeded(self, lease: Lease, tokens: float) -> None:
         """The upstream answered the request of a lease well, and used `tokens`."""
         now = self._clock()
-        member, side = lease.choice.member, lease.side
+        member, side = lease.choice.member, self._sides[lease.account.upstream]
         name = member.name
         if member.state.exhausted is not None or member.state.cooling:
             self._tell(name, Succeeded(), lease.model, now)
@@ -218,7 +218,7 @@ class Pool:
 
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
         """The upstream failed to answer the request of a lease."""
-        decision = classify(symptom, lease.side.rules.rules)
+        decision = classify(symptom, self._sides[lease.account.upstream].rules.rules)
         key = key_print(lease.account)
         if key != self._prints.get(lease.account.name, key):
             # It says nothing of the key that the account has by now.
@@ -231,7 +231,7 @@ class Pool:
         """The call of a lease did not get through its proxy."""
         if lease.proxy is None:
             return
-        now, side, url = self._clock(), lease.side, lease.proxy.reveal()
+        now, side, url = self._clock(), self._sides[lease.account.upstream], lease.proxy.reveal()
         if lease.proxy_index >= 0 and side.proxies is not None:
             rest = side.proxies.failed(lease.proxy_index, lease.taken, now, self._spread())
         else:
@@ -242,10 +242,11 @@ class Pool:
 
     def pin(self, lease: Lease, digest: bytes) -> None:
         """A conversation is with the account of a lease."""
-        if lease.side.upstream.affinity == "off" or lease.choice.member.gone:
+        side = self._sides[lease.account.upstream]
+        if side.upstream.affinity == "off" or lease.choice.member.gone:
             return
         now, name = self._clock(), lease.account.name
-        if lease.side.affinity.pin(digest, name, now):
+        if side.affinity.pin(digest, name, now):
             pins = self._batch.pins
             pins[digest] = name, now
             if len(pins) > MOST_PINS:

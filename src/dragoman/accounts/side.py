@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dragoman.accounts.affinity import Affinity
 from dragoman.accounts.lease import Lease
@@ -16,8 +16,18 @@ from dragoman.accounts.waiting import Waiter, WaitingLine
 from dragoman.config import Account, Upstream
 from dragoman.config.secret import fingerprint
 
-if TYPE_CHECKING:
-    from dragoman.accounts.pool import Pool
+
+class Staff(Protocol):
+    """Who serves the waiting lines of all upstreams."""
+
+    def lend_to(self, side: Side, waiter: Waiter[Lease]) -> Lease | None:
+        """A lease for the waiter, None if there is none for it now."""
+
+    def refusal_of(self, side: Side, waiter: Waiter[Lease], final: bool) -> Exception | None:
+        """The error for a waiter that is to wait no longer."""
+
+    def wake_in(self, side: Side) -> float | None:
+        """In how many seconds the next rest of an account ends."""
 
 
 class Window:
@@ -25,7 +35,7 @@ class Window:
 
     __slots__ = ("_pool", "_side")
 
-    def __init__(self, pool: Pool, side: Side) -> None:
+    def __init__(self, pool: Staff, side: Side) -> None:
         self._pool = pool
         self._side = side
 
@@ -47,7 +57,7 @@ class Side:
 
     __slots__ = ("affinity", "line", "probes", "proxies", "rotation", "rules", "upstream")
 
-    def __init__(self, pool: Pool, upstream: Upstream) -> None:
+    def __init__(self, pool: Staff, upstream: Upstream) -> None:
         shipped = RULE_SETS[upstream.account_rules]
         own = RuleSet(upstream.rules + shipped.rules, shipped.final)
         self.upstream = upstream
