@@ -16,8 +16,8 @@ _SEALED = ("thinking", "redacted_thinking", "reasoning")
 
 
 def without_seals(body: dict[str, Any]) -> dict[str, Any]:
-    """The body without reasoning: the recordings hold filler in place of its seals. Nor is any asked
-    for with a budget, where a tool's turn would have to begin with it."""
+    """The body without reasoning: the recordings hold filler in place of its seals. Nor is any
+    asked for with a budget, where a tool's turn would have to begin with it."""
     turns = "input" if "input" in body else "messages"
     kept = []
     for turn in body[turns]:

@@ -115,7 +115,9 @@ CHUNKS = [
 def answered() -> bytes:
     """A Chat stream that calls the function, in two pieces."""
     deltas: list[dict[str, Any]] = [{"tool_calls": [chunk]} for chunk in CHUNKS]
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices: list[dict[str, Any]] = [
+        {"index": 0, "delta": delta, "finish_reason": None} for delta in deltas
+    ]
     choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
     frames = [
         {"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}
