@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.accounts.pool import Pool
-from dragoman.canonical.errors import DragomanError
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Options
 from dragoman.config import Account, Config, Upstream
 from dragoman.gateway.answers import MOST_BYTES, is_error_object, is_stream, read_error
@@ -51,6 +51,13 @@ _MOST_NAMES = 100_000
 _NAME = re.compile(rf"[\w-]{{1,{LONGEST_ID}}}", re.ASCII)
 """What may stand in a path."""
 _TOLD_AS_IT_IS = (400, 404, 409, 422)
+_ACCOUNT_IS_OUT = (401, 402, 403)
+"""What a service says of an account's key, which is none of the client's."""
+_OUT = Fault(
+    FaultKind.OVERLOADED,
+    "The account that keeps this response cannot be used at the moment.",
+    code="server_error",
+)
 _CODEC = CODECS["openai_responses"]
 
 
@@ -167,6 +174,8 @@ class Elsewhere:
                     if answer.status in _TOLD_AS_IT_IS and is_error_object(told):
                         await visit.reply(answer.status, told)
                         return
+                    if answer.status in _ACCOUNT_IS_OUT:
+                        raise DragomanError(_OUT)
                     raise DragomanError(refused(_CODEC, answer.status, answer.headers, told).fault)
                 if is_stream(answer, b""):
                     relay = _CODEC.relay(None, False)
