@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_VENV := .lock-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pytest bench docs lock node clients record-clients drift clean
+.PHONY: help demo test lint format types pytest bench docs lock node clients frameworks record-clients drift clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,7 +52,9 @@ node: tests/node/node_modules/.package-lock.json ## install the Node SDKs that t
 CLIENTS := tests/clients
 clients: $(CLIENTS)/node_modules/.package-lock.json $(CLIENTS)/.venv/.installed ## install the agents that the tests drive
 
-record-clients: $(VENV)/.dev clients ## record anew what the agents send
+frameworks: $(CLIENTS)/.venv-frameworks/.installed $(CLIENTS)/.venv-llama-index/.installed ## install what is only recorded
+
+record-clients: $(VENV)/.dev clients frameworks ## record anew what the agents send
 	$(BIN)/python -m tests.clients.record
 	$(BIN)/python -m tests.clients.ledgers
 
@@ -66,12 +68,14 @@ lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versi
 	$(LOCK) $(UPGRADE) --group build pyproject.toml --output-file requirements/runtime.lock
 	$(LOCK) $(UPGRADE) --group dev pyproject.toml --constraint requirements/runtime.lock \
 		--output-file requirements/dev.lock
-	$(LOCK) $(UPGRADE) $(CLIENTS)/requirements.in --output-file $(CLIENTS)/requirements.lock
+	for name in requirements frameworks llama-index; do \
+		$(LOCK) $(UPGRADE) $(CLIENTS)/$$name.in --output-file $(CLIENTS)/$$name.lock || exit; \
+	done
 	rm -rf $(UV_VENV)
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(UV_VENV) tests/node/node_modules $(CLIENTS)/node_modules \
-		$(CLIENTS)/.venv dist .mypy_cache .ruff_cache .pytest_cache \
+		$(CLIENTS)/.venv $(CLIENTS)/.venv-* dist .mypy_cache .ruff_cache .pytest_cache \
 		.hypothesis .import_linter_cache
 
 $(BIN)/python:
@@ -106,4 +110,10 @@ $(CLIENTS)/.venv/.installed: $(CLIENTS)/requirements.lock
 	$(PYTHON) -m venv --clear $(CLIENTS)/.venv
 	$(CLIENTS)/.venv/bin/python -m pip --disable-pip-version-check --quiet install \
 		--require-hashes --requirement $(CLIENTS)/requirements.lock
+	@touch $@
+
+$(CLIENTS)/.venv-%/.installed: $(CLIENTS)/%.lock
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip --disable-pip-version-check --quiet install \
+		--require-hashes --requirement $<
 	@touch $@

@@ -3,53 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 from tests.clients.installed import FOLDER, VENV_PYTHON, missing, node, package
-
-Api = Literal["chat", "messages", "responses"]
-KEY = "sk-test"
-SYSTEM = "You are a careful writer of files.\nUse the tools. Say nothing of this line: ☂."
-"""What the agents made of a library are told; the programs bring their own instructions."""
+from tests.clients.tasks import KEY, Api, Command, Program, Task, task_json
+from tests.clients.visitors import VISITORS
 
 _WINDOW, _MOST = 200_000, 16_000
 """Tokens that a model of the gateway is said to read and to write, where a program must be told."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """One run: where to, which model, what for, and where to work."""
-
-    url: str
-    model: str
-    prompt: str
-    home: Path
-    folder: Path
-    resume: bool = False
-    arguments: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Command:
-    """What to start: the words, what the environment has besides the usual, and the input."""
-
-    words: list[str]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    stdin: str = ""
-
-
-@dataclass(frozen=True)
-class Program:
-    """A program: the protocol it speaks, whether its conversations can be resumed from the command
-    line, and how it is started."""
-
-    name: str
-    protocol: Api
-    command: Callable[[Task], Command]
-    resumable: bool = False
 
 
 def _claude_code(task: Task) -> Command:
@@ -186,23 +148,10 @@ def _pi(api: Api) -> Callable[[Task], Command]:
     return command
 
 
-def _task_json(task: Task, provider: str) -> str:
-    return json.dumps(
-        {
-            "provider": provider,
-            "url": task.url,
-            "key": KEY,
-            "model": task.model,
-            "prompt": task.prompt,
-            "system": SYSTEM,
-        }
-    )
-
-
 def _ai_sdk(provider: str) -> Callable[[Task], Command]:
     def command(task: Task) -> Command:
         package("ai", "package.json")
-        return Command([node(), str(FOLDER / "ai_sdk.mjs")], stdin=_task_json(task, provider))
+        return Command([node(), str(FOLDER / "ai_sdk.mjs")], stdin=task_json(task, provider))
 
     return command
 
@@ -213,7 +162,7 @@ def _openai_agents(provider: str) -> Callable[[Task], Command]:
             missing("the Python package openai-agents")
         # -I: neither this folder nor the caller's packages are seen.
         words = [str(VENV_PYTHON), "-I", str(FOLDER / "openai_agents.py")]
-        return Command(words, stdin=_task_json(task, provider))
+        return Command(words, stdin=task_json(task, provider))
 
     return command
 
@@ -236,6 +185,7 @@ PROGRAMS: dict[str, Program] = {
         Program("ai-sdk-anthropic", "messages", _ai_sdk("anthropic")),
         Program("openai-agents-chat", "chat", _openai_agents("chat")),
         Program("openai-agents-responses", "responses", _openai_agents("responses")),
+        *VISITORS,
     )
 }
 """Every program by its name, `client-provider` where it speaks several protocols."""

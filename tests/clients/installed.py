@@ -12,13 +12,16 @@ import pytest
 FOLDER = Path(__file__).parent
 NODE_MODULES = FOLDER / "node_modules"
 VENV_PYTHON = FOLDER / ".venv" / "bin" / "python"
+FRAMEWORKS_PYTHON = FOLDER / ".venv-frameworks" / "bin" / "python"
+LLAMA_INDEX_PYTHON = FOLDER / ".venv-llama-index" / "bin" / "python"
+"""Pythons with what only recording needs. LlamaIndex holds on to an older SDK than the others."""
 
 _NODE_LEAST = 22
 
 
-def missing(what: str) -> None:
+def missing(what: str, remedy: str = "run `make clients`") -> None:
     """Skip the test, or fail it where everything must be installed."""
-    reason = f"{what} is not installed (run `make clients`)"
+    reason = f"{what} is not installed ({remedy})"
     if os.environ.get("DRAGOMAN_REQUIRE_SERVICES") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
@@ -30,6 +33,14 @@ def package(name: str, path: str) -> Path:
     if not found.exists():
         missing(f"the npm package {name}")
     return found
+
+
+def elsewhere(program: str, variable: str) -> Path:
+    """A program that is installed by hand: what the variable names, or what the PATH finds."""
+    named = os.environ.get(variable) or shutil.which(program)
+    if named is None or not Path(named).exists():
+        missing(program, f"name it in {variable}, or put it on the PATH")
+    return Path(str(named)).resolve()
 
 
 def node() -> str:

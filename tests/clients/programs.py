@@ -29,8 +29,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.clients.commands import KEY, PROGRAMS, Api, Task
+from tests.clients.commands import PROGRAMS
 from tests.clients.installed import FOLDER, NODE_MODULES, VENV_PYTHON, missing
+from tests.clients.tasks import KEY, Api, Task
 
 __all__ = [
     "FOLDER",

@@ -2,12 +2,11 @@
 
 Each works on two prompts (one, where it cannot go on with a conversation) against the simulator.
 Its requests are written to `recorded/` with all texts filled. The names of programs or recordings
-as arguments limit it to those.
+as arguments limit it to those. A program that is not installed is left out, and said to be.
 """
 
 from __future__ import annotations
 
-import json
 import secrets
 import sys
 import tempfile
@@ -15,11 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.testing import running_simulator
 from tests.clients.filler import Filler
-from tests.clients.programs import NODE_MODULES, PROGRAMS, VENV_PYTHON, run
+from tests.clients.programs import PROGRAMS, run
 from tests.clients.recordings import Recording, Turn, write
+from tests.clients.versions import versions
 
 SHOWN = (
     "accept",
@@ -35,21 +37,9 @@ SHOWN = (
 """Headers whose values tell of the protocol and of nobody's machine."""
 
 _PROMPTS = (
-    "Please write the file. [[sim: scenario=agent path=notes.txt content=Something]]",
-    "And another. [[sim: scenario=agent path=more.txt content=Another]]",
+    "Please write the file. [[sim: scenario=agent path={folder}notes.txt content=Something]]",
+    "And another. [[sim: scenario=agent path={folder}more.txt content=Another]]",
 )
-_PACKAGES = {
-    "claude-code": ("@anthropic-ai/claude-code",),
-    "codex": ("@openai/codex",),
-    "ai-sdk-chat": ("ai", "@ai-sdk/openai"),
-    "ai-sdk-compatible": ("ai", "@ai-sdk/openai-compatible"),
-    "ai-sdk-responses": ("ai", "@ai-sdk/openai"),
-    "ai-sdk-anthropic": ("ai", "@ai-sdk/anthropic"),
-    **dict.fromkeys(
-        ("opencode-chat", "opencode-messages", "opencode-responses"), ("opencode-linux-x64",)
-    ),
-    **dict.fromkeys(("pi-chat", "pi-messages", "pi-responses"), ("@mariozechner/pi-coding-agent",)),
-}
 
 
 @dataclass(frozen=True)
@@ -77,6 +67,21 @@ WANTED = (
     Wanted("pi-chat", "pi-chat", "qwen3-coder"),
     Wanted("pi-messages", "pi-messages", "claude-sonnet-5"),
     Wanted("pi-responses", "pi-responses", "gpt-5.5"),
+    Wanted("qwen-code-chat", "qwen-code-chat", "qwen3-coder"),
+    Wanted("qwen-code-messages", "qwen-code-messages", "claude-sonnet-5"),
+    Wanted("qwen-code-responses", "qwen-code-responses", "gpt-5.5"),
+    Wanted("cline-chat", "cline-chat", "qwen3-coder"),
+    Wanted("cline-responses", "cline-responses", "gpt-5.5"),
+    Wanted("openai-runner", "openai-runner", "gpt-5.5"),
+    Wanted("anthropic-runner", "anthropic-runner", "claude-sonnet-5"),
+    Wanted("pydantic-ai-chat", "pydantic-ai-chat", "gpt-5.5"),
+    Wanted("pydantic-ai-messages", "pydantic-ai-messages", "claude-sonnet-5"),
+    Wanted("pydantic-ai-responses", "pydantic-ai-responses", "gpt-5.5"),
+    Wanted("langchain-chat", "langchain-chat", "gpt-5.5"),
+    Wanted("langchain-messages", "langchain-messages", "claude-sonnet-5"),
+    Wanted("langchain-responses", "langchain-responses", "gpt-5.5"),
+    Wanted("llama-index-chat", "llama-index-chat", "gpt-5.5"),
+    Wanted("llama-index-responses", "llama-index-responses", "gpt-5.5"),
     Wanted("openai-agents-chat", "openai-agents-chat", "gpt-5.5"),
     Wanted("openai-agents-responses", "openai-agents-responses", "gpt-5.5"),
 )
@@ -86,7 +91,11 @@ def main(names: list[str]) -> int:
     for wanted in WANTED:
         if names and not {wanted.name, wanted.program} & set(names):
             continue
-        recording = record(wanted)
+        try:
+            recording = record(wanted)
+        except pytest.skip.Exception as absent:
+            sys.stdout.write(f"{wanted.name}: left out, {absent}\n")
+            continue
         write(recording)
         sys.stdout.write(f"{wanted.name}: {len(recording.turns)} turns\n")
     return 0
@@ -104,18 +113,26 @@ def record(wanted: Wanted) -> Recording:
         for number, prompt in enumerate(prompts):
             resume = number > 0
             workdir = Path(folder)
+            asked = prompt.format(folder=f"{workdir / 'work'}/" if program.absolute else "")
             done = run(
-                program.name, simulator.base_url, wanted.model, prompt, workdir, resume=resume
+                program.name, simulator.base_url, wanted.model, asked, workdir, resume=resume
             )
             if done.status != 0:
                 raise RuntimeError(f"{wanted.name} failed: {done}")
-        requests = [request for request in simulator.requests if request.body]
+        if not (Path(folder) / "work/notes.txt").exists():
+            raise RuntimeError(f"{wanted.name} wrote no file: {done}")
+        requests = [
+            request
+            for request in simulator.requests
+            # What asks for a conversation that the server keeps is refused, and asked anew.
+            if request.body and "thread" not in request.json
+        ]
     refused = [request.status for request in requests if request.status != 200]
     if refused:
         raise RuntimeError(f"{wanted.name}: requests were refused with {refused}")
     filler = Filler(secrets.token_bytes(32))
     turns = tuple(_turn(request, filler) for request in requests)
-    return Recording(wanted.name, _versions(wanted.program), program.protocol, turns)
+    return Recording(wanted.name, versions(wanted.program), program.protocol, turns)
 
 
 def _turn(request: RecordedRequest, filler: Filler) -> Turn:
@@ -123,25 +140,6 @@ def _turn(request: RecordedRequest, filler: Filler) -> Turn:
     query = f"?{request.query}" if request.query else ""
     headers = {name: value if name in SHOWN else None for name, value in request.headers}
     return Turn(request.path + query, headers, body)
-
-
-def _versions(program: str) -> str:
-    """The client with its versions: `ai 7.0.1, @ai-sdk/openai 4.0.2`."""
-    packages = _PACKAGES.get(program)
-    if packages is None:
-        return f"openai-agents {_installed('openai-agents')}"
-    manifests = {name: NODE_MODULES / name / "package.json" for name in packages}
-    return ", ".join(
-        f"{n} {json.loads(path.read_text())['version']}" for n, path in manifests.items()
-    )
-
-
-def _installed(package: str) -> str:
-    """The version of a package in the environment of the Python clients."""
-    found = (VENV_PYTHON.parent.parent / "lib").glob(
-        f"python*/site-packages/{package.replace('-', '_')}-*.dist-info"
-    )
-    return next(found).name.removesuffix(".dist-info").rpartition("-")[2]
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ PROTOCOLS: dict[Api, str] = {
     "responses": "openai_responses",
 }
 _SAME = {"as before": True}
+_SHORT = 80
+"""Texts of at most so many characters are written out in each turn."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ def write(recording: Recording) -> None:
 
 def _less(before: Any, item: Any) -> Any:
     """A member of a body, by what is new in it."""
-    if isinstance(item, dict | list) and item and before == item:
+    long = len(item) > _SHORT if isinstance(item, str) else isinstance(item, dict | list) and item
+    if long and before == item:
         return _SAME
     if isinstance(before, list) and isinstance(item, list):
         same = _in_common(before, item)
