@@ -148,6 +148,8 @@ qwen --auth-type openai --model {model}""",
         "Tool loops on all three kinds of upstream; tool results in parts, reasoning sent back.",
         "On Messages, for a model it does not know, it asks for as many thinking tokens as output "
         "tokens, which the service refuses: the gateway makes room, and reports it.",
+        "`--continue` lists the folder anew at the beginning of the conversation, so that the "
+        "upstream's cache finds little of it if files were written. "
         "`--auth-type openai-responses` speaks Responses with the same variables; "
         "`--auth-type anthropic` speaks Messages with `ANTHROPIC_BASE_URL={url}` and "
         "`ANTHROPIC_API_KEY`.",
@@ -350,7 +352,8 @@ print(Agent(OpenAIChatModel("{model}", provider=provider)).run_sync("Hello!").ou
             ),
         ),
         "`OpenAIChatModel`, `OpenAIResponsesModel` and `AnthropicModel`, with tools.",
-        "For a Chat model it does not know it sends reasoning back as text in `<think>` tags.",
+        "`reasoning.context` of Responses elsewhere; for a Chat model it does not know it may send "
+        "reasoning back as text in `<think>` tags.",
     ),
     Guide(
         "LlamaIndex",
@@ -370,6 +373,7 @@ print(model.complete("Hello!"))""",
         ),
         "`OpenAILike` for any model name; `OpenAI` and `OpenAIResponses` for names they know.",
         "Nothing of note.",
+        "Its agents do not send reasoning back. "
         "llama-index-llms-anthropic does not work with anthropic 2.x, whatever it talks to.",
     ),
 )
@@ -412,6 +416,18 @@ is lost.
 client of each protocol, looks at everything that clients are known to need, and tells what is
 wrong, what it breaks in which client, and what to do. It works against any gateway. See
 [operations.md](operations.md).
+
+What is said here of each client was found in one of these ways:
+
+- **Run by the tests** on all three kinds of upstream, as the real program: Claude Code, Codex,
+  opencode, pi, the AI SDK and openai-agents; of the vendors' SDKs, both languages.
+- **Recorded**: what the real program sends in a tool loop, translated to every protocol by the
+  tests: all of these, and qwen-code, cline, LangChain, pydantic-ai, LlamaIndex and the tool runners
+  of the Python SDKs. Not recorded are qwen-code's Messages for a model it does not know (a strict
+  service refuses its first request), and what Claude Code sends only when a person is at it: the
+  counting of tokens (`/context`) and the request for a title. The tests send those as they were
+  seen.
+- **Described only**: Cherry Studio, which reads with the AI SDK, and crush.
 """
 
 
