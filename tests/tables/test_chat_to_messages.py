@@ -83,8 +83,12 @@ MESSAGES = [
         "later system text where it may not stand",
         msgs(HI, assistant("a"), system("late"), HI),
         {
-            "system": "late",
-            "messages": [said("user", "hi"), said("assistant", "a"), said("user", "hi")],
+            "messages": [
+                said("user", "hi"),
+                said("assistant", "a"),
+                said("user", "hi"),
+                said("system", "late"),
+            ],
         },
         {"messages[2]": CONVERTED},
     ),
@@ -236,7 +240,7 @@ CALLS = [
         "calls, their results together in one user turn, and what follows",
         msgs(
             HI,
-            assistant("x", tool_calls=[call("c1", '{"a": 1}'), call("c2", "")]),
+            assistant("x", tool_calls=[call("c1", '{"a": 1}'), call("c2")]),
             result("c1", "r1"),
             result("c2", [text("p"), text("q")]),
             user("more"),
@@ -304,7 +308,7 @@ CALLS = [
                 said("user", given("c1", "r")),
             ],
         },
-        {"tools[0].custom": CONVERTED},
+        {"tools[0].custom": CONVERTED, "messages[1].tool_calls[0]": CONVERTED},
     ),
     Row(
         "free-text call, refused",

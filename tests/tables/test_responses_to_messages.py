@@ -103,7 +103,7 @@ MESSAGES = [
     Row(
         "later developer message where it may not stand",
         items(YOU, message("assistant", "x"), message("developer", "late"), YOU),
-        {"system": "late", **sent_talk("x")},
+        {"messages": [*sent_talk("x")["messages"], said("system", "late")]},
         {"input[2]": CONVERTED},
     ),
     Row(
@@ -182,7 +182,7 @@ MESSAGES = [
             message("assistant", "x"),
             call("c1", '{"a": 1}', id="fc_1", status="completed"),
             message("assistant", "y"),
-            call("c2", ""),
+            call("c2", "{}"),
             output("c1", "1"),
             output("c2", [text("p"), text("q")]),
             user("more"),
@@ -210,6 +210,7 @@ MESSAGES = [
         "free-text call, emulated",
         items(YOU, free_call("c1"), free_output("c1", "r")),
         looped([sent.use("c1", {"input": "free"}, "g")], sent.given("c1", "r")),
+        {"input[1]": CONVERTED},
     ),
     Row(
         "free-text call, refused",

@@ -129,21 +129,45 @@ def test_late_system_messages_stay_where_they_may(turns: list[Turn], expected: A
 
 
 @pytest.mark.parametrize(
-    "turns",
+    ("before", "expected"),
     [
-        [turn("user", "u"), turn("system", "s", path="p"), turn("user", "v")],
-        [
-            turn("user", "u"),
-            turn("assistant", "a"),
-            turn("system", "s", path="p"),
-            turn("user", "v"),
-        ],
+        ([turn("user", "u")], ["user", "system"]),
+        ([turn("user", "u"), turn("assistant", "a")], ["user", "assistant", "user", "system"]),
     ],
 )
-def test_late_system_messages_elsewhere_move_to_the_front(turns: list[Turn]) -> None:
+def test_late_system_messages_before_the_user_move_behind(
+    before: list[Turn], expected: list[str]
+) -> None:
+    """And stay there when the conversation goes on, so that its beginning does not change."""
+    turns = [*before, turn("system", "s", path="p"), turn("user", "v")]
+    body, losses = write(request_of(*turns))
+    assert [role for role, _ in outline(body)] == expected
+    assert "system" not in body
+    assert losses == {("p", CONVERTED)}
+    longer, _ = write(request_of(*turns, turn("assistant", "b"), turn("user", "w")))
+    assert longer["messages"][: len(expected)] == body["messages"]
+
+
+def test_a_late_system_message_that_no_user_follows_moves_to_the_front() -> None:
+    turns = [turn("user", "u"), turn("assistant", "a"), turn("system", "s", path="p")]
     body, losses = write(request_of(*turns))
     assert body["system"] == "s"
-    assert all(role != "system" for role, _ in outline(body))
+    assert ("p", CONVERTED) in losses
+
+
+def test_late_system_messages_around_the_user_are_one() -> None:
+    turns = [
+        turn("user", "u"),
+        turn("assistant", "a"),
+        turn("system", "s", path="p"),
+        turn("user", "v"),
+        turn("system", "t"),
+        turn("assistant", "b"),
+        turn("user", "w"),
+    ]
+    body, losses = write(request_of(*turns))
+    roles = [role for role, _ in outline(body)]
+    assert roles == ["user", "assistant", "user", "system", "assistant", "user"]
     assert losses == {("p", CONVERTED)}
 
 

@@ -152,22 +152,33 @@ class _Placement:
             self._append(message)
 
     def _settle_system(self) -> None:
-        """Keep late system messages where they may stand; move the others to the front."""
+        """Keep late system messages where they may stand, or move them behind the user's turn that
+        follows: there they stay as the conversation grows, so that its beginning is the same each
+        time. The others move to the front."""
         in_place = (
             self._outbound.options.late_system == "message"
             and self._outbound.capabilities.system_in_messages
         )
         placed, self._messages = self._messages, []
+        waiting: list[_Message] = []
         for number, message in enumerate(placed):
+            following = placed[number + 1].role if number + 1 < len(placed) else "assistant"
             if message.role != "system":
                 self._append(message)
-                continue
-            after_user = bool(self._messages) and self._messages[-1].role == "user"
-            following = placed[number + 1].role if number + 1 < len(placed) else "assistant"
-            if in_place and after_user and following == "assistant":
-                self._append(message)
+            elif not in_place:
+                self._hoist(message)
+            elif following == "user":
+                detail = "a late system message moved behind the user's turn"
+                self._outbound.ledger.add(message.path, LossKind.CONVERTED, detail)
+                waiting.append(message)
+            elif self._messages and self._messages[-1].role == "user":
+                waiting.append(message)
             else:
                 self._hoist(message)
+            if following == "assistant":
+                for late in waiting:
+                    self._append(late)
+                waiting.clear()
 
     def _hoist(self, message: _Message) -> None:
         ledger = self._outbound.ledger
