@@ -27,7 +27,8 @@ Written by `python -m tests.clients.ledgers` from recorded requests of the real 
 texts replaced by filler, and the translation itself; a test keeps this page up to date. It shows
 the ledger of a whole conversation in the `balanced` policy: nothing of it is refused. Each line is
 a path in the client's request, how often it occurs in the longest request, and what became of it.
-On an upstream of the client's own protocol nothing is lost: the request is passed through.
+On an upstream of the client's own protocol the request is passed through; only the text with which
+Claude Code bills a subscription is left out where the service is not Anthropic's own.
 
 Kinds: **knob**, a hint or setting the client works without; **converted**, told in another form;
 **repaired**, completed for the upstream's rules.

@@ -23,7 +23,10 @@ VERSION = "2023-06-01"
 MAX_BYTES = 8 * 1024 * 1024
 """More of an answer than this is not read."""
 
-_TIMEOUTS = Timeouts(connect=10.0, first_byte=120.0, idle=60.0, total=300.0)
+PATIENCE_S = 60.0
+"""Seconds that one call may take: what a person waits who sees nothing."""
+
+_TIMEOUTS = Timeouts(connect=10.0, first_byte=PATIENCE_S, idle=PATIENCE_S / 2, total=PATIENCE_S)
 
 Auth = Literal["bearer", "x-api-key", "none"]
 

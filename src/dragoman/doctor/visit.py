@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.doctor import chat, messages, responses
 from dragoman.doctor.answers import Answer
-from dragoman.doctor.calls import VERSION, Auth, Caller
+from dragoman.doctor.calls import PATIENCE_S, VERSION, Auth, Caller
 from dragoman.doctor.checks import GENERAL, PLACES
 from dragoman.doctor.common import error_problem, look_at_error, missing, problem_of
 from dragoman.doctor.report import Findings
@@ -68,7 +68,7 @@ async def examine(
         asked = model or (listed[0] if listed else None)
         if asked is None:
             raise NoModel
-        say(f"asking the model {asked}")
+        say(f"asking the model {asked} (each call may take {PATIENCE_S:g} s)")
         await _look_at_keys(caller, places, asked, findings)
         preflight = await caller.preflight(_PATHS[places[0]])
         findings.judge("server.cors", _cors_problem(preflight))
