@@ -62,11 +62,11 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     clocks need not agree, else to `now` (Unix seconds). None if nothing usable is said. Both
     vendors' SDKs read these two, in this order.
     """
-    milliseconds = _number(headers.get("retry-after-ms"))
+    milliseconds = number_of(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return min(milliseconds / 1000, _LONGEST_WAIT)
     value = headers.get("retry-after")
-    seconds = _number(value)
+    seconds = number_of(value)
     if seconds is None and value is not None:
         until = _moment(value)
         since = answered_at(headers)
@@ -100,7 +100,8 @@ def _moment(value: str) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _number(value: str | None) -> float | None:
+def number_of(value: str | None) -> float | None:
+    """A header's number; None if there is none, or one that is negative or without end."""
     try:
         number = float(value or "")
     except ValueError:

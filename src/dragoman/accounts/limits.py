@@ -27,7 +27,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.failing import answered_at, retry_after
+from dragoman.failing import answered_at, number_of, retry_after
 
 WINDOW_SPENT = "usage_window_spent"
 """The word that stands for a subscription's window at its end, which headers tell of."""
@@ -104,7 +104,7 @@ def _windows(
     whole = [
         _reset_of_codex(headers, f"x-codex-{slot}", since)
         for slot in ("primary", "secondary")
-        if (_number(headers.get(f"x-codex-{slot}-used-percent")) or 0) >= 100
+        if (number_of(headers.get(f"x-codex-{slot}-used-percent")) or 0) >= 100
     ]
     part: Resets = []
     overall = headers.get(_UNIFIED + "status", "").lower()
@@ -129,7 +129,7 @@ def _rejected_windows(headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def _reset_of_codex(headers: Mapping[str, str], slot: str, since: float | None) -> float | None:
-    seconds = _number(headers.get(f"{slot}-reset-after-seconds"))
+    seconds = number_of(headers.get(f"{slot}-reset-after-seconds"))
     return _until(headers.get(f"{slot}-reset-at"), since) if seconds is None else seconds
 
 
@@ -190,7 +190,7 @@ _COUNTED = (
 def _of_empty_limits(headers: Mapping[str, str], since: float | None) -> Iterator[float | None]:
     for remaining, reset, names in _COUNTED:
         for name in names:
-            if _number(headers.get(remaining.format(name))) == 0:
+            if number_of(headers.get(remaining.format(name))) == 0:
                 yield _until(headers.get(reset.format(name)), since)
 
 
@@ -205,7 +205,7 @@ def _until(value: str | None, since: float | None) -> float | None:
     """
     if value is None:
         return None
-    seconds = _number(value)
+    seconds = number_of(value)
     if seconds is None:
         seconds = duration(value.lower())
     if seconds is None:
@@ -243,14 +243,6 @@ def _rfc3339(value: str) -> float | None:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
-
-
-def _number(value: str | None) -> float | None:
-    try:
-        number = float(value or "")
-    except ValueError:
-        return None
-    return number if 0 <= number < float("inf") else None
 
 
 def _amount(value: Any) -> float | None:

@@ -7,7 +7,7 @@ from one thread that is not the event loop's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -126,8 +126,3 @@ class ResponseStore(Protocol):
 
     def close(self) -> None:
         """Close the store. Harmless when it was closed before."""
-
-
-def ids_of(items: Iterable[Item]) -> list[str]:
-    """The ids of items, in order."""
-    return [item.id for item in items]

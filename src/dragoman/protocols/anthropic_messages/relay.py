@@ -5,7 +5,6 @@ Values pass byte for byte; only the model's name changes where the client is to 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from dragoman.protocols.anthropic_messages.errors import error_event, fault_of
 from dragoman.protocols.anthropic_messages.outcome import merge_usage, read_usage
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import Frame, encode
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -83,7 +83,7 @@ def _renamed(body: bytes, model: str) -> bytes:
     return _object({**members, "model": msgspec.Raw(to_json(model))})
 
 
-_BLANK = re.compile(rb'"partial_json"\s*:\s*"((?: |\\[nrt])*)"')
+_BLANK = blank_pattern("partial_json")
 """Arguments of a tool call that are nothing but white space."""
 
 
@@ -120,7 +120,7 @@ class MessagesRelay:
             if not self.begun:
                 self.begun = _holds_something(_decoded(frame.data).get("delta"))
             if b'"partial_json"' in frame.data:
-                self._note_blank(frame.data)
+                self.blank = blank_run(self.blank, _BLANK, frame.data)
             return frame.raw
         if name == b"message_start":
             return self._start(frame)
@@ -148,13 +148,6 @@ class MessagesRelay:
         """End the stream with an error event."""
         self.fault = fault
         return error_event(fault)
-
-    def _note_blank(self, data: bytes) -> None:
-        found = _BLANK.search(data)
-        if found is None:
-            self.blank = 0
-        elif found[1]:
-            self.blank += len(found[1].replace(b"\\", b""))
 
     def _start(self, frame: Frame) -> bytes:
         self._note(frame.data, ("message",))

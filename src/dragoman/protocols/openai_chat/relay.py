@@ -24,6 +24,7 @@ from dragoman.protocols.openai_chat.errors import (
     read_error_object,
 )
 from dragoman.protocols.openai_chat.usage import read_usage
+from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import DONE, Frame, encode, escape
 
 _MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
@@ -32,7 +33,7 @@ _MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
 _TELLING = re.compile(rb'"(?:finish_reason|usage)"\s*:\s*["{]|"error"\s*:')
 """What makes a frame worth decoding: a finish reason, usage, or an error."""
 
-_BLANK = re.compile(rb'"arguments"\s*:\s*"((?: |\\[nrt])*)"')
+_BLANK = blank_pattern("arguments")
 """Arguments of a tool call that are nothing but white space."""
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -85,7 +86,7 @@ class ChatRelay:
         if not self.begun:
             self.begun = _is_telling(_decoded(data))
         if b'"arguments"' in data:
-            self._note_blank(data)
+            self.blank = blank_run(self.blank, _BLANK, data)
         elif self.blank:
             self.blank = 0
         after = b""
@@ -113,13 +114,6 @@ class ChatRelay:
         """The stream is cut short: the error, and the terminator."""
         self.fault = fault
         return error_frames(fault)
-
-    def _note_blank(self, data: bytes) -> None:
-        found = _BLANK.search(data)
-        if found is None:
-            self.blank = 0
-        elif found[1]:
-            self.blank += len(found[1].replace(b"\\", b""))
 
     def _is_shown(self, chunk: JsonObject) -> bool:
         """Note the usage; False if the chunk is there only for a usage nobody asked for."""

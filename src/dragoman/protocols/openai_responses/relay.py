@@ -4,7 +4,6 @@ keep their bytes, and only the name of the model is changed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_responses.errors import error_object, failed_object, fault_of
 from dragoman.protocols.openai_responses.outcome import read_usage
+from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import Frame, encode
 
 _LIFECYCLE = frozenset(
@@ -36,7 +36,7 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 _ARGUMENTS = frozenset(
     {b"response.function_call_arguments.delta", b"response.custom_tool_call_input.delta"}
 )
-_BLANK = re.compile(rb'"delta"\s*:\s*"((?: |\\[nrt])*)"')
+_BLANK = blank_pattern("delta")
 """A piece of a tool call's arguments that is nothing but white space."""
 
 _members = msgspec.json.Decoder(dict[str, Raw])
@@ -187,17 +187,10 @@ class ResponsesRelay:
         if not self.begun:
             self.begun = _is_telling(name, frame.data)
         if name in _ARGUMENTS:
-            self._note_blank(frame.data)
+            self.blank = blank_run(self.blank, _BLANK, frame.data)
         elif self.blank:
             self.blank = 0
         return frame.raw
-
-    def _note_blank(self, data: bytes) -> None:
-        found = _BLANK.search(data)
-        if found is None:
-            self.blank = 0
-        elif found[1]:
-            self.blank += len(found[1].replace(b"\\", b""))
 
     def _lifecycle(self, frame: Frame) -> bytes:
         raw, data = frame.raw, frame.data
