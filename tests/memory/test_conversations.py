@@ -192,6 +192,9 @@ def test_items_are_referred_to(start: Start, talk: Make) -> None:
         "messages/sim-text", input=[said("Think of Bern."), *names, said("Well?")], **SETTINGS
     )
     referred = by_id.sent()
+    unkept = [said("Think of Bern."), *names, said("Well?")]
+    by_id.answered("messages/sim-text", input=unkept, store=False, **SETTINGS)
+    assert by_id.sent() == referred
     by_id.answered(
         "messages/sim-text",
         input=[said("Think of Bern."), *replayed(first), said("Well?")],

@@ -34,10 +34,9 @@ from dragoman.gateway.outgoing import Outgoings
 from dragoman.gateway.record import Record
 from dragoman.gateway.visit import Visit, while_connected
 from dragoman.protocols import CODECS
-from dragoman.protocols.openai_responses.conversations import no_conversations, own_items
+from dragoman.protocols.openai_responses.conversations import no_conversations, references
 from dragoman.sse import Decoder
 from dragoman.translation import ClientRequest
-from dragoman.translation.call import mint
 from dragoman.translation.streams import RelayedStream
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import UpstreamError as CallFailed
@@ -128,10 +127,9 @@ class Elsewhere:
             if not known and (account is not None or not self._alone):
                 raise previous_not_found(previous)
         if not self._alone:
-            given = own_items(request.members.get("input"), mint) or ()
-            for number, item in enumerate(given):
-                if item.refers and await self._account(item.id, caller) is None:
-                    raise item_not_found(item.id, number)
+            for number, name in references(request.members.get("input")):
+                if await self._account(name, caller) is None:
+                    raise item_not_found(name, number)
         stores = answered and request.member("store") is not False
         return Passing(self, caller, "" if account is None else account.name, stores)
 

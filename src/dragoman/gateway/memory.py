@@ -25,6 +25,7 @@ from dragoman.protocols.openai_responses.conversations import (
     OwnItem,
     no_conversations,
     own_items,
+    references,
     unstored_body,
     whole_members,
 )
@@ -229,23 +230,21 @@ class Memory:
         background = answered and _flag(request, "background") is True
         if background and not wanted:
             raise InvalidRequest.at("background", "needs the response to be stored (store)")
-        native = any(map(_keeps, (target, *target.fallbacks)))
-        if (
-            not _keeps(target)
-            and "input" not in request.members
-            and request.member("prompt") is not None
-        ):
+        given = request.members.get("input")
+        if given is None and not _keeps(target) and request.member("prompt") is not None:
             raise InvalidRequest.at("prompt", "is kept at OpenAI; send its text as input")
         if self.shelf is None:
             if previous is not None:
                 raise previous_not_found(previous)
             if background:
                 raise InvalidRequest.at("background", "needs a gateway that stores responses")
-            if wanted and native:
+            if wanted and _kept_there(target):
                 body = unstored_body(request.members)
                 request = ClientRequest(request.codec.name, body, {"store": False})
             return request, None
-        own = own_items(request.members.get("input"), mint)
+        if not wanted and previous is None and not references(given):
+            return request, None  # it has all that it needs, and nothing of it is kept
+        own = own_items(given, mint)
         if own is None:
             return request, None
         members = request.members
@@ -268,7 +267,7 @@ class Memory:
                 background=background,
             )
             shown |= {"store": True, "id": keepsake.id}
-        if wanted and native:
+        if wanted and _kept_there(target):
             request = ClientRequest(request.codec.name, unstored_body(members), shown)
         elif members is not request.members:
             body = bytes(join_object(members))
@@ -373,6 +372,11 @@ def item_not_found(name: str, number: int) -> DragomanError:
 def _keeps(target: Target) -> bool:
     """Whether its service would keep the response unless it is asked not to."""
     return target.upstream.protocol == "openai_responses"
+
+
+def _kept_there(target: Target) -> bool:
+    """Whether that holds of any service that may answer."""
+    return any(map(_keeps, (target, *target.fallbacks)))
 
 
 def _item(raw: msgspec.Raw) -> Item:

@@ -11,6 +11,7 @@ from msgspec import Raw
 from dragoman.protocols.openai_responses.conversations import (
     OwnItem,
     own_items,
+    references,
     unstored_body,
     whole_members,
 )
@@ -46,20 +47,44 @@ def test_own_items(given: bytes, kept: bytes) -> None:
     assert item.body == kept
     assert item.id == msgspec.json.decode(kept)["id"]
     assert not item.refers
+    assert references(Raw(given)) == []
 
 
 @pytest.mark.parametrize("item", [b'{"type":"item_reference","id":"rs_1"}', b'{"id":"rs_1"}'])
 def test_items_that_stand_for_others(item: bytes) -> None:
     assert own_items(Raw(b"[%b]" % item), mint) == [OwnItem("rs_1", item, True)]
+    said = b'{"role":"user","id":"x"}'
+    assert references(Raw(b"[%b, %b,%b]" % (said, item, item))) == [(1, "rs_1"), (2, "rs_1")]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        b'{"type":"item\\u005freference","id":"rs_1"}',
+        b'{"type":"","id":""}',
+        b'{"type":null,"role":null,"id":"rs_1","content":[{"id":1}]}',
+        b'{"type":"item_reference","id":5}',
+        b'{"type":"item_reference"}',
+        b'{"role":"","id":"rs_1"}',
+        b'{"type":[],"id":"rs_1"}',
+        b'{"type":["item_reference"],"id":"rs_1"}',
+    ],
+)
+def test_whoever_asks_sees_the_same_items_refer(item: bytes) -> None:
+    given = Raw(b"[%b]" % item)
+    found = enumerate(own_items(given, mint) or ())
+    assert references(given) == [(number, one.id) for number, one in found if one.refers]
 
 
 @pytest.mark.parametrize("given", [b"5", b"{}", b"null", b"true", b"[5]", b'[{"id":"x"},"x"]'])
 def test_what_is_no_input(given: bytes) -> None:
     assert own_items(Raw(given), mint) is None
+    assert references(Raw(given)) == []
 
 
 def test_no_input_adds_nothing() -> None:
     assert own_items(None, mint) == []
+    assert references(None) == []
 
 
 @pytest.mark.parametrize(

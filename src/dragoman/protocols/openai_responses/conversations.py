@@ -44,17 +44,43 @@ class OwnItem(NamedTuple):
     refers: bool = False
 
 
-class _Head(Struct):
-    """What of an item is looked at."""
+class _Named(Struct):
+    """What of an item tells whether it stands for another."""
 
     type: Any = UNSET
     id: Any = UNSET
     role: Any = None
+
+
+class _Head(_Named):
+    """What of an item is looked at."""
+
     encrypted_content: Raw = _ABSENT
     content: Raw = _ABSENT
 
 
 _head = msgspec.json.Decoder(_Head).decode
+_all_named = msgspec.json.Decoder(list[_Named]).decode
+
+
+def _refers(item: _Named) -> bool:
+    """Whether an item stands for the stored one of its id. The type of such items may be left out
+    (response_input_item_param.py, `ItemReference`)."""
+    kind = item.type or None
+    refers = kind == "item_reference" or (kind is None and item.role is None)
+    return refers and isinstance(item.id, str)
+
+
+def references(given: Raw | None) -> list[tuple[int, str]]:
+    """The items of a request's `input` that refer to stored ones, as their positions and the ids;
+    none if it is no array of objects."""
+    if given is None or is_text(given):
+        return []
+    try:
+        items = _all_named(given)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    return [(number, item.id) for number, item in enumerate(items) if _refers(item)]
 
 
 def own_items(given: Raw | None, mint: Callable[[str], str]) -> list[OwnItem] | None:
@@ -76,11 +102,9 @@ def own_items(given: Raw | None, mint: Callable[[str], str]) -> list[OwnItem] | 
 def _named(item: Raw, mint: Callable[[str], str]) -> OwnItem:
     head = _head(item)
     kind, name = head.type or None, head.id
-    if kind == "item_reference" or (kind is None and head.role is None):
-        # The type may be left out (response_input_item_param.py, `ItemReference`).
-        if isinstance(name, str):
-            return OwnItem(name, bytes(item), True)
-    elif kind is not None and isinstance(name, str) and name:
+    if _refers(head):
+        return OwnItem(head.id, bytes(item), True)
+    if kind is not None and isinstance(name, str) and name:
         return OwnItem(name, bytes(item))
     added: JsonObject = {}
     if kind is None:
