@@ -48,12 +48,9 @@ class _Growing:
         self.logprobs: list[Any] | None = None
         self.opaque: Opaque | None = None
 
-    def add(self, event: Event) -> None:
+    def add(self, event: PartBreak | Annotated | Sealed) -> None:
+        """Take what is said of the block besides its text."""
         match event:
-            case Delta():
-                self.pieces.append(event.text)
-                if event.logprobs is not None:
-                    self.logprobs = [*(self.logprobs or ()), *event.logprobs]
             case PartBreak():
                 self.parts.append("".join(self.pieces))
                 self.pieces.clear()
@@ -96,32 +93,37 @@ def fold(events: Iterable[Event]) -> Response:
     service_tier: str | None = None
     end: Ended | None = None
     for event in events:
-        match event:
-            case Started():
-                started = event
-                service_tier = event.service_tier
-            case Opened():
-                growing[event.index] = _Growing(event.block)
-            case Delta() | PartBreak() | Annotated() | Sealed():
-                growing[event.index].add(event)
-            case Finished():
-                finish = event.finish
-            case Metered():
-                usage = event.usage
-                service_tier = event.service_tier or service_tier
-            case Ended():
-                end = event
-            case Failed():
-                raise UpstreamError(event.fault)
-            case Closed():
-                pass
+        # The exact type, for a pattern that does not match costs much more than it.
+        if type(event) is Delta:
+            block = growing[event.index]
+            block.pieces.append(event.text)
+            if event.logprobs is not None:
+                block.logprobs = [*(block.logprobs or ()), *event.logprobs]
+        elif type(event) is Opened:
+            growing[event.index] = _Growing(event.block)
+        elif type(event) is Closed:
+            pass
+        elif type(event) is Metered:
+            usage = event.usage
+            service_tier = event.service_tier or service_tier
+        elif type(event) is Started:
+            started = event
+            service_tier = event.service_tier
+        elif type(event) is Finished:
+            finish = event.finish
+        elif type(event) is Ended:
+            end = event
+        elif type(event) is Failed:
+            raise UpstreamError(event.fault)
+        elif type(event) is PartBreak or type(event) is Annotated or type(event) is Sealed:
+            growing[event.index].add(event)
     if finish is None or end is None:
         raise UpstreamError.unreadable("it ends before the model finished")
     return Response(
         id=started.id,
         model=started.model,
         created=started.created,
-        blocks=tuple(block.build() for block in growing.values()),
+        blocks=tuple([block.build() for block in growing.values()]),
         finish=finish,
         usage=usage,
         service_tier=service_tier,

@@ -18,10 +18,13 @@ def safe_id(value: str, limit: int) -> str:
     Deterministic and without a table: the same value always gives the same id, and the short
     hash keeps different values apart.
     """
-    legal = _ILLEGAL.sub("_", value)
-    if legal == value and 0 < len(value) <= limit:
+    if _is_legal(value, limit):
         return value
-    return _hashed(legal, value, limit)
+    return _hashed(_ILLEGAL.sub("_", value), value, limit)
+
+
+def _is_legal(value: str, limit: int) -> bool:
+    return 0 < len(value) <= limit and _ILLEGAL.search(value) is None
 
 
 def _hashed(legal: str, value: str, limit: int) -> str:
@@ -46,16 +49,18 @@ class ToolNames:
         self._inward: dict[str, ToolRef] = {}
         if not refs:
             return
-        candidates = {key: _flat(*key) for key in refs}
-        uses = Counter(candidates.values())
-        plain = {name for (space, name) in refs if space is None}
+        odd = {key for key in refs if key[0] is not None or not _is_legal(key[1], limit)}
+        candidates = {key: _flat(*key) for key in refs} if odd else {}
+        uses = Counter(candidates.values()) if odd else {}
+        plain = {name for (space, name) in candidates if space is None}
         for key, ref in refs.items():
-            flat = candidates[key]
-            legal = _ILLEGAL.sub("_", flat)
-            ordinary = key[0] is None and legal == flat and 0 < len(flat) <= limit
-            clashes = uses[flat] > 1 or (key[0] is not None and flat in plain)
-            if not ordinary and (legal != flat or len(flat) > limit or clashes or not flat):
-                flat = _hashed(legal, repr(key), limit)
+            flat = key[1]
+            if key in odd:
+                flat = candidates[key]
+                legal = _ILLEGAL.sub("_", flat)
+                clashes = uses[flat] > 1 or (key[0] is not None and flat in plain)
+                if legal != flat or len(flat) > limit or clashes or not flat:
+                    flat = _hashed(legal, repr(key), limit)
             self._outward[key] = flat
             self._inward[flat] = ref
 

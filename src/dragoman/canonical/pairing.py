@@ -7,10 +7,8 @@ anything else the user says. What clients' truncated histories lack is completed
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import groupby
-from operator import attrgetter
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import Block, Text, ToolCall, ToolResult
@@ -22,7 +20,7 @@ UNAVAILABLE = "[Tool result unavailable - conversation history was truncated]"
 """Text of a synthetic result (contract 000)."""
 
 
-class _Slot(NamedTuple):
+class _Slot(Struct, frozen=True):
     """Where the result of a call belongs: the results of its turn, and the call's id there."""
 
     results: dict[str, ToolResult]
@@ -33,16 +31,23 @@ class _Slot(NamedTuple):
 def coalesce(turns: Iterable[Turn], roles: frozenset[Role]) -> list[Turn]:
     """Merge neighbouring turns of the same role, for the given roles, keeping block order."""
     merged: list[Turn] = []
-    for role, neighbours in groupby(turns, key=attrgetter("role")):
-        if role not in roles:
-            merged += neighbours
+    joining: list[Turn] = []
+    """Turns that go into the last one of `merged`."""
+    for turn in turns:
+        if merged and turn.role == merged[-1].role and turn.role in roles:
+            joining.append(turn)
             continue
-        first, *others = neighbours
-        if others:
-            blocks = [block for turn in (first, *others) for block in turn.blocks]
-            first = replace(first, blocks=tuple(blocks))
-        merged.append(first)
+        if joining:
+            merged[-1] = _joined([merged[-1], *joining])
+            joining.clear()
+        merged.append(turn)
+    if joining:
+        merged[-1] = _joined([merged[-1], *joining])
     return merged
+
+
+def _joined(turns: list[Turn]) -> Turn:
+    return replace(turns[0], blocks=tuple([block for turn in turns for block in turn.blocks]))
 
 
 def pair_tools(turns: Iterable[Turn], options: Options, ledger: Ledger) -> list[Turn]:
@@ -54,39 +59,59 @@ def pair_tools(turns: Iterable[Turn], options: Options, ledger: Ledger) -> list[
     `options.orphan_calls` is "reject". Results without a call are lost content, dropped, or
     become user text, as `options.orphan_results` says.
     """
-    source = coalesce(turns, frozenset({"assistant"}))
+    source = coalesce(turns, _ASSISTANT)
+    if not _has_tools(source):
+        return source
     open_calls: dict[str, list[_Slot]] = {}
     used: dict[str, int] = {}
     answers: dict[int, dict[str, ToolResult]] = {}
     remaining: list[Turn] = []
+    last_assistant = -1
     for number, turn in enumerate(source):
         if turn.role == "assistant":
-            calls = [block for block in turn.blocks if isinstance(block, ToolCall)]
+            last_assistant = number
+            calls = [block for block in turn.blocks if type(block) is ToolCall]
             if calls:
                 results = answers.setdefault(number, {})
                 opened: dict[str, list[_Slot]] = {}
+                renamed = False
                 for call in calls:
                     call_id = _unused_id(call, used)
+                    renamed = renamed or call_id != call.id
                     opened.setdefault(call.id, []).append(_Slot(results, number, call_id))
-                turn = _with_ids(turn, opened)
+                if renamed:
+                    turn = _with_ids(turn, opened)
                 open_calls.update(opened)
             remaining.append(turn)
             continue
         blocks: list[Block] = []
+        is_changed = False
         for block in turn.blocks:
-            if not isinstance(block, ToolResult):
+            if type(block) is not ToolResult:
                 blocks.append(block)
                 continue
+            is_changed = True
             slots = open_calls.get(block.call_id)
             if not slots:
                 blocks += _orphan_result(block, options, ledger)
                 continue
             slot = slots.pop(0)
-            if any(later.role == "assistant" for later in source[slot.turn + 1 : number]):
+            if last_assistant > slot.turn:
                 ledger.add(block.path, LossKind.REPAIRED, "result moved to its call")
             slot.results[slot.id] = _with_call_id(block, slot.id)
-        remaining.append(replace(turn, blocks=tuple(blocks)))
+        remaining.append(replace(turn, blocks=tuple(blocks)) if is_changed else turn)
     return _assemble(source, remaining, answers, options, ledger)
+
+
+_ASSISTANT: frozenset[Role] = frozenset({"assistant"})
+
+
+def _has_tools(turns: Iterable[Turn]) -> bool:
+    for turn in turns:
+        for block in turn.blocks:
+            if type(block) is ToolCall or type(block) is ToolResult:
+                return True
+    return False
 
 
 def _unused_id(call: ToolCall, used: dict[str, int]) -> str:
@@ -109,13 +134,11 @@ def _unused_id(call: ToolCall, used: dict[str, int]) -> str:
 
 def _with_ids(turn: Turn, opened: dict[str, list[_Slot]]) -> Turn:
     """The turn with the ids its calls have been given."""
-    if all(slot.id == call_id for call_id, slots in opened.items() for slot in slots):
-        return turn
     given = {call_id: iter(slots) for call_id, slots in opened.items()}
-    blocks = (
+    blocks = [
         replace(block, id=next(given[block.id]).id) if isinstance(block, ToolCall) else block
         for block in turn.blocks
-    )
+    ]
     return replace(turn, blocks=tuple(blocks))
 
 
@@ -150,9 +173,10 @@ def _assemble(
 
 def _answers(
     turn: Turn, results: dict[str, ToolResult], options: Options, ledger: Ledger
-) -> Iterable[ToolResult]:
+) -> list[Block]:
+    answers: list[Block] = []
     for call in turn.blocks:
-        if not isinstance(call, ToolCall):
+        if type(call) is not ToolCall:
             continue
         result = results.get(call.id)
         if result is None:
@@ -161,7 +185,10 @@ def _answers(
             ledger.add(call.path, kind, "tool call has no result in the history")
             content = (Text(text=UNAVAILABLE),)
             result = ToolResult(call_id=call.id, content=content, is_error=True, custom=call.custom)
-        yield replace(result, custom=call.custom) if result.custom != call.custom else result
+        if result.custom != call.custom:
+            result = replace(result, custom=call.custom)
+        answers.append(result)
+    return answers
 
 
 def _orphan_result(block: ToolResult, options: Options, ledger: Ledger) -> tuple[Block, ...]:

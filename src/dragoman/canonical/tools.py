@@ -9,20 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.canonical.events import (
-    Annotated,
-    Closed,
-    Delta,
-    Ended,
-    Event,
-    Failed,
-    Finished,
-    Metered,
-    Opened,
-    PartBreak,
-    Sealed,
-    Started,
-)
+from dragoman.canonical.events import Closed, Delta, Event, Failed, Finished, Opened
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.responses import FinishReason
 
@@ -43,9 +30,6 @@ class _Call:
         self.pieces: list[str] = []
 
 
-_PASSING = frozenset({Started, PartBreak, Annotated, Sealed, Metered, Ended, Failed})
-
-
 class ToolRestorer:
     """A stage between reader and sequencer.
 
@@ -63,25 +47,28 @@ class ToolRestorer:
 
     def push(self, event: Event) -> tuple[Event, ...]:
         """Take one event; return what it becomes."""
-        if type(event) in _PASSING:
-            return (event,)
-        match event:
-            case Delta():
+        if type(event) is Opened:
+            head = event.block
+            return (self._opened(event, head) if type(head) is ToolCall else event,)
+        if self._calls:
+            if type(event) is Delta:
                 call = self._calls.get(event.index)
-                if call is None:
-                    return (event,)
-                call.pieces.append(event.text)
-                return () if call.emulated else (event,)
-            case Opened(block=ToolCall() as head):
-                return (self._opened(event, head),)
-            case Closed():
+                if call is not None:
+                    call.pieces.append(event.text)
+                    return () if call.emulated else (event,)
+            elif type(event) is Closed:
                 call = self._calls.pop(event.index, None)
-                return (event,) if call is None else self._closed(event, call)
-            case Finished() if self._broken and event.finish.reason is not FinishReason.LENGTH:
-                problem = f"the arguments of tool call {self._broken} are not a JSON object"
-                message = f"The upstream's answer is unusable: {problem}"
-                fault = Fault(FaultKind.UPSTREAM_FAILED, message, code="invalid_tool_arguments")
-                return (Failed(fault),)
+                if call is not None:
+                    return self._closed(event, call)
+        if (
+            self._broken
+            and type(event) is Finished
+            and event.finish.reason is not FinishReason.LENGTH
+        ):
+            problem = f"the arguments of tool call {self._broken} are not a JSON object"
+            message = f"The upstream's answer is unusable: {problem}"
+            fault = Fault(FaultKind.UPSTREAM_FAILED, message, code="invalid_tool_arguments")
+            return (Failed(fault),)
         return (event,)
 
     def _opened(self, event: Opened, head: ToolCall) -> Event:

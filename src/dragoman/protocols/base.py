@@ -6,7 +6,7 @@ the upstream's, an answer is read by the upstream's and written by the client's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -217,7 +217,7 @@ class Codec:
     """Raises InvalidRequest naming the field."""
     write_request: Callable[[Request, Outbound], JsonObject]
     """The upstream's body. Everything of the request that it does not carry is in the ledger."""
-    read_response: Callable[[JsonObject, Inbound], Iterable[Event]]
+    read_response: Callable[[JsonObject, Inbound], Sequence[Event]]
     """A whole answer as the events of its stream. Raises UpstreamError when it is unusable."""
     write_response: Callable[[Response, Reply], JsonObject]
     """The client's body."""

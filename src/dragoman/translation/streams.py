@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -43,11 +43,11 @@ class Outcome:
 
     def note(self, event: Event) -> None:
         """Remember what `event` says of the answer as a whole."""
-        if isinstance(event, Metered):
+        if type(event) is Metered:
             self.usage = event.usage
-        elif isinstance(event, Finished):
+        elif type(event) is Finished:
             self.finish = event.finish
-        elif isinstance(event, Failed):
+        elif type(event) is Failed:
             self.fault = event.fault
 
 
@@ -164,19 +164,16 @@ class TranslatedStream(AnswerStream):
 
     def _watch(self, event: Event) -> None:
         """Count the white space that arguments run on with."""
-        kind = type(event)
-        if kind is Delta:
-            assert isinstance(event, Delta)
+        if type(event) is Delta:
             if event.text.isspace():
                 if event.index in self._calls:
                     self.blank += len(event.text)
             elif self.blank and event.text:
                 self.blank = 0
-        elif kind is Opened:
-            assert isinstance(event, Opened)
+        elif type(event) is Opened:
             if type(event.block) is ToolCall:
                 self._calls.add(event.index)
-        elif kind is Closed:
+        elif type(event) is Closed:
             self.blank = 0
 
     def _write(self, event: Event) -> bytes:
@@ -184,7 +181,7 @@ class TranslatedStream(AnswerStream):
         if not self.begun:
             self.begun = _is_telling(event)
         if kind in _NOTED:
-            if self._mask is not None and isinstance(event, Failed):
+            if self._mask is not None and type(event) is Failed:
                 event = Failed(self._mask.fault(event.fault))
             self.outcome.note(event)
         elif kind is Ended:
@@ -195,16 +192,16 @@ class TranslatedStream(AnswerStream):
 def _is_telling(event: Event) -> bool:
     """Whether an event holds something of the answer. A block that opens with nothing in it does
     not; the name of a tool is something."""
-    if isinstance(event, Delta):
+    if type(event) is Delta:
         return bool(event.text)
-    if isinstance(event, Opened):
+    if type(event) is Opened:
         block = event.block
         if isinstance(block, Text | Refusal):
             return bool(block.text)
         if isinstance(block, Reasoning):
             return bool(block.text) or block.opaque is not None
         return True
-    return isinstance(event, Sealed | Annotated)
+    return type(event) is Sealed or type(event) is Annotated
 
 
 _NOTED = frozenset({Metered, Finished, Failed})
@@ -272,11 +269,14 @@ def _is_readable(data: bytes) -> bool:
     return True
 
 
-def restored(events: Iterable[Event], names: ToolNames, outcome: Outcome) -> Iterator[Event]:
-    """Events with the client's own tools in them, noted in `outcome` on the way."""
-    restorer = ToolRestorer(names)
+def restored(events: Sequence[Event], names: ToolNames, outcome: Outcome) -> Sequence[Event]:
+    """The events of a whole answer with the client's own tools in them, noted in `outcome`."""
     for event in events:
-        for changed in restorer.push(event):
-            if type(changed) in _NOTED:
-                outcome.note(changed)
-            yield changed
+        if type(event) is Opened and type(event.block) is ToolCall:
+            restorer = ToolRestorer(names)
+            events = [changed for event in events for changed in restorer.push(event)]
+            break
+    for event in events:
+        if type(event) in _NOTED:
+            outcome.note(event)
+    return events

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from dragoman.canonical.blocks import Block, Reasoning, Refusal, Text, ToolCall
@@ -30,7 +28,7 @@ from dragoman.protocols.fields import JsonObject
 _STOP_FIELDS = ("stop_reason", "stop_sequence", "stop_details")
 
 
-def read_response(body: JsonObject, inbound: Inbound) -> Iterable[Event]:
+def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     """A `message` object as the events of its stream.
 
     Raises:

@@ -28,7 +28,7 @@ from dragoman.protocols.openai_chat.usage import write_usage
 # --- reading ------------------------------------------------------------------------------------
 
 
-def read_response(body: JsonObject, inbound: Inbound) -> Iterable[Event]:
+def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     """A whole answer as the events of its stream: it is read as a stream of one chunk.
 
     Raises:
