@@ -171,9 +171,10 @@ class Exchange:
             InvalidRequest: the request is malformed, or the policy refuses what would be lost.
         """
         settings = self.settings(trip.visit, trip.caller, target)
+        call = Call(trip.request, target.upstream.protocol, settings)
         if trip.keeping is not None:
-            settings = replace(settings, response_id=trip.keeping.response_id)
-        return Call(trip.request, target.upstream.protocol, settings)
+            call.response_id = trip.keeping.response_id
+        return call
 
     async def _answered(self, trip: Trip) -> None:
         """Answer, whatever happens: after the head is out, errors go into the stream."""
@@ -241,7 +242,7 @@ class Exchange:
             Failure: it failed before anything was shown.
         """
         outgoing = self._outgoings.of(lease.account)
-        trip.call.settings = replace(trip.call.settings, account=lease.tag, mask=outgoing.mask)
+        trip.call.account, trip.call.mask = lease.tag, outgoing.mask
         left_out = self._fit(trip, lease)
         try:
             await self._ask(trip, lease, outgoing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -44,8 +44,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     `model` is the name sent upstream (None: the client's). `account` tags reasoning state with
     the account it will be bound to. `response_id` is minted when not given. `created`, in Unix
-    seconds, is shown for upstreams that do not tell when they answered; None: now. `mask` hides
-    what is ours in streams; whole answers and errors are the caller's to mask.
+    seconds, is shown for upstreams that do not tell when they answered; None: now.
     """
 
     model: str | None = None
@@ -55,20 +54,27 @@ class Settings(Struct, frozen=True, kw_only=True):
     account: str = ""
     response_id: str | None = None
     created: int | None = None
-    mask: Mask | None = None
 
 
 class Call:
-    """A request on its way to one upstream, and the way back for its answer."""
+    """A request on its way to one upstream, and the way back for its answer.
+
+    `account` and `response_id` are those of the settings to begin with; whoever asks one account
+    after another sets them anew. `mask` hides what is theirs in streams; whole answers and errors
+    are the caller's to mask.
+    """
 
     __slots__ = (
         "_names",
         "_plain",
         "_source",
+        "account",
         "body",
         "codec",
         "ledger",
+        "mask",
         "passes_through",
+        "response_id",
         "settings",
     )
 
@@ -82,6 +88,9 @@ class Call:
         self._source = source
         self.codec = CODECS[upstream]
         self.settings = settings
+        self.account = settings.account
+        self.mask: Mask | None = None
+        self.response_id = settings.response_id
         self.passes_through = source.codec is self.codec and not (
             self.codec.name == "openai_responses" and settings.options.reshapes_responses
         )
@@ -97,7 +106,7 @@ class Call:
         self._plain = self.body, self.ledger
 
     def fit(self, *, bound: bool = False, moved: bool = False, least: int = 0) -> int:
-        """Make `body` the one for the account of the settings, and `ledger` its losses.
+        """Make `body` the one for `account`, and `ledger` its losses.
 
         Where reasoning is `bound` to the account that made it, another's is left out and reported.
         Between different protocols its tag tells whose it is; what has none, and all of it where
@@ -121,7 +130,7 @@ class Call:
         request, left_out = without_foreign(
             self._source.read(self.settings.sealer),
             self.codec.name,
-            self.settings.account,
+            self.account,
             unknown=moved,
             own=least > 0,
         )
@@ -179,12 +188,12 @@ class Call:
             shown = self._source.model if renamed else None
             source = self._source
             relay = self.codec.relay(shown, source.include_usage, source.shown)
-            return RelayedStream(relay, self.codec.keepalive, self.settings.mask)
+            return RelayedStream(relay, self.codec.keepalive, self.mask)
         return TranslatedStream(
             self.codec.stream_reader(self._inbound()),
             self._names,
             self._source.codec.stream_writer(self._reply()),
-            self.settings.mask,
+            self.mask,
         )
 
     def stream_of(self, body: bytes, outcome: Outcome | None = None) -> bytes:
@@ -216,10 +225,10 @@ class Call:
         events = [event for frame in frames for event in reader.read(frame)]
         return self._whole([*events, *reader.finish()], outcome or Outcome())
 
-    def _events(self, body: bytes) -> Iterable[Event]:
+    def _events(self, body: bytes) -> Sequence[Event]:
         return self.codec.read_response(decode_answer(body), self._inbound())
 
-    def _whole(self, events: Iterable[Event], outcome: Outcome) -> bytes:
+    def _whole(self, events: Sequence[Event], outcome: Outcome) -> bytes:
         folded = fold(restored(events, self._names, outcome))
         outcome.ended = True
         return escape(to_json(self._source.codec.write_response(folded, self._reply())))
@@ -230,14 +239,14 @@ class Call:
             sealer=settings.sealer,
             ledger=self.ledger,
             options=settings.options,
-            account=settings.account,
+            account=self.account,
         )
 
     def _reply(self) -> Reply:
         settings = self.settings
         return Reply(
             request=self._source.read(settings.sealer),
-            id=settings.response_id or mint(self._source.codec.id_prefix),
+            id=self.response_id or mint(self._source.codec.id_prefix),
             created=settings.created if settings.created is not None else int(time.time()),
             model=self._source.model,
             ledger=self.ledger,
@@ -250,7 +259,7 @@ class Call:
 def mint(prefix: str) -> str:
     """A fresh id with `prefix`."""
     # Unlike any other, not secret: without a system call for each.
-    return f"{prefix}{random.getrandbits(96):024x}"
+    return prefix + random.getrandbits(96).to_bytes(12, "big").hex()
 
 
 def translate_request(
@@ -271,20 +280,16 @@ def translate_request(
 
 def tool_names(request: Request, upstream: Codec) -> ToolNames:
     """The map of tool names between a client's request and an upstream's protocol."""
-    refs = [
-        ToolRef(
-            tool.name,
-            isinstance(tool, CustomTool),
-            _space(tool.namespace, upstream),
-            tool.form if isinstance(tool, FunctionTool) else None,
-        )
-        for tool in request.tools
-        if isinstance(tool, FunctionTool | CustomTool)
-    ]
-    declared = {(ref.namespace, ref.name) for ref in refs}
+    refs: list[ToolRef] = []
+    for tool in request.tools:
+        if type(tool) is FunctionTool:
+            refs.append(ToolRef(tool.name, False, _space(tool.namespace, upstream), tool.form))
+        elif type(tool) is CustomTool:
+            refs.append(ToolRef(tool.name, True, _space(tool.namespace, upstream)))
+    declared = {(ref.namespace, ref.name) for ref in refs} if refs else set()
     for turn in request.turns:
         for block in turn.blocks:
-            if isinstance(block, ToolCall):
+            if type(block) is ToolCall:
                 key = (_space(block.namespace, upstream), block.name)
                 if key not in declared:
                     declared.add(key)
