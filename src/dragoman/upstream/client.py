@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Hashable
+from functools import partial
 from typing import Self
 
 from dragoman.upstream.clock import Clock
@@ -160,9 +161,7 @@ class UpstreamClient:
             if self._drained is not None and not self._connections:
                 self._drained.set()
 
-        return Connection(
-            self._loop, self._buffer, lambda connection: self._pool.put(key, connection), lost
-        )
+        return Connection(self._loop, self._buffer, partial(self._pool.put, key), lost)
 
     async def _context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -180,13 +179,12 @@ def _default_context() -> ssl.SSLContext:
 
 
 def _response(exchange: Exchange, *, forwarded: bool) -> UpstreamResponse:
-    headers = Headers(exchange.raw_headers)
+    codings = [value for name, value in exchange.raw_headers if name == b"content-encoding"]
     try:
         if forwarded and exchange.status == 407:
             raise ProxyFailed("the proxy wants an authentication that was not given, or refused it")
-        codings = headers.get_all("content-encoding")
-        inflater = inflater_for(",".join(codings)) if codings else None
+        inflater = inflater_for(b",".join(codings).decode("latin-1")) if codings else None
     except UpstreamError:
         exchange.close()
         raise
-    return UpstreamResponse(exchange, headers, inflater)
+    return UpstreamResponse(exchange, Headers(exchange.raw_headers), inflater)

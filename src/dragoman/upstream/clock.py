@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct
 
-class Timeout:
-    """One timeout that is running, until it rings or is cancelled."""
 
-    __slots__ = ("_waiting", "callback", "due")
+class Timeout(Struct, eq=False):
+    """One timeout that is running, until it rings or is cancelled.
 
-    def __init__(
-        self, waiting: dict[Timeout, None], callback: Callable[[], None], due: float
-    ) -> None:
-        self._waiting = waiting
-        self.callback = callback
-        self.due = due
+    It rings at `due`, by the loop's clock, unless it is gone from `waiting` by then.
+    """
+
+    waiting: dict[Timeout, None]
+    callback: Callable[[], None]
+    due: float
 
     def cancel(self) -> None:
         """Stop it. Harmless when it rang or was cancelled before."""
-        self._waiting.pop(self, None)
+        self.waiting.pop(self, None)
 
 
 class Countdown:

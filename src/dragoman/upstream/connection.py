@@ -60,7 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         assert transport is not None
         assert self._exchange is None, "one exchange at a time"
         self._exchange = exchange
-        exchange.start(self.abort, self._pause)
+        exchange.start(self)
         if len(body) <= _COPIED_BODY:
             # One system call costs more than a copy of a small body.
             transport.write(head + body)
@@ -73,7 +73,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _pause(self, paused: bool) -> None:
+    def pause(self, paused: bool) -> None:
+        """Stop or resume reading from the socket."""
         if self.is_open:
             assert self._transport is not None
             if paused:
@@ -159,6 +160,6 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         if exchange.paused:
-            self._pause(False)
+            self.pause(False)
         self.idle_since = self._loop.time()
         self._on_free(self)

@@ -1,8 +1,8 @@
 """One request and its answer on a connection: what has arrived, who waits, and the clock."""
 
 import asyncio
-from collections.abc import Callable
 from copy import copy
+from typing import Protocol
 
 from dragoman.upstream.clock import Clock, Timeout
 from dragoman.upstream.errors import (
@@ -19,21 +19,30 @@ HIGH_WATER = 32 * 1024
 """Bytes of a body held for a slow caller before the socket is no longer read."""
 
 
+class Carrier(Protocol):
+    """What carries an exchange."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+    def pause(self, paused: bool) -> None:
+        """Stop or resume reading from the socket."""
+
+
 class Exchange:
     """The state of one answer.
 
     The connection feeds it (`on_*`), one caller takes from it (`head`, `next_chunk`). Whatever
-    ends it early closes the connection at once, through the functions given to `start`.
+    ends it early closes the connection at once.
     """
 
     __slots__ = (
-        "_abort",
         "_body_clock",
         "_buffered",
+        "_carrier",
         "_chunks",
         "_clock",
         "_loop",
-        "_pause",
         "_sent_at",
         "_timeouts",
         "_timer",
@@ -86,15 +95,9 @@ class Exchange:
 
     # What the caller does
 
-    def start(self, abort: Callable[[], None], pause: Callable[[bool], None]) -> None:
-        """The request was handed to the connection: the clock runs.
-
-        Args:
-            abort: closes the connection at once.
-            pause: stops (True) or resumes (False) reading from the socket.
-        """
-        self._abort = abort
-        self._pause = pause
+    def start(self, carrier: Carrier) -> None:
+        """The request was handed to the connection: the clock runs."""
+        self._carrier = carrier
         self._sent_at = self._loop.time()
         self._limit(self._timeouts.first_byte)
 
@@ -104,10 +107,14 @@ class Exchange:
         Raises:
             UpstreamError: they will not come.
         """
-        while not self.has_head:
-            if self.error is not None:
-                raise copy(self.error)
-            await self._wait()
+        try:
+            while not self.has_head:
+                if self.error is not None:
+                    raise copy(self.error)
+                await self._arrival()
+        except asyncio.CancelledError:
+            self.close()
+            raise
 
     async def next_chunk(self) -> bytes:
         """The bytes of the body that have arrived, at least one.
@@ -116,23 +123,32 @@ class Exchange:
             StopAsyncIteration: the body is complete, and all of it was taken.
             UpstreamError: the body will not be complete. Raised once all that came was taken.
         """
-        while not self._chunks:
-            if self.error is not None:
-                raise copy(self.error)
-            if self.complete:
-                raise StopAsyncIteration
-            if not self._body_clock:
-                # Not as soon as the head is there: most whole answers come with it in one read.
-                self._body_clock = True
-                self._limit(self._timeouts.idle)
-            await self._wait()
-        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-        self._chunks.clear()
+        try:
+            while not self._chunks:
+                if self.error is not None:
+                    raise copy(self.error)
+                if self.complete:
+                    raise StopAsyncIteration
+                if not self._body_clock:
+                    # Not as soon as the head is there: most whole answers come with it in one read.
+                    self._body_clock = True
+                    self._limit(self._timeouts.idle)
+                await self._arrival()
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        return self.take()
+
+    def take(self) -> bytes:
+        """The bytes of the body that have arrived, without waiting for any."""
+        chunks = self._chunks
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
         self._buffered = 0
         if self.paused:
             self.paused = False
             if self.error is None and not self.complete:
-                self._pause(False)
+                self._carrier.pause(False)
         return data
 
     def close(self) -> None:
@@ -148,16 +164,11 @@ class Exchange:
         if not (self.complete or self.error is not None or self._loop.is_closed()):
             self.close()
 
-    async def _wait(self) -> None:
-        self._waiter = self._loop.create_future()
+    def _arrival(self) -> asyncio.Future[None]:
+        """Done when more has arrived, or nothing more will."""
         self._waiting_since = self._loop.time()
-        try:
-            await self._waiter
-        except asyncio.CancelledError:
-            self.close()
-            raise
-        finally:
-            self._waiter = None
+        self._waiter = waiter = self._loop.create_future()
+        return waiter
 
     # What the connection does
 
@@ -165,7 +176,8 @@ class Exchange:
         """Status and headers are complete."""
         self.status = status
         self.has_head = True
-        self._wake()
+        if self._waiter is not None:
+            self._wake(self._waiter)
 
     def on_body(self, data: bytes) -> None:
         """Bytes of the body arrived."""
@@ -173,14 +185,16 @@ class Exchange:
         self._buffered += len(data)
         if self._buffered > HIGH_WATER and not self.paused:
             self.paused = True
-            self._pause(True)
-        self._wake()
+            self._carrier.pause(True)
+        if self._waiter is not None:
+            self._wake(self._waiter)
 
     def on_complete(self) -> None:
         """The answer is whole."""
         self.complete = True
         self._stop_timer()
-        self._wake()
+        if self._waiter is not None:
+            self._wake(self._waiter)
 
     def on_lost(self, error: Exception | None) -> None:
         """The connection is gone."""
@@ -199,12 +213,15 @@ class Exchange:
             return
         self.error = error
         self._stop_timer()
-        self._abort()
-        self._wake()
+        self._carrier.abort()
+        if self._waiter is not None:
+            self._wake(self._waiter)
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def _wake(self, waiter: asyncio.Future[None]) -> None:
+        self._waiter = None
+        # A caller that was cancelled has cancelled what it waits for.
+        if not waiter.done():
+            waiter.set_result(None)
 
     # The clock: one timer that is set anew when it rings, so that a chunk costs no timer
 

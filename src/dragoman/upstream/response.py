@@ -57,16 +57,21 @@ class UpstreamResponse:
             BodyTooLarge: there are more; the connection is closed.
             UpstreamError: the body is not complete.
         """
-        declared = "".join(self.headers.get_all("content-length"))
-        size = int(declared) if declared.isdecimal() and self._inflater is None else 0
-        parts: list[bytes] = []
-        if size <= limit:
-            size = 0
-            async for chunk in self:
-                size += len(chunk)
-                if size > limit:
-                    break
-                parts.append(chunk)
+        exchange = self._exchange
+        if exchange.complete and self._inflater is None:
+            parts = [exchange.take()]
+            size = len(parts[0])
+        else:
+            parts = []
+            declared = "".join(self.headers.get_all("content-length"))
+            size = int(declared) if declared.isdecimal() and self._inflater is None else 0
+            if size <= limit:
+                size = 0
+                async for chunk in self:
+                    size += len(chunk)
+                    if size > limit:
+                        break
+                    parts.append(chunk)
         if size > limit:
             self.close()
             raise BodyTooLarge(f"the answer is larger than {limit} bytes")
