@@ -6,9 +6,9 @@ import logging
 import re
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
@@ -22,6 +22,27 @@ _HEADER_BYTES = 1024
 _PATH_LENGTH = 120
 _LOGGED_LOSSES = 50
 _UNPRINTABLE = re.compile(r"[^\x21-\x2b\x2d-\x3a\x3c-\x7e]")
+
+
+class _Line(Struct, gc=False):
+    """A request's line in the log, in the order of its fields. What is not set is left out."""
+
+    time: float
+    request_id: str
+    client: str
+    route: str
+    status: int
+    ms: float
+    model: str | UnsetType = UNSET
+    stream: bool | UnsetType = UNSET
+    upstream: str | UnsetType = UNSET
+    upstream_model: str | UnsetType = UNSET
+    account: str | UnsetType = UNSET
+    attempts: int | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
+    losses: list[str] | UnsetType = UNSET
+    losses_total: int | UnsetType = UNSET
+    error: str | UnsetType = UNSET
 
 
 class Record:
@@ -61,30 +82,30 @@ class Record:
 
     def line(self, request_id: str, route: str, status: int) -> bytes:
         """The line: one JSON object."""
-        line: dict[str, Any] = {
-            "time": round(time.time(), 3),
-            "request_id": request_id,
-            "client": self.caller,
-            "route": route,
-            "status": status,
-            "ms": round((time.perf_counter() - self.started) * 1000, 1),
-        }
+        line = _Line(
+            # `round` takes four times as long.
+            int(time.time() * 1000) / 1000,
+            request_id,
+            self.caller,
+            route,
+            status,
+            int((time.perf_counter() - self.started) * 10_000) / 10,
+        )
         if self.model:
-            line |= {"model": self.model[:200], "stream": self.stream}
+            line.model = self.model[:200]
+            line.stream = self.stream
         if self.upstream:
-            line |= {
-                "upstream": self.upstream,
-                "upstream_model": self.upstream_model[:200],
-                "account": self.account,
-                "attempts": self.attempts,
-            }
+            line.upstream = self.upstream
+            line.upstream_model = self.upstream_model[:200]
+            line.account = self.account
+            line.attempts = self.attempts
         if self.usage is not None:
-            line["usage"] = self.usage
+            line.usage = self.usage
         if self.losses:
-            line["losses"] = [_told(loss) for loss in self.losses[:_LOGGED_LOSSES]]
-            line["losses_total"] = len(self.losses)
+            line.losses = [_told(loss) for loss in self.losses[:_LOGGED_LOSSES]]
+            line.losses_total = len(self.losses)
         if self.error:
-            line["error"] = self.error
+            line.error = self.error
         return escape(_encoder.encode(line))
 
 
