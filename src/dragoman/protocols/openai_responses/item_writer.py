@@ -56,18 +56,16 @@ class ItemWriter:
         """Add a message of input parts, if there are any."""
         if not parts:
             return
-        content: Any = parts
-        if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
-            content = parts[0]["text"]
-        self.items.append({"type": "message", "role": role, "content": content})
+        self.items.append({"type": "message", "role": role, "content": _easy(parts)})
 
     def _write_side(self, role: Role, blocks: Iterable[Block]) -> None:
         """A turn of the user, the system or the developer."""
         parts: list[JsonObject] = []
         for block in blocks:
             if isinstance(block, ToolResult):
-                self.message(role, parts)
-                parts = []
+                if parts:
+                    self.message(role, parts)
+                    parts = []
                 self._write_result(block)
             elif isinstance(block, Foreign) and block.origin == wire.NAME:
                 self.message(role, parts)
@@ -81,19 +79,21 @@ class ItemWriter:
         said: list[Text | Refusal] = []
         reasoned: list[str] = []
         for block in blocks:
-            if isinstance(block, Text | Refusal):
+            if isinstance(block, _SPOKEN):
                 if said and _phase(block, said) != _phase(said[0], said):
                     self._say(said)
                     said = []
                 said.append(block)
                 continue
-            self._say(said)
-            said = []
+            if said:
+                self._say(said)
+                said = []
             before = len(self.items)
             self._write_act(block)
             if isinstance(block, Reasoning) and len(self.items) > before:
                 reasoned.append(block.path)
-        self._say(said)
+        if said:
+            self._say(said)
         while reasoned and self.items[-1]["type"] == "reasoning":
             self._reasoned.discard(self.items.pop().get("id", ""))
             detail = "the service takes no reasoning back that led to nothing"
@@ -202,11 +202,7 @@ class ItemWriter:
             self._mark_failed(result, parts)
         if result.cache is not None:
             self.parts.mark(result, parts)
-        output: Any = parts
-        if not parts:
-            output = ""
-        elif len(parts) == 1 and parts[0].keys() == {"type", "text"}:
-            output = parts[0]["text"]
+        output = _easy(parts) if parts else ""
         self.items.append(
             {
                 "type": "custom_tool_call_output" if result.custom else "function_call_output",
@@ -226,6 +222,16 @@ class ItemWriter:
         if result.path:
             kind = LossKind.CONVERTED if prefix else LossKind.KNOB
             self._ledger.add(result.path, kind, "tool outputs have no error flag")
+
+
+_SPOKEN = (Text, Refusal)
+_PLAIN = frozenset({"type", "text"})
+"""Members of a part that is nothing but text."""
+
+
+def _easy(parts: list[JsonObject]) -> Any:
+    """The parts, or the text of a single one that is nothing but text."""
+    return parts[0]["text"] if len(parts) == 1 and parts[0].keys() == _PLAIN else parts
 
 
 def _is_plain(text: Text) -> bool:

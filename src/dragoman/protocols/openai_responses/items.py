@@ -72,7 +72,9 @@ class ItemReader:
             if not fields.has("role") and not fields.has("id"):
                 fields.fail("type", "is required")
         known = _READERS.get(kind)
-        if kind == "tool_search_call" and (search := read_search_call(fields)) is not None:
+        if known is not None:
+            known(self, fields, kind)
+        elif kind == "tool_search_call" and (search := read_search_call(fields)) is not None:
             self._rest(fields, wire.CALL)
             self._add("assistant", path, search)
         elif kind == "tool_search_output" and is_clients_output(value):
@@ -85,8 +87,6 @@ class ItemReader:
             result = read_machine_output(MACHINE_OUTPUTS[kind], fields, self._extras)
             self._rest(fields, wire.OUTPUT)
             self._add("user", path, result)
-        elif known is not None:
-            known(self, fields)
         elif kind in wire.FOREIGN_ASSISTANT_ITEMS or kind in wire.FOREIGN_USER_ITEMS:
             check_depth(value, path)
             side: Literal["assistant", "user"] = (
@@ -101,12 +101,15 @@ class ItemReader:
         self._flush()
         return tuple(self._turns)
 
-    def _add(self, side: Literal["assistant", "user"], path: str, *blocks: Block) -> None:
+    def _add(self, side: Literal["assistant", "user"], path: str, block: Block) -> None:
         if side != self._side:
-            self._flush()
-            self._side = side
-            self._path = path
-        self._blocks += blocks
+            self._begin(side, path)
+        self._blocks.append(block)
+
+    def _begin(self, side: Literal["assistant", "user"], path: str) -> None:
+        self._flush()
+        self._side = side
+        self._path = path
 
     def _flush(self) -> None:
         if self._side is not None and self._blocks:
@@ -116,10 +119,11 @@ class ItemReader:
         self._blocks = []
 
     def _rest(self, fields: Fields, table: dict[str, Field] = wire.ITEM) -> None:
-        fields.ignore(*wire.IGNORED)
+        for name in wire.IGNORED:
+            fields.take(name)
         fields.rest(self._extras, table)
 
-    def _message(self, fields: Fields) -> None:
+    def _message(self, fields: Fields, kind: str) -> None:
         role = fields.take_choice("role", wire.ROLES)
         phase = fields.take_str("phase") if role == "assistant" else None
         content = fields.take("content")
@@ -131,7 +135,9 @@ class ItemReader:
             self._extras.append(Extra(fields.at("phase"), phase, LossKind.KNOB, detail))
         self._rest(fields, wire.MESSAGE)
         if role == "assistant":
-            self._add("assistant", fields.path, *blocks)
+            if self._side != "assistant":
+                self._begin("assistant", fields.path)
+            self._blocks += blocks
             return
         self._flush()
         if role is None:
@@ -139,17 +145,12 @@ class ItemReader:
         if blocks:
             self._turns.append(_turn(role, blocks, fields.path))
 
-    def _function_call(self, fields: Fields) -> None:
-        self._call(fields, "arguments", custom=False)
-
-    def _custom_tool_call(self, fields: Fields) -> None:
-        self._call(fields, "input", custom=True)
-
-    def _call(self, fields: Fields, payload: str, *, custom: bool) -> None:
+    def _call(self, fields: Fields, kind: str) -> None:
+        custom = kind == "custom_tool_call"
         call = ToolCall(
             id=_need_text(fields, "call_id"),
             name=_need_text(fields, "name"),
-            arguments=fields.need_str(payload),
+            arguments=fields.need_str("input" if custom else "arguments"),
             custom=custom,
             namespace=fields.take_str("namespace"),
             path=fields.path,
@@ -157,19 +158,18 @@ class ItemReader:
         self._rest(fields, wire.CALL)
         self._add("assistant", fields.path, call)
 
-    def _function_call_output(self, fields: Fields) -> None:
-        self._output(fields, custom=False)
-
-    def _custom_tool_call_output(self, fields: Fields) -> None:
-        self._output(fields, custom=True)
-
-    def _output(self, fields: Fields, *, custom: bool) -> None:
+    def _output(self, fields: Fields, kind: str) -> None:
         call_id = _need_text(fields, "call_id")
         output = fields.take("output")
         if output is None:
             fields.fail("output", "is required")
         content = read_content(output, fields.at("output"), self._extras) if output != "" else ()
-        result = ToolResult(call_id=call_id, content=content, custom=custom, path=fields.path)
+        result = ToolResult(
+            call_id=call_id,
+            content=content,
+            custom=kind == "custom_tool_call_output",
+            path=fields.path,
+        )
         self._rest(fields, wire.OUTPUT)
         self._add("user", fields.path, result)
 
@@ -185,7 +185,7 @@ class ItemReader:
         """Take tools that items tell of; what was told before is not told again."""
         self.tools += (tool for tool in tools if not any(_same(tool, one) for one in self.tools))
 
-    def _reasoning(self, fields: Fields) -> None:
+    def _reasoning(self, fields: Fields, kind: str) -> None:
         item_id = fields.take_str("id")
         summary = _texts(fields, "summary")
         content = _texts(fields, "content")
@@ -216,7 +216,7 @@ class ItemReader:
             return replace(block, opaque=opened.opaque)
         return replace(opened, path=block.path)
 
-    def _additional_tools(self, fields: Fields) -> None:
+    def _additional_tools(self, fields: Fields, kind: str) -> None:
         fields.ignore("role")
         listed = fields.take_list("tools")
         self._offer(read_tools(listed, fields.at("tools"), self._extras))
@@ -224,26 +224,26 @@ class ItemReader:
         self._extras.append(Extra(fields.path, listed, LossKind.CONVERTED, detail))
         self._rest(fields)
 
-    def _configuration_update(self, fields: Fields) -> None:
+    def _configuration_update(self, fields: Fields, kind: str) -> None:
         update = {name: fields.take(name) for name in ("reasoning", "text")}
         self.updates.append((fields.path, update))
         detail = "these settings hold for the whole request"
         self._extras.append(Extra(fields.path, update, LossKind.CONVERTED, detail))
         self._rest(fields)
 
-    def _item_reference(self, fields: Fields) -> None:
+    def _item_reference(self, fields: Fields, kind: str) -> None:
         reference = fields.take("id")
         detail = "items are not stored here; send the item itself"
         self._extras.append(Extra(fields.path, reference, LossKind.CONTENT, detail))
         fields.rest(self._extras)
 
 
-_READERS: dict[str, Callable[[ItemReader, Fields], None]] = {
+_READERS: dict[str, Callable[[ItemReader, Fields, str], None]] = {
     "message": ItemReader._message,
-    "function_call": ItemReader._function_call,
-    "custom_tool_call": ItemReader._custom_tool_call,
-    "function_call_output": ItemReader._function_call_output,
-    "custom_tool_call_output": ItemReader._custom_tool_call_output,
+    "function_call": ItemReader._call,
+    "custom_tool_call": ItemReader._call,
+    "function_call_output": ItemReader._output,
+    "custom_tool_call_output": ItemReader._output,
     "reasoning": ItemReader._reasoning,
     "additional_tools": ItemReader._additional_tools,
     "configuration_update": ItemReader._configuration_update,
@@ -266,9 +266,9 @@ def _turn(role: str, blocks: tuple[Block, ...], path: str) -> Turn:
 
 
 def _need_text(fields: Fields, name: str) -> str:
-    value = fields.need_str(name)
+    value = fields.take_str(name)
     if not value:
-        fields.fail(name, "must not be empty")
+        fields.fail(name, "is required" if value is None else "must not be empty")
     return value
 
 

@@ -16,14 +16,18 @@ class _Item(Struct):
     role: Literal["user", "assistant", "system", "developer"] | None = None
 
 
+class _Object(Struct):
+    """An object with whatever members."""
+
+
 class _Shape(Struct):
     input: str | list[_Item] | None = None
     instructions: str | list[_Item] | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
-    tools: list[dict[str, msgspec.Raw]] | None = None
-    tool_choice: str | dict[str, msgspec.Raw] | None = None
+    tools: list[_Object] | None = None
+    tool_choice: str | _Object | None = None
     parallel_tool_calls: bool | None = None
     previous_response_id: str | None = None
     store: bool | None = None

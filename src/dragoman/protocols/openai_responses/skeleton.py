@@ -40,13 +40,16 @@ Open Responses clients refuse that."""
 _CACHE_OPTIONS: JsonObject = {"mode": "implicit", "ttl": "30m"}
 """What caching options are when the request gives only some of them."""
 
-_FUNCTION_KEYS: JsonObject = {"description": None, "parameters": None, "strict": None}
-"""Keys that every repeated function tool has."""
+_FUNCTION_KEYS = {"description": None, "parameters": None, "strict": None}.keys()
+"""Keys that every repeated function tool has, in the order in which missing ones are added."""
 
 
 def echo(source: JsonObject) -> JsonObject:
     """The part of a response object that repeats the client's request body `source`."""
-    repeated = {name: _or(source.get(name), default) for name, default in _DEFAULTS.items()}
+    repeated = _DEFAULTS.copy()
+    for name, value in source.items():
+        if name in _DEFAULTS and value is not None:
+            repeated[name] = value
     repeated["reasoning"] = {"effort": None, "summary": None, **_object(source, "reasoning")}
     repeated["text"] = {"format": {"type": "text"}, **_given(_object(source, "text"))}
     repeated["tools"] = [_tool(tool) for tool in source.get("tools") or ()]
@@ -110,10 +113,6 @@ def required_action(output: Iterable[Any]) -> JsonObject | None:
     return {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": calls}}
 
 
-def _or(value: Any, default: Any) -> Any:
-    return default if value is None else value
-
-
 def _object(source: JsonObject, name: str) -> JsonObject:
     value = source.get(name)
     return value if isinstance(value, dict) else {}
@@ -124,9 +123,10 @@ def _given(value: JsonObject) -> JsonObject:
 
 
 def _tool(tool: Any) -> Any:
-    if isinstance(tool, dict) and tool.get("type") == "function":
-        return {**tool, **{key: tool.get(key) for key in _FUNCTION_KEYS}}
-    return tool
+    is_function = isinstance(tool, dict) and tool.get("type") == "function"
+    if not is_function or tool.keys() >= _FUNCTION_KEYS:
+        return tool
+    return {**tool, **{key: tool.get(key) for key in _FUNCTION_KEYS}}
 
 
 def service_tier(source: JsonObject) -> str:
