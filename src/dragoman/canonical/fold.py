@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import (
@@ -35,18 +36,15 @@ from dragoman.canonical.responses import Finish, Response
 from dragoman.canonical.usage import Usage
 
 
-class _Growing:
+class _Growing(Struct):
     """A block under construction."""
 
-    __slots__ = ("annotations", "head", "logprobs", "opaque", "parts", "pieces")
-
-    def __init__(self, head: Block) -> None:
-        self.head = head
-        self.pieces: list[str] = []
-        self.parts: list[str] = []
-        self.annotations: list[Annotation] = []
-        self.logprobs: list[Any] | None = None
-        self.opaque: Opaque | None = None
+    head: Block
+    pieces: list[str] = []
+    parts: list[str] = []
+    annotations: list[Annotation] = []
+    logprobs: list[Any] | None = None
+    opaque: Opaque | None = None
 
     def add(self, event: PartBreak | Annotated | Sealed) -> None:
         """Take what is said of the block besides its text."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, IllegalEvent
@@ -30,16 +31,13 @@ from dragoman.protocols.base import Relay, StreamReader, StreamWriter
 from dragoman.sse import DONE, Decoder, EventTooLarge, Frame, escape
 
 
-class Outcome:
+class Outcome(Struct):
     """What became of an answer, filled in while it is read: usage, how it ended, what failed."""
 
-    __slots__ = ("ended", "fault", "finish", "usage")
-
-    def __init__(self) -> None:
-        self.usage: Usage | None = None
-        self.finish: Finish | None = None
-        self.fault: Fault | None = None
-        self.ended = False
+    usage: Usage | None = None
+    finish: Finish | None = None
+    fault: Fault | None = None
+    ended: bool = False
 
     def note(self, event: Event) -> None:
         """Remember what `event` says of the answer as a whole."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
@@ -20,8 +22,12 @@ _REASONS = {
     "model_context_window_exceeded": FinishReason.CONTEXT_WINDOW,
 }
 _STOP_REASONS = {reason: word for word, reason in _REASONS.items()}
-_BY_CALLS = (FinishReason.STOP, FinishReason.TOOL_CALLS)
+_BY_CALLS = ("end_turn", "tool_use")
+_FILTERED = FinishReason.CONTENT_FILTER
+_STOPPED = Finish(FinishReason.STOP)
+_CALLED = Finish(FinishReason.TOOL_CALLS)
 _TIERS = {"standard": "default", "priority": "priority"}
+_TIER_WORDS = tuple(_TIERS)
 _SHOWN_TIERS = {tier: word for word, tier in _TIERS.items()}
 _COUNTS = (
     "input_tokens",
@@ -38,9 +44,9 @@ def read_finish(stop: Mapping[str, Any], has_calls: bool) -> Finish:
     wrong both ways; an unknown word is an ordinary end.
     """
     word = stop.get("stop_reason")
-    reason = _REASONS.get(word, FinishReason.STOP) if isinstance(word, str) else FinishReason.STOP
-    if reason in _BY_CALLS:
-        reason = FinishReason.TOOL_CALLS if has_calls else FinishReason.STOP
+    if type(word) is not str or word not in _REASONS or word in _BY_CALLS:
+        return _CALLED if has_calls else _STOPPED
+    reason = _REASONS[word]
     sequence = stop.get("stop_sequence") if reason is FinishReason.STOP_SEQUENCE else None
     details = stop.get("stop_details")
     category = None
@@ -67,7 +73,7 @@ def explanation_of(stop: Mapping[str, Any]) -> str:
     return explanation if isinstance(explanation, str) else ""
 
 
-class Stop(NamedTuple):
+class Stop(Struct, frozen=True):
     """The three fields that tell how an answer ended; `details` only of refusals."""
 
     reason: str
@@ -87,13 +93,11 @@ def write_finish(finish: Finish, has_calls: bool, refusal: str | None) -> Stop:
 
     `has_calls` tells whether tool calls were written, `refusal` is the text of a refusal.
     """
-    reason = finish.reason
-    if refusal is not None:
-        reason = FinishReason.CONTENT_FILTER
-    elif reason in _BY_CALLS:
-        reason = FinishReason.TOOL_CALLS if has_calls else FinishReason.STOP
-    if reason is not FinishReason.CONTENT_FILTER:
-        return Stop(_STOP_REASONS[reason], finish.stop_sequence, None)
+    if refusal is None and finish.reason is not _FILTERED:
+        word = _STOP_REASONS[finish.reason]
+        if word in _BY_CALLS:
+            word = "tool_use" if has_calls else "end_turn"
+        return Stop(word, finish.stop_sequence, None)
     category = finish.category if finish.category in wire.REFUSAL_CATEGORIES else None
     details = {"type": "refusal", "category": category, "explanation": refusal or None}
     return Stop("refusal", None, details)
@@ -102,7 +106,9 @@ def write_finish(finish: Finish, has_calls: bool, refusal: str | None) -> Stop:
 def merge_usage(known: JsonObject, update: Any) -> None:
     """Take over what `update` says: totals so far, which replace earlier ones unless null."""
     if isinstance(update, dict):
-        known.update({name: value for name, value in update.items() if value is not None})
+        for name, value in update.items():
+            if value is not None:
+                known[name] = value
 
 
 def read_usage(usage: Mapping[str, Any]) -> Usage:
@@ -137,8 +143,10 @@ def untold_tier(usage: Mapping[str, Any], tier: str | None) -> str | None:
     """The member of usage that says more of the service's quality than `tier` does."""
     if usage.get("speed") == "fast" and tier != "priority":
         return "speed"
-    known = usage.get("service_tier") in (None, *_TIERS)
-    return None if known or tier is not None else "service_tier"
+    if tier is not None:
+        return None
+    told = usage.get("service_tier")
+    return None if told is None or told in _TIER_WORDS else "service_tier"
 
 
 def write_usage(usage: Usage | None, tier: str | None = None) -> JsonObject:
@@ -147,11 +155,14 @@ def write_usage(usage: Usage | None, tier: str | None = None) -> JsonObject:
         written: JsonObject = dict.fromkeys(_COUNTS, 0)
     else:
         cached, cache_write = usage.cached or 0, usage.cache_write or 0
-        fresh = max(0, usage.input - cached - cache_write)
-        written = dict(zip(_COUNTS, (fresh, cache_write, cached, usage.output), strict=True))
+        written = {
+            "input_tokens": max(0, usage.input - cached - cache_write),
+            "cache_creation_input_tokens": cache_write,
+            "cache_read_input_tokens": cached,
+            "output_tokens": usage.output,
+        }
         if usage.reasoning:
             written["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
-    shown = _SHOWN_TIERS.get(tier or "")
-    if shown is not None:
-        written["service_tier"] = shown
+    if tier in _SHOWN_TIERS:
+        written["service_tier"] = _SHOWN_TIERS[tier]
     return written

@@ -53,7 +53,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     events += reader.take("message_delta", {"delta": stop})
     events += reader.take("message_stop", {})
     for event in events:
-        if isinstance(event, Failed):
+        if type(event) is Failed:
             raise UpstreamError(event.fault)
     return events
 
@@ -70,9 +70,8 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
         writer.add(block)
     stop = write_finish(response.finish, writer.calls, writer.refusal)
     usage = write_usage(response.usage, response.service_tier)
-    report = Reporter(reply.ledger)
-    report.tier(response.service_tier, "service_tier" in usage)
-    report.moderation(response.moderation)
+    writer.report.tier(response.service_tier, "service_tier" in usage)
+    writer.report.moderation(response.moderation)
     return {
         "id": reply.id,
         "type": "message",
@@ -87,47 +86,47 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
 class _ContentWriter:
     """Collects the content of an answer."""
 
-    __slots__ = ("_reply", "_report", "_response", "_visibility", "calls", "content", "refusal")
+    __slots__ = ("_reply", "_response", "_visibility", "calls", "content", "refusal", "report")
 
     def __init__(self, response: Response, reply: Reply) -> None:
         self._response = response
         self._reply = reply
-        self._report = Reporter(reply.ledger)
+        self.report = Reporter(reply.ledger)
         self._visibility = Visibility.of(reply)
         self.content: list[JsonObject] = []
         self.calls = False
         self.refusal: str | None = None
 
     def add(self, block: Block) -> None:
-        match block:
-            case Text() if self._visibility.leaves_out(block):
-                self._report.remark()
-            case Text():
+        if type(block) is Text:
+            if self._visibility.leaves_out(block):
+                self.report.remark()
+            else:
                 self._add_text(block)
-            case Refusal():
-                self.refusal = (self.refusal or "") + block.text
-                if block.text and not self._visibility.single_text:
-                    self.content.append({"type": "text", "text": block.text})
-            case Reasoning():
-                if self._visibility.reasoning:
-                    self._add_reasoning(block)
-                else:
-                    self._report.reasoning()
-            case ToolCall():
-                self.calls = True
-                self._report.call(block)
-                self.content.append({**tool_use_head(block), "input": self._input(block)})
-            case _:
-                self._report.block(block)
+        elif type(block) is Refusal:
+            self.refusal = (self.refusal or "") + block.text
+            if block.text and not self._visibility.single_text:
+                self.content.append({"type": "text", "text": block.text})
+        elif type(block) is Reasoning:
+            if self._visibility.reasoning:
+                self._add_reasoning(block)
+            else:
+                self.report.reasoning()
+        elif type(block) is ToolCall:
+            self.calls = True
+            self.report.call(block)
+            self.content.append({**tool_use_head(block), "input": self._input(block)})
+        else:
+            self.report.block(block)
 
     def _add_text(self, block: Text) -> None:
         if block.logprobs is not None:
-            self._report.logprobs()
+            self.report.logprobs()
         citations = []
         for annotation in block.annotations:
             citation = own_citation(annotation)
             if citation is None:
-                self._report.citation()
+                self.report.citation()
             else:
                 citations.append(citation)
         if not block.text and not citations:

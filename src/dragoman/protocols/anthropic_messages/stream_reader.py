@@ -120,12 +120,10 @@ class MessagesReader:
         if handler is None:
             self._lose(kind[:60])
             return []
-        events: list[Event] = []
-        if not self._started and kind != "message_start":
-            self._started = True
-            events.append(Started("", ""))
-        events += handler(self, event)
-        return events
+        if self._started or kind == "message_start":
+            return handler(self, event)
+        self._started = True
+        return [Started("", ""), *handler(self, event)]
 
     def finish(self) -> Iterable[Event]:
         """The bytes are over."""
@@ -149,6 +147,8 @@ class MessagesReader:
 
     def _account(self, value: Mapping[str, Any], known: frozenset[str], path: str = "") -> None:
         """Report members without a canonical home that say something."""
+        if known.issuperset(value):
+            return
         for name, told in value.items():
             if name not in known and told not in (None, [], {}):
                 self._lose(path + name)
@@ -182,14 +182,14 @@ class MessagesReader:
         if index in self._kinds:
             return []
         kind = block.get("type")
-        known = wire.BLOCK_FIELDS.get(kind) if isinstance(kind, str) else None
-        if known is None:
+        known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
+        if known is None or type(kind) is not str:
             self._kinds[index] = _SKIPPED
             self._lose(f"content[{index}]", f"a block of type {str(kind)[:60]} {_DETAIL}")
             return []
-        if len(block) > len(known) or not block.keys() <= known:
+        if not known.issuperset(block):
             self._account_block(block, known, f"content[{index}].")
-        self._kinds[index] = str(kind)
+        self._kinds[index] = kind
         if kind == _TEXT:
             return self._text_start(index, block)
         if kind == _TOOL:
@@ -311,7 +311,9 @@ class MessagesReader:
             details = delta.get("stop_details")
             if isinstance(details, dict):
                 self._account(details, wire.STOP_DETAILS_FIELDS, "stop_details.")
-            self._stop.update({name: item for name, item in delta.items() if item is not None})
+            for name, item in delta.items():
+                if item is not None:
+                    self._stop[name] = item
         usage = event.get("usage")
         if not isinstance(usage, dict) or not usage:
             return []
@@ -321,7 +323,10 @@ class MessagesReader:
         return [Metered(read_usage(self._usage), tier)]
 
     def _message_stop(self, event: JsonObject) -> list[Event]:
-        events = [closed for index in list(self._kinds) for closed in self._close(index)]
+        events: list[Event] = []
+        for index, kind in list(self._kinds.items()):
+            if kind is not _CLOSED:
+                events += self._close(index)
         reason = self._stop.get("stop_reason")
         if reason == "compaction":
             problem = "it compacted the conversation instead of answering"
@@ -336,7 +341,9 @@ class MessagesReader:
             head = Refusal(text="")
             events += [Opened(index, head), Delta(index, explanation), Closed(index)]
         self._over = True
-        return [*events, Finished(read_finish(self._stop, self._calls > 0)), Ended()]
+        events.append(Finished(read_finish(self._stop, self._calls > 0)))
+        events.append(Ended())
+        return events
 
 
 _HANDLERS = {

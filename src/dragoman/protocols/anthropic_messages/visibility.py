@@ -38,9 +38,9 @@ class Visibility(Struct, frozen=True):
         """As the client's request and the route's options say."""
         thinking = reply.request.thinking
         enabled = thinking is not None and thinking.mode in ("adaptive", "enabled")
-        shown = {"always": True, "never": False}.get(reply.options.show_reasoning, enabled)
+        show = reply.options.show_reasoning
         return cls(
-            reasoning=shown,
+            reasoning=enabled if show == "auto" else show == "always",
             reasoning_text=thinking is None or thinking.display != "omitted",
             single_text=reply.request.output_format is not None,
         )

@@ -34,10 +34,9 @@ _STATE = ("signature", "data")
 
 def pick_text(first: Any, second: Any) -> str:
     """The reasoning text of `reasoning_content` and `reasoning`: the first that holds any."""
-    for value in (first, second):
-        if type(value) is str and value:
-            return value
-    return ""
+    if type(first) is str and first:
+        return first
+    return second if type(second) is str else ""
 
 
 def readable(entry: JsonObject) -> str:

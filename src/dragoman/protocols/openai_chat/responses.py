@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from dragoman.canonical.blocks import (
     Annotation,
@@ -35,37 +36,39 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
         UpstreamError: it is an error, has not exactly one choice, or did not finish.
     """
     reader = ChatStreamReader(inbound, "message")
-    events = [*reader.take(_as_chunk(body)), *reader.finish()]
+    events = reader.take(_as_chunk(body))
+    events += reader.finish()
     for event in events:
-        if isinstance(event, Failed):
+        if type(event) is Failed:
             raise UpstreamError(event.fault)
     return events
 
 
 def _as_chunk(body: JsonObject) -> JsonObject:
-    choices = body.get("choices")
-    if body.get("error") or type(choices) is not list or len(choices) != 1:
-        if not body.get("error"):
-            count = len(choices) if type(choices) is list else "no"
-            raise UpstreamError.unreadable(f"it has {count} choices, not one")
+    """An answer that can be read as a chunk: itself, unless something has to be put right."""
+    if body.get("error"):
         return body
+    choices = body.get("choices")
+    if type(choices) is not list or len(choices) != 1:
+        count = len(choices) if type(choices) is list else "no"
+        raise UpstreamError.unreadable(f"it has {count} choices, not one")
     choice = choices[0]
     message = choice.get("message") if type(choice) is dict else None
     if type(message) is not dict:
         raise UpstreamError.unreadable("its choice has no message")
+    mended: JsonObject = {}
     if choice.get("finish_reason") == "":
         # Some servers leave it blank; that the answer is whole is told by its being here.
-        choice = {**choice, "finish_reason": "stop"}
-    delta = message
+        mended["finish_reason"] = "stop"
     calls = message.get("tool_calls")
-    if type(calls) is list:
+    if type(calls) is list and calls:
         # Whole calls have no index; their order is their index.
         indexed = [
             {**call, "index": number} if type(call) is dict else call
             for number, call in enumerate(calls)
         ]
-        delta = {**message, "tool_calls": indexed}
-    return {**body, "choices": [{**choice, "delta": delta}]}
+        mended["message"] = {**message, "tool_calls": indexed}
+    return {**body, "choices": [{**choice, **mended}]} if mended else body
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -79,18 +82,18 @@ FINISH_WORDS = {
     FinishReason.CONTEXT_WINDOW: "length",
     FinishReason.CONTENT_FILTER: "content_filter",
 }
+_PAUSE = FinishReason.PAUSE
 
 
 def finish_word(finish: Finish, *, calls: bool, ledger: Ledger) -> str:
     """`finish_reason`; whether the answer has tool calls decides between stop and tool_calls."""
-    reason = finish.reason
-    if reason is FinishReason.STOP_SEQUENCE and finish.stop_sequence is not None:
+    if finish.stop_sequence is not None and finish.reason is FinishReason.STOP_SEQUENCE:
         ledger.add("stop_sequence", LossKind.KNOB, "the matched stop sequence is not named")
-    if reason is FinishReason.PAUSE:
+    if finish.reason is _PAUSE:
         ledger.add("stop_reason", LossKind.CONVERTED, "the paused turn ends here")
     if finish.category is not None:
         ledger.add("stop_details.category", LossKind.KNOB, "has no counterpart downstream")
-    word = FINISH_WORDS[reason]
+    word = FINISH_WORDS[finish.reason]
     if word in ("stop", "tool_calls"):
         return "tool_calls" if calls else "stop"
     return word
@@ -130,26 +133,27 @@ def _message(response: Response, reply: Reply) -> JsonObject:
     refusals: list[str] = []
     calls: list[JsonObject] = []
     annotations: list[JsonObject] = []
+    thoughts: list[Reasoning] = []
     length = 0
     for block in response.blocks:
-        if calls and isinstance(block, Text | Refusal):
+        if calls and (type(block) is Text or type(block) is Refusal):
             lose_order(reply.ledger)
-        match block:
-            case Text():
-                annotations += write_annotations(
-                    block.annotations, length, length + len(block.text), reply.ledger
-                )
-                length += len(block.text)
-                texts.append(block.text)
-            case Refusal():
-                refusals.append(block.text)
-            case ToolCall():
-                calls.append(whole_call(block))
-            case Reasoning():
-                pass
-            case _:
-                lose_block(block, reply.ledger)
-    _add_reasoning(message, response, reply)
+        if type(block) is Text:
+            end = length + len(block.text)
+            if block.annotations:
+                annotations += write_annotations(block.annotations, length, end, reply.ledger)
+            length = end
+            texts.append(block.text)
+        elif type(block) is Refusal:
+            refusals.append(block.text)
+        elif type(block) is ToolCall:
+            calls.append(whole_call(block))
+        elif type(block) is Reasoning:
+            thoughts.append(block)
+        else:
+            lose_block(block, reply.ledger)
+    if thoughts:
+        _add_reasoning(message, thoughts, reply)
     if texts or not (refusals or calls):
         message["content"] = "".join(texts)
     if refusals:
@@ -161,10 +165,7 @@ def _message(response: Response, reply: Reply) -> JsonObject:
     return message
 
 
-def _add_reasoning(message: JsonObject, response: Response, reply: Reply) -> None:
-    blocks = [block for block in response.blocks if isinstance(block, Reasoning)]
-    if not blocks:
-        return
+def _add_reasoning(message: JsonObject, blocks: list[Reasoning], reply: Reply) -> None:
     if reply.options.show_reasoning == "never":
         reply.ledger.add("reasoning", LossKind.KNOB, "reasoning is not shown")
         return
@@ -253,12 +254,10 @@ def _moderated(result: JsonObject) -> JsonObject:
 
 
 def _logprobs(response: Response) -> JsonObject | None:
-    records = [
-        record
-        for block in response.blocks
-        if isinstance(block, Text) and block.logprobs
-        for record in block.logprobs
-    ]
+    records: list[Any] = []
+    for block in response.blocks:
+        if type(block) is Text and block.logprobs:
+            records += block.logprobs
     return {"content": records, "refusal": None} if records else None
 
 

@@ -41,7 +41,7 @@ from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import UNKNOWN, JsonObject
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.errors import failure, is_failure, read_error_object
+from dragoman.protocols.openai_chat.errors import failure, read_error_object
 from dragoman.protocols.openai_chat.reasoning import Details, pick_text
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage, whole_number
@@ -49,6 +49,7 @@ from dragoman.sse import DONE, Frame
 
 _decode = msgspec.json.Decoder().decode
 
+_STOP = Finish(FinishReason.STOP)
 _TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
 
 
@@ -70,6 +71,7 @@ class ChatStreamReader:
         "_offset",
         "_over",
         "_pending",
+        "_seed",
         "_source",
         "_started",
         "_tools",
@@ -96,6 +98,8 @@ class ChatStreamReader:
         """Log probabilities that came without text."""
         self._details = Details()
         self._tools: ToolFragments | None = None
+        """None before the first call; `_seed` is what its ids are made of."""
+        self._seed = ""
         self._usage: Metered | None = None
         """Usage that came before the first choice."""
         self._last_choice: JsonObject = {}
@@ -172,9 +176,7 @@ class ChatStreamReader:
         created = whole_number(created) or 0
         tier = _str(chunk.get("service_tier")) or None
         events.append(Started(answer_id, _str(chunk.get("model")), created, tier))
-        strict = self._inbound.options.interleaved_tools == "error"
-        seed = f"{answer_id}:{created}"
-        self._tools = ToolFragments(self._allocate, seed, strict=strict)
+        self._seed = f"{answer_id}:{created}"
         if self._usage is not None:
             events.append(self._usage)
 
@@ -191,7 +193,7 @@ class ChatStreamReader:
             raise UpstreamError.unreadable("it has more than one choice")
         self._account(choice, wire.CHOICE_FIELDS, "choices[0]")
         self._last_choice = choice
-        delta = choice.get("delta")
+        delta = choice.get(self._source)
         if type(delta) is dict and delta:
             self._delta(delta, choice.get("logprobs"), events)
         reason = choice.get("finish_reason")
@@ -213,12 +215,13 @@ class ChatStreamReader:
             thought, content = _split_parts(content, thought)
         if thought or details:
             self._reason(thought, details, events)
-        spoken = logprobs if type(logprobs) is dict else {}
+        spoken = logprobs if type(logprobs) is dict else _EMPTY
         self._say(_TEXT, content, spoken.get("content"), events)
         annotations = delta.get("annotations")
         if annotations:
             self._annotate(annotations, events)
-        self._say(_REFUSAL, refusal, spoken.get("refusal"), events)
+        if refusal or spoken:
+            self._say(_REFUSAL, refusal, spoken.get("refusal"), events)
         calls = delta.get("tool_calls")
         for fragment in calls if type(calls) is list else ():
             self._call(fragment, events)
@@ -237,9 +240,11 @@ class ChatStreamReader:
             self._open(kind, Text(text="") if kind == _TEXT else Refusal(text=""), events)
         if kind == _TEXT:
             self._length += len(text)
-        records = tuple(self._logprobs) if self._logprobs else None
-        self._logprobs.clear()
-        events.append(Delta(self._index, text, records))
+        if self._logprobs:
+            events.append(Delta(self._index, text, tuple(self._logprobs)))
+            self._logprobs.clear()
+        else:
+            events.append(Delta(self._index, text))
         if self._pending and kind == _TEXT:
             held, self._pending = self._pending, []
             self._annotate(held, events)
@@ -256,8 +261,10 @@ class ChatStreamReader:
 
     def _call(self, fragment: Any, events: list[Event]) -> None:
         self._close(events)
-        if self._tools is not None:
-            self._tools.add(fragment, events)
+        if self._tools is None:
+            strict = self._inbound.options.interleaved_tools == "error"
+            self._tools = ToolFragments(self._allocate, self._seed, strict=strict)
+        self._tools.add(fragment, events)
 
     def _open(self, kind: str, head: Block, events: list[Event]) -> None:
         self._close(events)
@@ -294,7 +301,7 @@ class ChatStreamReader:
 
     def _finish(self, reason: Any, choice: JsonObject, events: list[Event]) -> None:
         word = reason.lower() if type(reason) is str else ""
-        if is_failure(reason):
+        if word in wire.FAILURE_WORDS:
             raise UpstreamError(failure(reason))
         self._close(events)
         if self._tools is not None:
@@ -320,7 +327,7 @@ class ChatStreamReader:
             matched = choice.get(name)
             if type(matched) is str and matched and matched not in wire.STOP_WORDS:
                 return Finish(FinishReason.STOP_SEQUENCE, matched)
-        return Finish(FinishReason.STOP)
+        return _STOP
 
     def _end(self, *, told: bool) -> Sequence[Event]:
         """The stream is over; `told`: with its own terminator."""
@@ -333,12 +340,13 @@ class ChatStreamReader:
         if not self._finished:
             return self._fail(UpstreamError.unreadable("it ends before the model finished").fault)
         self._over = True
-        return [*events, Ended()]
+        events.append(Ended())
+        return events
 
     def _ended_blank(self) -> bool:
         """Whether the last chunk marked the end with an empty finish reason, as some do."""
         choice = self._last_choice
-        delta = choice.get("delta") or {}
+        delta = choice.get(self._source) or {}
         return choice.get("finish_reason") == "" and not any(delta.get(n) for n in _SPOKEN)
 
     def _fail(self, fault: Fault) -> Sequence[Event]:
@@ -350,7 +358,7 @@ class ChatStreamReader:
 
     def _account(self, value: JsonObject, known: frozenset[str], path: str) -> None:
         """Report the fields of an answer that have no canonical home."""
-        if value.keys() <= known:
+        if known.issuperset(value):
             return
         for name, content in value.items():
             if name not in known and content not in _NOTHING:
@@ -381,6 +389,7 @@ def _more_text(chunk: JsonObject) -> str:
 
 
 _SPOKEN = wire.DELTA_FIELDS - {"role", "annotations"}
+_EMPTY: JsonObject = {}
 _NOTHING: tuple[Any, ...] = (None, "", [], {}, False)
 
 

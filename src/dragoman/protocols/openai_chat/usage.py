@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from typing import Any
 
 from dragoman.canonical.losses import Ledger, LossKind
@@ -21,20 +20,21 @@ def read_usage(usage: JsonObject, ledger: Ledger | None = None) -> Usage:
     completion = _object(usage.get("completion_tokens_details"))
     if ledger is not None:
         _account(usage, wire.USAGE_FIELDS, "usage", ledger)
-        _account(prompt, wire.PROMPT_DETAILS, "usage.prompt_tokens_details", ledger)
-        _account(completion, wire.COMPLETION_DETAILS, "usage.completion_tokens_details", ledger)
-    cached = (
-        prompt.get("cached_tokens"),
-        usage.get("cached_tokens"),
-        usage.get("prompt_cache_hit_tokens"),
-    )
-    reasoning = (completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
+        if prompt:
+            _account(prompt, wire.PROMPT_DETAILS, "usage.prompt_tokens_details", ledger)
+        if completion:
+            path = "usage.completion_tokens_details"
+            _account(completion, wire.COMPLETION_DETAILS, path, ledger)
     return Usage(
         input=whole_number(usage.get("prompt_tokens")) or 0,
         output=whole_number(usage.get("completion_tokens")) or 0,
-        cached=_first(*cached),
-        cache_write=whole_number(prompt.get("cache_write_tokens")),
-        reasoning=_first(*reasoning),
+        cached=_first(
+            prompt.get("cached_tokens"),
+            usage.get("cached_tokens"),
+            usage.get("prompt_cache_hit_tokens"),
+        ),
+        cache_write=_first(prompt.get("cache_write_tokens")),
+        reasoning=_first(completion.get("reasoning_tokens"), usage.get("reasoning_tokens")),
     )
 
 
@@ -45,10 +45,13 @@ def write_usage(usage: Usage) -> JsonObject:
         "completion_tokens": usage.output,
         "total_tokens": usage.total,
     }
-    prompt = {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_write}
-    known = {name: count for name, count in prompt.items() if count is not None}
-    if known:
-        written["prompt_tokens_details"] = known
+    prompt: JsonObject = {}
+    if usage.cached is not None:
+        prompt["cached_tokens"] = usage.cached
+    if usage.cache_write is not None:
+        prompt["cache_write_tokens"] = usage.cache_write
+    if prompt:
+        written["prompt_tokens_details"] = prompt
     if usage.reasoning is not None:
         written["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
     return written
@@ -60,9 +63,10 @@ def _object(value: Any) -> JsonObject:
 
 def _first(*values: Any) -> int | None:
     for value in values:
-        number = whole_number(value)
-        if number is not None:
-            return number
+        if value is not None:
+            number = whole_number(value)
+            if number is not None:
+                return number
     return None
 
 
@@ -73,8 +77,8 @@ def whole_number(value: Any) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def _account(value: JsonObject, known: Set[str], path: str, ledger: Ledger) -> None:
-    if value.keys() <= known:
+def _account(value: JsonObject, known: frozenset[str], path: str, ledger: Ledger) -> None:
+    if known.issuperset(value):
         return
     for name, count in value.items():
         if name not in known and count:
