@@ -14,9 +14,6 @@ from dragoman.config import Account, Secret
 class Lender(Protocol):
     """Who lends accounts, and is told what becomes of them."""
 
-    def tag(self, name: str) -> str:
-        """What stands for the account of that name where clients can see it."""
-
     def lease_lost(self, lease: Lease) -> None:
         """A lease is gone, and was not given back."""
 
@@ -39,9 +36,9 @@ class Lender(Protocol):
 class Lease:
     """One account, lent to one request. A context manager: leaving it gives the account back.
 
-    `account` is the account, `tag` stands for it where clients can see it; `proxy` is the URL of
-    the proxy to call through, None for none; `moved` tells that the conversation was with another
-    account before, whose reasoning this one may not be able to use.
+    `account` is the account; `proxy` is the URL of the proxy to call through, None for none;
+    `moved` tells that the conversation was with another account before, whose reasoning this one
+    may not be able to use.
     """
 
     __slots__ = (
@@ -98,11 +95,6 @@ class Lease:
         if not self._given_back:
             self._given_back = True
             self._pool.lease_lost(self)
-
-    @property
-    def tag(self) -> str:
-        """What stands for the account where clients can see it."""
-        return self._pool.tag(self.account.name)
 
     def give_back(self) -> None:
         """End the lease. Harmless when it has ended."""

@@ -41,7 +41,7 @@ from dragoman.accounts.states import (
 )
 from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.waiting import Waiter
-from dragoman.config import Account, Config, Secret
+from dragoman.config import Account, Config
 from dragoman.storage.base import Batch, Changes
 
 __all__ = ["AllBusy", "Lease", "NoAccount", "Pool", "Wanted", "account_tag", "key_print"]
@@ -84,7 +84,6 @@ class Pool:
         self._spread = spread
         self._sides = {upstream.name: Side(self, upstream) for upstream in config.upstreams}
         self._accounts: dict[str, Account] = {}
-        self._tags: dict[str, str] = {}
         self._prints: dict[str, str] = {}
         self._in_flight: dict[str, int] = {}
         self._leaving: dict[str, tuple[str, Member]] = {}
@@ -109,7 +108,7 @@ class Pool:
         now = self._clock()
         if self._lost:
             self._collect()
-        if side.line:
+        if side.line.waiters:
             side.line.catch_up()
         lease = self._lend(side, wanted.model, wanted.pin, tried, now)
         if lease is None:
@@ -131,7 +130,7 @@ class Pool:
         except AllBusy:
             side = self._sides[wanted.upstream]
             seconds = min(side.upstream.queue_s, most_s)
-            if len(side.line) >= side.upstream.queue_size or seconds <= 0:
+            if len(side.line.waiters) >= side.upstream.queue_size or seconds <= 0:
                 raise
         self._loop = asyncio.get_running_loop()
         return await side.line.wait(wanted.model, wanted.pin, tried, seconds)
@@ -149,18 +148,13 @@ class Pool:
         self._in_flight[name] = self._in_flight.get(name, 0) + 1
         self._batch.used[name] = choice.member.used
         account = self._accounts[name]
-        proxy, index = self._proxy(side, account, now)
+        proxy = account.proxy or side.upstream.proxy
+        index = -1  # of no rotating set
+        if account.proxy is None and side.proxies is not None:
+            index = side.proxies.choose(now)
+            proxy = side.upstream.proxies[index]
         moved = bool(pinned) and pinned != name
         return Lease(self, choice, account, model, pin, proxy, index, now, moved)
-
-    def _proxy(self, side: Side, account: Account, now: float) -> tuple[Secret | None, int]:
-        """The proxy for a call, and its index in the rotating set (-1: it is of none)."""
-        if account.proxy is not None:
-            return account.proxy, -1
-        if side.proxies is None:
-            return side.upstream.proxy, -1
-        index = side.proxies.choose(now)
-        return side.upstream.proxies[index], index
 
     def _shortage(self, side: Side, model: str, tried: Collection[str], now: float) -> NoAccount:
         return no_account(side.upstream.name, model, side.rotation.shortage(model, tried), now)
@@ -172,7 +166,7 @@ class Pool:
         member, side = lease.choice.member, self._sides[lease.account.upstream]
         self._one_less(member.name)
         side.rotation.returned(lease.choice)
-        if side.line and not member.gone:
+        if side.line.waiters and not member.gone:
             self._offer(side, member)
 
     def _one_less(self, name: str) -> None:
@@ -210,7 +204,7 @@ class Pool:
             if url is not None:
                 self._own_proxies.succeeded(url.reveal(), lease.taken, now)
         if lease.pinned:
-            self.pin(lease, lease.pinned)
+            self._pin(side, lease, lease.pinned, now)
         if tokens and member.balance is not None:
             if not member.gone:
                 side.rotation.balance(name, member.balance - tokens)
@@ -242,10 +236,12 @@ class Pool:
 
     def pin(self, lease: Lease, digest: bytes) -> None:
         """A conversation is with the account of a lease."""
-        side = self._sides[lease.account.upstream]
+        self._pin(self._sides[lease.account.upstream], lease, digest, self._clock())
+
+    def _pin(self, side: Side, lease: Lease, digest: bytes, now: float) -> None:
         if side.upstream.affinity == "off" or lease.choice.member.gone:
             return
-        now, name = self._clock(), lease.account.name
+        name = lease.account.name
         if side.affinity.pin(digest, name, now):
             pins = self._batch.pins
             pins[digest] = name, now
@@ -287,7 +283,7 @@ class Pool:
         side.rotation.put(name, state, now)
         if side.probes is not None:
             side.probes.consider(state, now, self._spread())
-        if side.line:
+        if side.line.waiters:
             side.line.serve()
 
     # Waiting
@@ -362,12 +358,7 @@ class Pool:
 
     def waiting(self, upstream: str) -> int:
         """Requests that wait for an account of the upstream."""
-        return len(self._sides[upstream].line)
-
-    def tag(self, name: str) -> str:
-        """What stands for the account where clients can see it."""
-        tag = self._tags.get(name)
-        return account_tag(name) if tag is None else tag
+        return len(self._sides[upstream].line.waiters)
 
     def usable(self) -> bool:
         """Whether any account could be used."""
@@ -418,7 +409,7 @@ class Pool:
             self._define(side, account, now)
             touched[account.upstream] = side
         for side in touched.values():
-            if side.line:
+            if side.line.waiters:
                 side.line.serve()
 
     def _define(self, side: Side, account: Account, now: float) -> None:
@@ -440,7 +431,6 @@ class Pool:
         upstream, former = self._leaving.pop(name, ("", None))
         side.rotation.define(terms, now, former if upstream == account.upstream else None)
         self._accounts[name] = account
-        self._tags[name] = account_tag(name)
         self._prints[name] = key_print(account)
         rest: Rest | None = None
         if account.proxy is not None:
@@ -464,9 +454,9 @@ class Pool:
             if name in self._in_flight:
                 self._leaving[name] = account.upstream, member
             self._forget_proxy(account)
-            del self._tags[name], self._prints[name]
+            del self._prints[name]
         for side in touched.values():
-            if side.line:
+            if side.line.waiters:
                 side.line.serve()
 
     def _forget_proxy(self, account: Account) -> None:
@@ -497,7 +487,7 @@ class Pool:
         they hold sealed secrets, and come through `define` and `withdraw`.
         """
         now = self._clock()
-        touched = {side.upstream.name: side for side in self._sides.values() if side.line}
+        touched = {side.upstream.name: side for side in self._sides.values() if side.line.waiters}
         pending: dict[str, list[Transition]] = {}
         if changes.states:
             for transition in self._batch.transitions:

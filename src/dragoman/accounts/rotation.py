@@ -85,7 +85,7 @@ class Rotation:
         `pinned` is preferred if it can be chosen as well as others. Accounts that are merely to be
         avoided come last: of the lowest priority number, that whose rest ends first.
         """
-        if not self._now <= now < self._standings.next_alarm():
+        if not self._now <= now < self._standings.next_alarm:
             self._advance(now)
         apart = self._standings.apart.get(model)
         favourite = None
@@ -93,13 +93,13 @@ class Rotation:
             favourite = self._members.get(pinned)
             if favourite is not None and not self._standings.serves(favourite, model):
                 favourite = None
-            elif favourite is not None and self._standings.next_alarm() <= now:
+            elif favourite is not None and self._standings.next_alarm <= now:
                 self._look(favourite, now)
         if favourite is not None and self._is_ready(favourite, model):
             return self._take(favourite, model, now)
         member = self._first_ready(model, apart, tried)
         if member is None:
-            if self._standings.next_alarm() <= now:
+            if self._standings.next_alarm <= now:
                 return self.choose(model, tried, now, pinned)
             if favourite is not None and self._may_serve(favourite, apart):
                 member = favourite
@@ -109,7 +109,7 @@ class Rotation:
 
     def can_serve(self, name: str, model: str, now: float) -> bool:
         """Whether `choose` could choose this account."""
-        if not self._now <= now < self._standings.next_alarm():
+        if not self._now <= now < self._standings.next_alarm:
             self._advance(now)
         member = self._members.get(name)
         if member is None or not self._standings.serves(member, model):
@@ -201,13 +201,13 @@ class Rotation:
 
     def usable(self, now: float) -> bool:
         """Whether any account serves some model."""
-        while self._standings.out == len(self._members) and self._standings.next_alarm() <= now:
+        while self._standings.out == len(self._members) and self._standings.next_alarm <= now:
             self._advance(now)
         return self._standings.out < len(self._members)
 
     def next_wake(self) -> float | None:
         """When the next rest ends, in seconds of the clock; None: none will by itself."""
-        alarm = self._standings.next_alarm()
+        alarm = self._standings.next_alarm
         return None if alarm == inf else alarm
 
     def shortage(self, model: str, tried: Collection[str] = ()) -> Shortage:

@@ -80,12 +80,14 @@ class Standings:
 
     `apart` has the models for which some stand apart, `avoided` those that are avoided for every
     model; `size` and `out` are how many there are, and how many of them serve no model.
+    `next_alarm` is when the next rest ends, infinity if none does.
     """
 
     def __init__(self, audiences: Audiences) -> None:
         self._audiences = audiences
         self._classes: dict[int, _Class] = {}
         self._alarms: list[tuple[float, int, Member]] = []
+        self.next_alarm = inf
         self._alarm_count = 0
         self._version = 0
         self._told: dict[str, tuple[int, Shortage]] = {}
@@ -111,14 +113,13 @@ class Standings:
         self._version += 1
         return freed
 
-    def next_alarm(self) -> float:
-        """When the next rest ends; infinity if none does."""
-        return self._alarms[0][0] if self._alarms else inf
-
     def due(self, now: float) -> Iterable[Member]:
         """Accounts of which a rest ended by `now`; each is to be looked at."""
-        while self._alarms and self._alarms[0][0] <= now:
-            yield heappop(self._alarms)[2]
+        alarms = self._alarms
+        while self.next_alarm <= now:
+            member = heappop(alarms)[2]
+            self.next_alarm = alarms[0][0] if alarms else inf
+            yield member
 
     def look(self, member: Member, now: float) -> list[str]:
         """Find out where an account stands. Returns the models for which it stands apart no
@@ -249,6 +250,7 @@ class Standings:
         if at < FOREVER:
             self._alarm_count += 1
             heappush(self._alarms, (at, self._alarm_count, member))
+            self.next_alarm = self._alarms[0][0]
 
     def shortage(
         self, model: str, tried: Collection[str], members: Mapping[str, Member]

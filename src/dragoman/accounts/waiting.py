@@ -50,15 +50,13 @@ class Counter(Protocol[T]):
 class WaitingLine(Generic[T]):
     """Waiters of one upstream in the order of their coming. None is in it that has its answer."""
 
-    __slots__ = ("_counter", "_timer", "_waiters")
+    __slots__ = ("_counter", "_timer", "waiters")
 
     def __init__(self, counter: Counter[T]) -> None:
         self._counter = counter
-        self._waiters: dict[Waiter[T], None] = {}
+        self.waiters: dict[Waiter[T], None] = {}
+        """Who waits. To look at."""
         self._timer: asyncio.TimerHandle | None = None
-
-    def __len__(self) -> int:
-        return len(self._waiters)
 
     async def wait(self, model: str, pin: bytes, tried: Collection[str], seconds: float) -> T:
         """Stand last, and wait so many seconds at most.
@@ -69,7 +67,7 @@ class WaitingLine(Generic[T]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         waiter = Waiter(model, pin, tried, future)
-        self._waiters[waiter] = None
+        self.waiters[waiter] = None
         self._set_timer()
         timeout = loop.call_later(seconds, self._time_out, waiter)
         try:
@@ -81,14 +79,14 @@ class WaitingLine(Generic[T]):
             raise
         finally:
             timeout.cancel()
-            self._waiters.pop(waiter, None)
-            if not self._waiters:
+            self.waiters.pop(waiter, None)
+            if not self.waiters:
                 self._stop_timer()
 
     def serve(self) -> None:
         """Something has changed: give to all who can have something, and refuse those for whom
         there is nothing to wait for."""
-        for waiter in list(self._waiters):
+        for waiter in list(self.waiters):
             if waiter.future.done() or self._give(waiter):
                 continue
             error = self._counter.refusal(waiter, final=False)
@@ -99,7 +97,7 @@ class WaitingLine(Generic[T]):
     def offer(self, suits: Callable[[Waiter[T]], bool], is_left: Callable[[], bool]) -> None:
         """Something was given back: who waited longest of those it `suits` gets it, and so on while
         it `is_left`."""
-        for waiter in list(self._waiters):
+        for waiter in list(self.waiters):
             if not is_left():
                 break
             if not waiter.future.done() and suits(waiter):
@@ -107,7 +105,7 @@ class WaitingLine(Generic[T]):
 
     def catch_up(self) -> None:
         """Before a newcomer is served: those who waited for a time that has come go first."""
-        if self._waiters:
+        if self.waiters:
             wake = self._counter.next_wake()
             if wake is not None and wake <= 0.0:
                 self.serve()
@@ -116,12 +114,12 @@ class WaitingLine(Generic[T]):
         lent = self._counter.lend(waiter)
         if lent is None:
             return False
-        del self._waiters[waiter]
+        del self.waiters[waiter]
         waiter.future.set_result(lent)
         return True
 
     def _refuse(self, waiter: Waiter[T], error: Exception) -> None:
-        self._waiters.pop(waiter, None)
+        self.waiters.pop(waiter, None)
         waiter.future.set_exception(error)
 
     def _time_out(self, waiter: Waiter[T]) -> None:
@@ -135,8 +133,8 @@ class WaitingLine(Generic[T]):
         """Look again when the next rest ends, as long as anybody waits."""
         self._stop_timer()
         wake = self._counter.next_wake()
-        if self._waiters and wake is not None:
-            loop = next(iter(self._waiters)).future.get_loop()
+        if self.waiters and wake is not None:
+            loop = next(iter(self.waiters)).future.get_loop()
             self._timer = loop.call_later(max(0.0, wake) + _TIMER_SLACK_S, self._woken)
 
     def _stop_timer(self) -> None:

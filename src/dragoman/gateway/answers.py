@@ -47,7 +47,7 @@ def is_stream(answer: UpstreamResponse, first: bytes) -> bool:
 
 def holds_events(body: bytes) -> bool:
     """Whether a whole body is a stream of events, although none was asked for."""
-    return _is_field(_start(body))
+    return not body.startswith(b"{") and _is_field(_start(body))
 
 
 def is_error_object(body: bytes) -> bool:

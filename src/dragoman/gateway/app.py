@@ -94,14 +94,14 @@ class Gateway:
         self._log = log
         self.draining = False
         self._keys = Keyring(config.clients)
-        self._router = Router(config)
+        self._router = Router(config, _sealer(config))
         self.pool = Pool(config)
         self.meter = Meter(_spelled_out(config))
         self.keeper = _keeper(config, self.pool, self.meter)
         self._client = UpstreamClient()
         self._outgoings = Outgoings(config.upstreams)
         self._exchange = Exchange(
-            config.server, self._router, self.pool, self._client, self._outgoings, _sealer(config)
+            config.server, self._router, self.pool, self._client, self._outgoings
         )
         shelf = self._shelf = _shelf(config)
         self._memory = Memory(shelf if config.storage.responses else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from math import inf
 from typing import TypeVar
 
@@ -85,11 +86,16 @@ class Attempts:
         last: Failure | None = None
         ending, none = ALL_TRIED, None
         for _ in range(upstream.attempts):
-            if tried and not self.in_time(upstream):
+            left = self._left(upstream) if self.made else inf
+            if tried and left <= 0:
                 ending = OUT_OF_TIME
                 break
             try:
-                lease = await self._lease(wanted, tried, unasked, self._left(upstream))
+                lease = await (
+                    self._lease(wanted, tried, unasked, left)
+                    if unasked
+                    else pool.acquire(wanted, tried, left)
+                )
             except NoAccount as found:
                 if last is None:
                     raise GaveUp(none_left(found)) from None
@@ -125,11 +131,8 @@ class Attempts:
     ) -> Lease:
         """A lease of an account that was not tried; if there is none, of one that never saw the
         request, since the proxy that was in turn could not be used. Another is in turn now."""
-        try:
+        with suppress(NoAccount):
             return await self._pool.acquire(wanted, tried, most_s)
-        except NoAccount:
-            if not unasked:
-                raise
         again = [name for name in tried if name not in unasked]
         unasked.clear()
         return await self._pool.acquire(wanted, again, most_s)

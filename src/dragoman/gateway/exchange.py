@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease, Pool
 from dragoman.canonical.dialects import DIALECTS
-from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.requests import Request
@@ -60,14 +59,12 @@ class Exchange:
         pool: Pool,
         client: UpstreamClient,
         outgoings: Outgoings,
-        sealer: Sealer,
     ) -> None:
         self._server = server
         self._router = router
         self._pool = pool
         self._client = client
         self._outgoings = outgoings
-        self._sealer = sealer
         self._seams = Seams()
 
     async def serve(self, visit: Visit, caller: Caller, record: Record) -> None:
@@ -131,17 +128,12 @@ class Exchange:
             DragomanError: MODEL_NOT_FOUND: nowhere, or the caller may not use it, or no model has
                 a name that long.
         """
-        record.model, record.stream = request.model, request.stream
-        if len(request.model) > _LONGEST_MODEL or not caller.allows(request.model):
-            raise model_not_found(request.model)
-        target = self._detoured(self._router.resolve(request.model), request)
+        model = record.model = request.model
+        record.stream = request.stream
+        if len(model) > _LONGEST_MODEL or not caller.allows(model):
+            raise model_not_found(model)
+        target = detoured(self._router.resolve(model), request)
         record.upstream, record.upstream_model = target.upstream.name, target.model
-        return target
-
-    def _detoured(self, target: Target, request: ClientRequest) -> Target:
-        detour = self._router.detour(target)
-        if detour is not None and thinks_with_tools(request.read(self._sealer)):
-            return detour
         return target
 
     def settings(self, visit: Visit, caller: Caller, target: Target) -> Settings:
@@ -150,19 +142,15 @@ class Exchange:
         Raises:
             InvalidRequest: the request asks for a policy that does not exist.
         """
-        options = target.options
+        settings = target.settings
+        options = settings.options
         if caller.dialect is not None:
             options = replace(options, **DIALECTS[caller.dialect])
         visit.options = options
         policy = requested_policy(visit) or caller.policy
         if policy is not None and policy is not options.policy:
             options = replace(options, policy=policy)
-        return Settings(
-            model=target.model,
-            options=options,
-            capabilities=target.capabilities,
-            sealer=self._sealer,
-        )
+        return settings if options is settings.options else replace(settings, options=options)
 
     def _call(self, trip: Trip, target: Target) -> Call:
         """The request as it is said to `target`.
@@ -196,37 +184,39 @@ class Exchange:
     async def _attempts(self, trip: Trip) -> None:
         """Try the route's upstream, and then its fallbacks. Of several failures the first is told:
         it is that of the upstream that the client asked for."""
-        first = await self._at(trip, trip.target)
-        if first is None:
-            return
+        first: GaveUp | None = None
+        only = "" if trip.keeping is None else trip.keeping.only
+        attempt = partial(self._attempt, trip)
+        for target in (trip.target, *trip.target.fallbacks):
+            if first is not None and not self._turn(trip, target):
+                continue
+            try:
+                self._recognise(trip)
+                await trip.attempts.at(trip.target, attempt, trip.pins.pin, only)
+                return
+            except GaveUp as given_up:
+                if first is None:
+                    # Its traceback holds this frame.
+                    first = given_up.with_traceback(None)
+                    if first.failure is not None:
+                        break
+            except InvalidRequest:
+                if first is None:
+                    raise
+                # To a fallback it cannot be said.
+        assert first is not None
         if first.failure is not None:
             await self._hand_back(trip, first.failure)
             return
-        for fallback in trip.target.fallbacks:
-            if not trip.attempts.in_time(fallback.upstream) or not self._turn(trip, fallback):
-                continue
-            try:
-                if await self._at(trip, trip.target) is None:
-                    return
-            except InvalidRequest:
-                continue  # it cannot be said there to any account
         if self._server.retry_headers and trip.attempts.made > 1:
             trip.visit.shared.append((b"x-should-retry", b"false"))
         await self._fail(trip, first.fault)
 
-    async def _at(self, trip: Trip, target: Target) -> GaveUp | None:
-        """Try the accounts of one target; None if one of them answered."""
-        self._recognise(trip, target)
-        try:
-            only = "" if trip.keeping is None else trip.keeping.only
-            await trip.attempts.at(target, partial(self._attempt, trip), trip.pins.pin, only)
-        except GaveUp as given_up:
-            return given_up
-        return None
-
     def _turn(self, trip: Trip, fallback: Target) -> bool:
-        """Say the request to another upstream, if it can be said there."""
-        target = self._detoured(fallback, trip.request)
+        """Say the request to another upstream, if there is time and it can be said there."""
+        if not trip.attempts.in_time(fallback.upstream):
+            return False
+        target = detoured(fallback, trip.request)
         try:
             call = self._call(trip, target)
         except InvalidRequest:
@@ -242,7 +232,7 @@ class Exchange:
             Failure: it failed before anything was shown.
         """
         outgoing = self._outgoings.of(lease.account)
-        trip.call.account, trip.call.mask = lease.tag, outgoing.mask
+        trip.call.account, trip.call.mask = outgoing.tag, outgoing.mask
         left_out = self._fit(trip, lease)
         try:
             await self._ask(trip, lease, outgoing)
@@ -251,18 +241,24 @@ class Exchange:
                 raise
             await self._ask(trip, lease, outgoing)
 
-    def _recognise(self, trip: Trip, target: Target) -> None:
-        """Find out which conversation the request belongs to, where it matters."""
-        upstream = target.upstream
+    def _recognise(self, trip: Trip) -> None:
+        """Find out which conversation the request belongs to, where it matters.
+
+        Raises:
+            InvalidRequest: it is one that no account but its own could go on with.
+        """
+        upstream, request = trip.target.upstream, trip.request
         trip.pins = NO_PINS
-        request = trip.request
-        trip.has_choice = has_choice = self._pool.has_choice(upstream.name)
-        if has_choice and trip.call.passes_through and request.codec.name == "anthropic_messages":
-            check_thread(request)
-        if upstream.affinity == "off" or not has_choice:
+        trip.has_choice = self._pool.has_choice(upstream.name)
+        if not trip.has_choice:
             return
-        native = trip.call.passes_through and upstream.stored_responses == "pass"
-        trip.pins = pins_of(trip.visit.headers, request, trip.caller.name, upstream.name, native)
+        passes_through = trip.call.passes_through
+        if passes_through and request.codec.name == "anthropic_messages":
+            check_thread(request)
+        if upstream.affinity != "off":
+            native = passes_through and upstream.stored_responses == "pass"
+            headers, client = trip.visit.headers, trip.caller.name
+            trip.pins = pins_of(headers, request, client, upstream.name, native)
 
     def _fit(self, trip: Trip, lease: Lease) -> int:
         """Leave out reasoning that is of no use to the account. The body is written again only
@@ -273,12 +269,10 @@ class Exchange:
         """
         call, pin = trip.call, trip.pins.pin
         bound = trip.has_choice and trip.target.upstream.binds_reasoning
-        if call.passes_through:
-            left_out = call.fit(bound=bound, moved=lease.moved, least=self._seams.at(pin))
-            if left_out:
-                self._seams.note(pin, left_out)
-        else:
-            left_out = call.fit(bound=bound, moved=lease.moved)
+        least = self._seams.at(pin) if pin and call.passes_through else 0
+        left_out = call.fit(bound=bound, moved=lease.moved, least=least)
+        if left_out and call.passes_through:
+            self._seams.note(pin, left_out)
         if trip.ledger is not call.ledger:
             trip.ledger = call.ledger
             trip.announce()
@@ -350,18 +344,21 @@ def _request_of(trip: Trip, lease: Lease, outgoing: Outgoing) -> UpstreamRequest
     return outgoing.post(
         call.codec.path,
         call.body,
-        trip.visit.headers if call.passes_through else _version_headers(trip.target),
+        trip.visit.headers if call.passes_through else trip.target.headers,
         stream=trip.delivery is not None,
         proxy=lease.proxy,
     )
 
 
-def _version_headers(target: Target) -> dict[bytes, bytes] | None:
-    """The version of the Messages protocol for a route that differs from its upstream."""
-    version = target.capabilities.anthropic_version
-    if version == target.upstream.capabilities.anthropic_version:
-        return None
-    return {b"anthropic-version": version.encode()}
+def detoured(target: Target, request: ClientRequest) -> Target:
+    """Where a request goes that leads to `target`.
+
+    Raises:
+        InvalidRequest: it is malformed, where it had to be read to tell.
+    """
+    if target.detour is None or not thinks_with_tools(request.read(target.settings.sealer)):
+        return target
+    return target.detour
 
 
 def thinks_with_tools(request: Request) -> bool:

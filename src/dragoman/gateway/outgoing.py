@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import dragoman
+from dragoman.accounts.pool import account_tag
 from dragoman.canonical.masking import Mask
 from dragoman.config import Account, Secret, Upstream
 from dragoman.upstream.request import Timeouts, UpstreamRequest, auth_header
@@ -64,13 +65,15 @@ class Common:
 class Outgoing:
     """Makes the requests for one account of one upstream. What never changes is made once.
 
-    `mask` hides the secrets sent, should the upstream quote them.
+    `mask` hides the secrets sent, should the upstream quote them; `tag` stands for the account
+    where clients can see it.
     """
 
-    __slots__ = ("_common", "_fixed", "_names", "_proxy", "_ready", "mask")
+    __slots__ = ("_common", "_fixed", "_names", "_proxy", "_ready", "mask", "tag")
 
     def __init__(self, common: Common, account: Account) -> None:
         self._common = common
+        self.tag = account_tag(account.name)
         headers = common.headers.copy()
         if account.key is not None:
             name, value = auth_header(common.upstream.auth_style, account.key.reveal())

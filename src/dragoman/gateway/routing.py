@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Config, Fallback, Route, Upstream, matches
+from dragoman.translation import Settings
 
 _REMEMBERED = 4096
 """Model names whose resolution is remembered."""
 
 
 class Target(Struct, frozen=True):
-    """An upstream, its own name of the model, and how to translate for it. `fallbacks` are tried
-    in order when none of its accounts could answer; they have none of their own."""
+    """An upstream, its own name of the model, and how to translate for it.
+
+    `headers` are sent instead of the upstream's own, None if these will do. `detour` is where
+    requests that have tools and ask the model to think go. `fallbacks` are tried in order when
+    none of the accounts could answer; they have none of their own.
+    """
 
     upstream: Upstream
     model: str
-    options: Options
-    capabilities: Capabilities
+    settings: Settings
+    headers: Mapping[bytes, bytes] | None = None
+    detour: Target | None = None
     fallbacks: tuple[Target, ...] = ()
+
+    @property
+    def options(self) -> Options:
+        """What the route chose."""
+        return self.settings.options
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the upstream can do."""
+        return self.settings.capabilities
 
 
 class Router:
@@ -31,10 +49,11 @@ class Router:
 
     A name is tried as it was sent, then as what it stands for (aliases, retired names, missing
     provider prefixes). Routes come first, the first match wins; a name `upstream/model` that no
-    route matches leads to that upstream.
+    route matches leads to that upstream. `sealer` closes what travels through clients.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, sealer: Sealer = Sealer()) -> None:  # noqa: B008 -- frozen
+        self._sealer = sealer
         self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
         self._routes = tuple((route, _options(route)) for route in config.routes)
         self._models = config.models
@@ -81,36 +100,56 @@ class Router:
         for route, options in self._routes:
             if matches(route.match, name):
                 upstream = self._upstreams[route.upstream]
-                capabilities = route.capabilities or upstream.capabilities
                 model = route.model or name
                 fallbacks = tuple(
                     self._fallback(entry, model, options) for entry in route.fallbacks
                 )
-                return Target(
-                    upstream, model, options, _completed(capabilities, upstream), fallbacks
-                )
+                return self._target(upstream, model, options, route.capabilities, fallbacks)
         return None
 
     def _fallback(self, fallback: Fallback, model: str, options: Options) -> Target:
         upstream = self._upstreams[fallback.upstream]
-        capabilities = _completed(upstream.capabilities, upstream)
-        return Target(upstream, fallback.model or model, options, capabilities)
+        return self._target(upstream, fallback.model or model, options)
 
     def _prefixed(self, name: str) -> Target | None:
         prefix, slash, model = name.partition("/")
         upstream = self._upstreams.get(prefix)
         if not slash or not model or upstream is None:
             return None
-        capabilities = _completed(upstream.capabilities, upstream)
-        return Target(upstream, model, self._options, capabilities)
+        return self._target(upstream, model, self._options)
 
-    def detour(self, target: Target) -> Target | None:
-        """Where requests that have tools and ask the model to think go instead."""
-        via = target.upstream.reasoning_with_tools_via
+    def _target(
+        self,
+        upstream: Upstream,
+        model: str,
+        options: Options,
+        capabilities: Capabilities | None = None,
+        fallbacks: tuple[Target, ...] = (),
+    ) -> Target:
+        """A target; `capabilities` go over the upstream's."""
+        target = self._direct(upstream, model, options, capabilities, fallbacks)
+        via = upstream.reasoning_with_tools_via
         if via is None:
-            return None
-        upstream = self._upstreams[via]
-        return replace(target, upstream=upstream, capabilities=upstream.capabilities)
+            return target
+        detour = self._direct(self._upstreams[via], model, options, None, fallbacks)
+        return replace(target, detour=detour)
+
+    def _direct(
+        self,
+        upstream: Upstream,
+        model: str,
+        options: Options,
+        capabilities: Capabilities | None,
+        fallbacks: tuple[Target, ...],
+    ) -> Target:
+        capabilities = _completed(capabilities or upstream.capabilities, upstream)
+        settings = Settings(
+            model=model, options=options, capabilities=capabilities, sealer=self._sealer
+        )
+        version = capabilities.anthropic_version
+        differs = version != upstream.capabilities.anthropic_version
+        headers = {b"anthropic-version": version.encode()} if differs else None
+        return Target(upstream, model, settings, headers, fallbacks=fallbacks)
 
 
 def model_not_found(name: str) -> DragomanError:
