@@ -3,6 +3,8 @@ and answer its tool calls."""
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
@@ -70,11 +72,16 @@ class StoredResponses:
             DragomanError: as `Exchange.serve`, or what it goes on from is not there.
             ClientGone: the client left.
         """
-        await self._answer(visit, caller, record, await self._exchange.read(visit))
+        request = await self._exchange.read(visit)
+        answering = await self._answering(visit, caller, record, request)
+        # The exchange lets it go while a stream is given.
+        del request
+        await answering
 
-    async def _answer(
+    async def _answering(
         self, visit: Visit, caller: Caller, record: Record, request: ClientRequest
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
+        """What answers a request, to be awaited."""
         target = self._exchange.resolve(request, caller, record)
         settings = self._exchange.settings(visit, caller, target)
         if is_left_to(target.upstream, settings.options):
@@ -82,13 +89,9 @@ class StoredResponses:
         else:
             request, keepsake = await self._memory.recall(request, caller, target)
             if keepsake is not None and keepsake.background:
-                await self._background.begin(visit, caller, record, request, keepsake)
-                return
+                return self._background.begin(visit, caller, record, request, keepsake)
             keeping = None if keepsake is None else Keeping(self._memory, keepsake)
-        answering = self._exchange.answer(visit, caller, record, request, keeping)
-        # The exchange lets it go while a stream is given.
-        del request
-        await answering
+        return self._exchange.answer(visit, caller, record, request, keeping)
 
     async def show(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
         """`GET`: the response, or its events with `stream=true`.
@@ -196,7 +199,7 @@ class StoredResponses:
             )
         answered = False
         try:
-            await self._answer(visit, caller, record, request)
+            await (await self._answering(visit, caller, record, request))
             answered = not record.error
         finally:
             if not answered:

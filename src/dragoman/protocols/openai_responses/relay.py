@@ -57,6 +57,7 @@ class _Answer(Struct):
     error: Any = None
     status: Any = None
     id: Any = None
+    model: Any = None
 
 
 class _Lifecycle(Struct):
@@ -101,7 +102,8 @@ def forward_response(
     """
     try:
         answer = _answer.decode(body)
-        passed = _with(body, {"model": model, **shown})
+        right = answer.model == model and not shown
+        passed = body if right else _with(body, {"model": model, **shown})
     except _UNREADABLE:
         raise UpstreamError.unreadable("it is not a response object") from None
     if answer.output in (_ABSENT, _NULL):

@@ -144,24 +144,21 @@ class _Output:
     def _speak(self, block: Text | Refusal) -> None:
         """Add to the message that is being made, or begin one."""
         message = self._current
-        phase = block.phase if isinstance(block, Text) else None
+        text = block if isinstance(block, Text) else None
+        phase = None if text is None else text.phase
         if message is not None:
-            joins = isinstance(block, Refusal) or message.get("phase") == phase
+            joins = text is None or message.get("phase") == phase
             message = message if message["type"] == "message" and joins else None
-        if isinstance(block, Refusal):
-            says = bool(block.text)
-        else:
-            says = bool(block.text or block.annotations or block.logprobs)
-        if not says:
+        if not (block.text or (text is not None and (text.annotations or text.logprobs))):
             self._current = message
             return
         if message is None:
             message = self._add(message_item(self._reply.mint("msg_"), phase, [], "completed"))
         parts = message["content"]
-        if isinstance(block, Refusal):
+        if text is None:
             _continue(parts, refusal_part())["refusal"] += block.text
         else:
-            self._speak_text(_continue(parts, text_part()), block)
+            self._speak_text(_continue(parts, text_part()), text)
 
     def _speak_text(self, part: JsonObject, block: Text) -> None:
         offset = len(part["text"])

@@ -37,6 +37,10 @@ _DEFAULTS: JsonObject = {
 """Fields every response has, and their value when the request has none. Numbers are never null:
 Open Responses clients refuse that."""
 
+_REASONING: JsonObject = {"effort": None, "summary": None}
+_TEXT: JsonObject = {"format": {"type": "text"}}
+"""What every response has of these objects."""
+
 _CACHE_OPTIONS: JsonObject = {"mode": "implicit", "ttl": "30m"}
 """What caching options are when the request gives only some of them."""
 
@@ -50,14 +54,17 @@ def echo(source: JsonObject) -> JsonObject:
     for name, value in source.items():
         if name in _DEFAULTS and value is not None:
             repeated[name] = value
-    repeated["reasoning"] = {"effort": None, "summary": None, **_object(source, "reasoning")}
-    repeated["text"] = {"format": {"type": "text"}, **_given(_object(source, "text"))}
-    repeated["tools"] = [_tool(tool) for tool in source.get("tools") or ()]
+    reasoning, text, tools = source.get("reasoning"), source.get("text"), source.get("tools")
+    repeated["reasoning"] = (
+        {**_REASONING, **reasoning} if isinstance(reasoning, dict) else _REASONING
+    )
+    repeated["text"] = _TEXT if text is None else {**_TEXT, **_given(text)}
+    repeated["tools"] = [_tool(tool) for tool in tools] if tools else []
     if source.get("prompt_cache_retention") is not None:
         repeated["prompt_cache_retention"] = source["prompt_cache_retention"]
-    if source.get("prompt_cache_options") is not None:
-        given = _given(_object(source, "prompt_cache_options"))
-        repeated["prompt_cache_options"] = {**_CACHE_OPTIONS, **given}
+    options = source.get("prompt_cache_options")
+    if options is not None:
+        repeated["prompt_cache_options"] = {**_CACHE_OPTIONS, **_given(options)}
     return repeated
 
 
@@ -113,12 +120,10 @@ def required_action(output: Iterable[Any]) -> JsonObject | None:
     return {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": calls}}
 
 
-def _object(source: JsonObject, name: str) -> JsonObject:
-    value = source.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _given(value: JsonObject) -> JsonObject:
+def _given(value: Any) -> JsonObject:
+    """The members of an object that are not null."""
+    if not isinstance(value, dict):
+        return {}
     return {key: item for key, item in value.items() if item is not None}
 
 

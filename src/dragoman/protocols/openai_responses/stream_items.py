@@ -24,8 +24,9 @@ from dragoman.protocols.openai_responses.output_items import (
     refusal_part,
     text_part,
 )
-from dragoman.sse import encode, escape
+from dragoman.sse import escape
 
+_EVENT = b'event: %b\ndata: {"type":"%b","sequence_number":%d%b%b}\n\n'
 _encode_text = msgspec.json.Encoder().encode
 
 
@@ -49,9 +50,7 @@ class Frames:
         number = self.sequence
         self.sequence = number + 1
         name = kind.encode()
-        comma = b"," if members else b""
-        event = b'{"type":"%b","sequence_number":%d%b%b}' % (name, number, comma, members)
-        return encode(event, name)
+        return _EVENT % (name, name, number, b"," if members else b"", escape(members))
 
     def announce(self, item: JsonObject) -> tuple[int, bytes]:
         """The next item begins: its index and event."""
