@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import Any, NoReturn, TypeAlias
 
@@ -126,14 +126,13 @@ def check_depth(value: Any, path: str, limit: int = MAX_DEPTH) -> None:
     Raises:
         InvalidRequest: naming `path`.
     """
-    level: list[Any] = [value]
+    level: list[Any] = [value] if type(value) is dict or type(value) is list else []
     for _ in range(limit):
         deeper: list[Any] = []
         for item in level:
-            if type(item) is dict:
-                deeper += [child for child in item.values() if type(child) in (dict, list)]
-            elif type(item) is list:
-                deeper += [child for child in item if type(child) in (dict, list)]
+            for child in item.values() if type(item) is dict else item:
+                if type(child) is dict or type(child) is list:
+                    deeper.append(child)  # noqa: PERF401
         if not deeper:
             return
         level = deeper
@@ -241,13 +240,22 @@ class Fields:
         value = self._data.pop(name, None)
         return None if value is None else Fields(value, self.at(name))
 
-    def take_choice(self, name: str, words: Iterable[str]) -> str | None:
+    def take_choice(self, name: str, words: Collection[str]) -> str | None:
         """One of a closed set of words."""
         value = self.take_str(name)
-        allowed = tuple(words)
-        if value is not None and value not in allowed:
-            self.fail(name, f"must be one of {', '.join(allowed)}")
+        if value is not None and value not in words:
+            self.fail(name, f"must be one of {', '.join(words)}")
         return value
+
+    def take_given(self, readers: Readers, extras: list[Extra]) -> JsonObject:
+        """What `readers` make of the fields that are there, by canonical name, in the order of
+        `readers`. An object has few of the many fields it may have."""
+        data = self._data
+        taken: JsonObject = {}
+        for name, (canonical, read) in readers.items():
+            if name in data and data[name] is not None:
+                taken[canonical] = read(self, name, extras)
+        return taken
 
     def ignore(self, *names: str) -> None:
         """Leave fields out on purpose: they carry nothing another protocol would miss."""
@@ -256,6 +264,8 @@ class Fields:
 
     def rest(self, extras: list[Extra], table: Mapping[str, Field] = {}) -> None:
         """Move all fields nobody took into `extras`, with what `table` says of them."""
+        if not self._data:
+            return
         for name, value in self._data.items():
             if value is None:
                 continue
@@ -263,3 +273,40 @@ class Fields:
             if any(type(value) is type(same) and value == same for same in field.neutral):
                 continue
             extras.append(Extra(self.at(name), value, field.kind, field.detail, field.code))
+
+
+Reader: TypeAlias = Callable[[Fields, str, list[Extra]], Any]
+"""Takes the field of a name; what of it has no home goes into the extras."""
+
+Readers: TypeAlias = Mapping[str, tuple[str, Reader]]
+"""Fields that few requests have: the name on the wire to the canonical one and its reader."""
+
+
+def string(fields: Fields, name: str, _: list[Extra]) -> str | None:
+    """A string, for `Readers`."""
+    return fields.take_str(name)
+
+
+def boolean(fields: Fields, name: str, _: list[Extra]) -> bool | None:
+    """A boolean, for `Readers`."""
+    return fields.take_bool(name)
+
+
+def carried(fields: Fields, name: str, _: list[Extra]) -> JsonObject | None:
+    """An object that is carried as it is, for `Readers`."""
+    return fields.take_object(name)
+
+
+def whole(minimum: int | None = None) -> Reader:
+    """A whole number of at least `minimum`, for `Readers`."""
+    return lambda fields, name, _: fields.take_int(name, minimum)
+
+
+def number(minimum: float, maximum: float) -> Reader:
+    """A number in a range, for `Readers`."""
+    return lambda fields, name, _: fields.take_float(name, minimum, maximum)
+
+
+def choice(*words: str) -> Reader:
+    """One of `words`, for `Readers`."""
+    return lambda fields, name, _: fields.take_choice(name, words)

@@ -39,7 +39,6 @@ from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import Field, Fields
 
-_PLAIN_TEXT = frozenset({"type", "text"})
 _ROLE_OF = {
     "thinking": "assistant",
     "redacted_thinking": "assistant",
@@ -74,12 +73,14 @@ class BlockReader:
         Raises:
             InvalidRequest: naming the field.
         """
+        if type(value) is str:
+            return (Text(text=value, path=path),)
         allowed = _IN_SYSTEM if role == "system" else None
         blocks: list[Block] = []
         for item, at in _items(value, path):
-            if type(item) is dict and item.keys() == _PLAIN_TEXT and item["type"] == "text":
+            if type(item) is dict and len(item) == 2 and item.get("type") == "text":
                 # Nearly every block is one of these.
-                text = item["text"]
+                text = item.get("text")
                 if type(text) is str:
                     blocks.append(Text(text=text, path=at))
                     continue
@@ -104,6 +105,8 @@ class BlockReader:
 
     def texts(self, value: Any, path: str) -> tuple[Text, ...]:
         """Text blocks, or one string."""
+        if type(value) is str:
+            return (Text(text=value, path=path),)
         found = []
         for item, at in _items(value, path):
             if _kind(item, at) != "text":
@@ -149,7 +152,7 @@ class BlockReader:
 
     def _finish(self, fields: Fields, table: Mapping[str, Field] = {}) -> None:
         """The block is read: account for what is left of it."""
-        fields.ignore("type")
+        fields.take("type")
         fields.rest(self._extras, table)
 
     def _text(self, fields: Fields, role: Role) -> Text:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from dragoman.canonical.blocks import CacheMark, Text
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
@@ -34,7 +31,7 @@ from dragoman.protocols.anthropic_messages.tools import (
     write_tools,
 )
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.fields import Fields, JsonObject, Readers, boolean, number, whole
 
 _PATHS = {
     "auto_cache": "cache_control",
@@ -72,34 +69,32 @@ def read_request(body: JsonObject, sealer: Sealer, *, counting: bool = False) ->
     if limit is None and not counting:
         raise InvalidRequest.at("max_tokens", "is required", code=_MISSING)
     turns = _read_turns(fields, blocks, extras)
-    options = _read_output(fields, extras)
+    paths = _PATHS.copy()
+    shape, effort = _read_output(fields, paths, extras)
     tools, choice, parallel = _read_tools(fields, blocks, extras)
-    tier = fields.take_choice("service_tier", ("auto", "standard_only"))
-    speed = fields.take_choice("speed", ("standard", "fast"))
-    request = Request(
+    settings = fields.take_given(_SERVICE, extras)
+    instructions = _read_system(fields, blocks, extras)
+    settings.update(fields.take_given(_SAMPLING, extras))
+    thinking = read_thinking(fields.take_fields("thinking"), effort, extras)
+    settings.update(fields.take_given(_REST, extras))
+    automatic = blocks.cache_mark(fields)
+    fields.rest(extras, wire.REQUEST)
+    return Request(
         model=model,
         turns=turns,
-        instructions=_read_system(fields, blocks, extras),
+        instructions=instructions,
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=parallel,
         max_output_tokens=limit,
-        temperature=fields.take_float("temperature", 0, 1),
-        top_p=fields.take_float("top_p", 0, 1),
-        top_k=fields.take_int("top_k", 0),
-        stop=_read_stop(fields),
-        output_format=options.format,
-        thinking=read_thinking(fields.take_fields("thinking"), options.effort, extras),
-        stream=fields.take_bool("stream") or False,
-        safety_identifier=_read_user(fields, extras),
-        auto_cache=blocks.cache_mark(fields),
-        service_tier="default" if tier == "standard_only" else None,
-        speed="fast" if speed == "fast" else None,
-        paths={**_PATHS, **options.paths},
+        output_format=shape,
+        thinking=thinking,
+        auto_cache=automatic,
+        paths=paths,
         source=body,
+        extras=tuple(extras),
+        **settings,
     )
-    fields.rest(extras, wire.REQUEST)
-    return replace(request, extras=tuple(extras))
 
 
 def _refuse_thread(fields: Fields) -> None:
@@ -128,9 +123,9 @@ def _read_turns(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tup
     if not messages:
         fields.fail("messages", "must hold at least one message")
     turns = []
-    for number, message in enumerate(messages):
-        path = f"messages[{number}]"
-        if type(message) is dict and message.keys() == _PLAIN_MESSAGE:
+    for position, message in enumerate(messages):
+        path = f"messages[{position}]"
+        if type(message) is dict and len(message) == 2 and message.keys() == _PLAIN_MESSAGE:
             # Nearly every message is one of these.
             role, content = message["role"], message["content"]
         else:
@@ -175,23 +170,19 @@ def _read_tools(
     fields: Fields, blocks: BlockReader, extras: list[Extra]
 ) -> tuple[tuple[Tool, ...], ToolChoice | None, bool | None]:
     """All declarations, those made inside the conversation included, and the choice."""
-    declared = [(tool, f"tools[{n}]") for n, tool in enumerate(fields.take_list("tools") or ())]
-    tools = tuple(
-        read_tool(tool, path, blocks, extras) for tool, path in [*declared, *blocks.added_tools]
-    )
+    tools: list[Tool] = []
+    for position, tool in enumerate(fields.take_list("tools") or ()):
+        tools.append(read_tool(tool, f"tools[{position}]", blocks, extras))
+    for tool, path in blocks.added_tools:
+        tools.append(read_tool(tool, path, blocks, extras))
     choice = fields.take_fields("tool_choice")
-    return (tools, *((None, None) if choice is None else read_choice(choice, extras)))
+    return (tuple(tools), *((None, None) if choice is None else read_choice(choice, extras)))
 
 
-class _Output(Struct):
-    """What `output_config` and the older `output_format` say."""
-
-    format: OutputFormat | None
-    effort: str | None
-    paths: dict[str, str]
-
-
-def _read_output(fields: Fields, extras: list[Extra]) -> _Output:
+def _read_output(
+    fields: Fields, paths: dict[str, str], extras: list[Extra]
+) -> tuple[OutputFormat | None, str | None]:
+    """The shape and the effort that `output_config` and the older `output_format` ask for."""
     config = fields.take_fields("output_config")
     effort, path, shape = None, "output_format", None
     if config is not None:
@@ -200,35 +191,61 @@ def _read_output(fields: Fields, extras: list[Extra]) -> _Output:
         config.rest(extras, wire.OUTPUT_CONFIG)
     if shape is None:
         path, shape = "output_format", fields.take_fields("output_format")
-    paths = {"output_format": path}
     if effort is not None and not fields.has("thinking"):
         paths["thinking"] = "output_config.effort"
     if shape is None:
-        return _Output(None, effort, paths)
+        return None, effort
+    paths["output_format"] = path
     if shape.need_str("type") != "json_schema":
         shape.fail("type", "must be json_schema")
     schema = shape.take_object("schema")
     if schema is None:
         shape.fail("schema", "is required")
     shape.rest(extras)
-    return _Output(JsonSchema(schema=schema), effort, paths)
+    return JsonSchema(schema=schema), effort
 
 
-def _read_stop(fields: Fields) -> tuple[str, ...]:
-    sequences = fields.take_list("stop_sequences") or ()
-    for number, sequence in enumerate(sequences):
+def _read_tier(fields: Fields, name: str, _: list[Extra]) -> str | None:
+    tier = fields.take_choice(name, ("auto", "standard_only"))
+    return "default" if tier == "standard_only" else None
+
+
+def _read_speed(fields: Fields, name: str, _: list[Extra]) -> str | None:
+    return "fast" if fields.take_choice(name, ("standard", "fast")) == "fast" else None
+
+
+def _read_stop(fields: Fields, name: str, _: list[Extra]) -> tuple[str, ...]:
+    sequences = fields.take_list(name) or ()
+    for position, sequence in enumerate(sequences):
         if type(sequence) is not str:
-            fields.fail(f"stop_sequences[{number}]", "must be a string")
+            fields.fail(f"{name}[{position}]", "must be a string")
     return tuple(sequences)
 
 
-def _read_user(fields: Fields, extras: list[Extra]) -> str | None:
-    metadata = fields.take_fields("metadata")
+def _read_user(fields: Fields, name: str, extras: list[Extra]) -> str | None:
+    metadata = fields.take_fields(name)
     if metadata is None:
         return None
     user = metadata.take_str("user_id")
     metadata.rest(extras)
     return user
+
+
+# In the order in which mistakes are told.
+_SERVICE: Readers = {
+    "service_tier": ("service_tier", _read_tier),
+    "speed": ("speed", _read_speed),
+}
+_SAMPLING: Readers = {
+    "temperature": ("temperature", number(0, 1)),
+    "top_p": ("top_p", number(0, 1)),
+    "top_k": ("top_k", whole(0)),
+    "stop_sequences": ("stop", _read_stop),
+}
+_REST: Readers = {
+    "stream": ("stream", boolean),
+    "metadata": ("safety_identifier", _read_user),
+}
 
 
 def write_request(request: Request, outbound: Outbound) -> JsonObject:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.canonical.blocks import Block, Foreign, Refusal, Text, ToolCall, ToolResult
 from dragoman.canonical.envelope import Sealer
-from dragoman.canonical.requests import Extra, Turn
+from dragoman.canonical.requests import Extra, Role, Turn
 from dragoman.protocols.fields import Fields
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.content import (
@@ -18,6 +18,14 @@ from dragoman.protocols.openai_chat.content import (
     read_content,
 )
 from dragoman.protocols.openai_chat.reasoning import read_reasoning
+
+_SPOKEN: dict[str, Role] = {
+    "system": "system",
+    "developer": "developer",
+    "user": "user",
+    "assistant": "assistant",
+}
+"""Roles of messages that may be mere text."""
 
 
 class MessagesReader:
@@ -36,6 +44,13 @@ class MessagesReader:
         Raises:
             InvalidRequest: naming the field at fault.
         """
+        if type(message) is dict and len(message) == 2:
+            role, content = message.get("role"), message.get("content")
+            if type(content) is str and type(role) is str and role in _SPOKEN:
+                # Nearly every message is one of these, or a tool's.
+                says = role != "assistant" or content
+                text = (Text(text=content, path=f"{path}.content"),) if says else ()
+                return Turn(role=_SPOKEN[role], blocks=text, path=path)
         fields = Fields(message, path)
         role = fields.need_str("role")
         match role:

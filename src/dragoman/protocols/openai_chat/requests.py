@@ -12,7 +12,17 @@ from dragoman.canonical.names import safe_id
 from dragoman.canonical.requests import Extra, JsonSchema, OutputFormat, Request, Thinking
 from dragoman.canonical.requests import JsonObject as AnyJsonObject
 from dragoman.protocols.base import Outbound
-from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.fields import (
+    Fields,
+    JsonObject,
+    Readers,
+    boolean,
+    carried,
+    choice,
+    number,
+    string,
+    whole,
+)
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.content import needed
 from dragoman.protocols.openai_chat.messages_reader import MessagesReader
@@ -37,7 +47,7 @@ def read_request(body: JsonObject, sealer: Sealer) -> Request:
     """
     fields = Fields(body)
     extras: list[Extra] = []
-    paths = dict(_PATHS)
+    paths = _PATHS.copy()
     model = fields.need_str("model")
     if not model:
         fields.fail("model", "must not be empty")
@@ -48,40 +58,32 @@ def read_request(body: JsonObject, sealer: Sealer) -> Request:
     turns = tuple([reader.read(message, f"messages[{n}]") for n, message in enumerate(messages)])
     if fields.has("function_call") and not fields.has("tool_choice"):
         paths["tool_choice"] = "function_call"
-    effort = fields.take_choice("reasoning_effort", wire.EFFORTS)
-    metadata = fields.take_object("metadata")
-    top_k = fields.take_int("top_k")
+    given = fields.take_given(_FIRST, extras)
+    effort, metadata, top_k = given.get("effort"), given.get("metadata"), given.get("top_k")
+    tools = read_tools(fields, extras)
+    tool_choice = read_tool_choice(fields, extras)
+    parallel = fields.take_bool("parallel_tool_calls")
+    limit = _read_limit(fields, extras, paths)
+    settings = fields.take_given(_SETTINGS, extras)
+    if effort is not None:
+        settings["thinking"] = Thinking(effort=effort)
+    # The servers that know top_k turn it off with 0 or -1.
+    if top_k is not None and top_k > 0:
+        settings["top_k"] = top_k
+    if metadata is not None:
+        settings["metadata"] = _checked_metadata(metadata)
+    settings.update(fields.take_given(_LABELS, extras))
     return Request(
         model=model,
         turns=turns,
-        tools=read_tools(fields, extras),
-        tool_choice=read_tool_choice(fields, extras),
-        parallel_tool_calls=fields.take_bool("parallel_tool_calls"),
-        max_output_tokens=_read_limit(fields, extras, paths),
-        temperature=fields.take_float("temperature", 0, 2),
-        top_p=fields.take_float("top_p", 0, 1),
-        # The servers that know top_k turn it off with 0 or -1.
-        top_k=top_k if top_k is not None and top_k > 0 else None,
-        stop=_read_stop(fields),
-        logprobs=fields.take_bool("logprobs") or False,
-        top_logprobs=fields.take_int("top_logprobs", 0),
-        output_format=_read_format(fields, extras),
-        verbosity=fields.take_str("verbosity"),
-        thinking=None if effort is None else Thinking(effort=effort),
-        stream=fields.take_bool("stream") or False,
-        include_usage=_read_stream_options(fields, extras),
-        metadata=None if metadata is None else _checked_metadata(metadata),
-        user=fields.take_str("user"),
-        safety_identifier=fields.take_str("safety_identifier"),
-        prompt_cache_key=fields.take_str("prompt_cache_key"),
-        prompt_cache_retention=fields.take_str("prompt_cache_retention"),
-        prompt_cache_options=fields.take_object("prompt_cache_options"),
-        service_tier=fields.take_str("service_tier"),
-        moderation=fields.take_object("moderation"),
-        store=fields.take_bool("store"),
+        tools=tools,
+        tool_choice=tool_choice,
+        parallel_tool_calls=parallel,
+        max_output_tokens=limit,
         paths=paths,
         source=body,
         extras=_leftovers(fields, extras),
+        **settings,
     )
 
 
@@ -94,24 +96,20 @@ def _read_limit(fields: Fields, extras: list[Extra], paths: dict[str, str]) -> i
     return older if newer is None else newer
 
 
-def _read_stop(fields: Fields) -> tuple[str, ...]:
-    stop = fields.take("stop")
-    if stop is None:
-        return ()
+def _read_stop(fields: Fields, name: str, _: list[Extra]) -> tuple[str, ...]:
+    stop = fields.take(name)
     if type(stop) is str:
         return (stop,)
     if type(stop) is not list:
         fields.fail("stop", "must be a string or an array of strings")
-    for number, value in enumerate(stop):
+    for position, value in enumerate(stop):
         if type(value) is not str:
-            fields.fail(f"stop[{number}]", "must be a string")
+            fields.fail(f"stop[{position}]", "must be a string")
     return tuple(stop)
 
 
-def _read_format(fields: Fields, extras: list[Extra]) -> OutputFormat | None:
-    form = fields.take_fields("response_format")
-    if form is None:
-        return None
+def _read_format(fields: Fields, name: str, extras: list[Extra]) -> OutputFormat | None:
+    form = needed(fields, name)
     kind = form.take_choice("type", ("text", "json_object", "json_schema"))
     if kind is None:
         form.fail("type", "is required")
@@ -129,10 +127,8 @@ def _read_format(fields: Fields, extras: list[Extra]) -> OutputFormat | None:
     return read
 
 
-def _read_stream_options(fields: Fields, extras: list[Extra]) -> bool:
-    options = fields.take_fields("stream_options")
-    if options is None:
-        return False
+def _read_stream_options(fields: Fields, name: str, extras: list[Extra]) -> bool:
+    options = needed(fields, name)
     include_usage = options.take_bool("include_usage") or False
     options.rest(extras, wire.STREAM_OPTIONS)
     return include_usage
@@ -150,19 +146,54 @@ def _leftovers(fields: Fields, extras: list[Extra]) -> tuple[Extra, ...]:
 
     Fields no other protocol has are still checked, so that a mistake in them is told.
     """
-    checked = {
-        "n": fields.take_int("n", 1),
-        "seed": fields.take_int("seed"),
-        "frequency_penalty": fields.take_float("frequency_penalty", -2, 2),
-        "presence_penalty": fields.take_float("presence_penalty", -2, 2),
-        "logit_bias": fields.take_object("logit_bias"),
-        "prediction": fields.take_object("prediction"),
-        "audio": fields.take_object("audio"),
-        "modalities": fields.take_list("modalities"),
-    }
-    Fields(checked).rest(extras, wire.REQUEST)
+    checked = fields.take_given(_CHECKED, extras)
+    if checked:
+        Fields(checked).rest(extras, wire.REQUEST)
     fields.rest(extras, wire.REQUEST)
     return tuple(extras)
+
+
+def _take_list(fields: Fields, name: str, _: list[Extra]) -> list[Any] | None:
+    return fields.take_list(name)
+
+
+# In the order in which mistakes are told.
+_FIRST: Readers = {
+    "reasoning_effort": ("effort", choice(*wire.EFFORTS)),
+    "metadata": ("metadata", carried),
+    "top_k": ("top_k", whole()),
+}
+_SETTINGS: Readers = {
+    "temperature": ("temperature", number(0, 2)),
+    "top_p": ("top_p", number(0, 1)),
+    "stop": ("stop", _read_stop),
+    "logprobs": ("logprobs", boolean),
+    "top_logprobs": ("top_logprobs", whole(0)),
+    "response_format": ("output_format", _read_format),
+    "verbosity": ("verbosity", string),
+    "stream": ("stream", boolean),
+    "stream_options": ("include_usage", _read_stream_options),
+}
+_LABELS: Readers = {
+    "user": ("user", string),
+    "safety_identifier": ("safety_identifier", string),
+    "prompt_cache_key": ("prompt_cache_key", string),
+    "prompt_cache_retention": ("prompt_cache_retention", string),
+    "prompt_cache_options": ("prompt_cache_options", carried),
+    "service_tier": ("service_tier", string),
+    "moderation": ("moderation", carried),
+    "store": ("store", boolean),
+}
+_CHECKED: Readers = {
+    "n": ("n", whole(1)),
+    "seed": ("seed", whole()),
+    "frequency_penalty": ("frequency_penalty", number(-2, 2)),
+    "presence_penalty": ("presence_penalty", number(-2, 2)),
+    "logit_bias": ("logit_bias", carried),
+    "prediction": ("prediction", carried),
+    "audio": ("audio", carried),
+    "modalities": ("modalities", _take_list),
+}
 
 
 # --- writing ------------------------------------------------------------------------------------

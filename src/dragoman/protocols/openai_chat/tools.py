@@ -39,10 +39,9 @@ def read_tools(fields: Fields, extras: list[Extra]) -> tuple[Tool, ...]:
     Raises:
         InvalidRequest: naming the tool or the field in it.
     """
-    tools: list[Tool] = [
-        _read_tool(tool, f"tools[{n}]", extras)
-        for n, tool in enumerate(fields.take_list("tools") or ())
-    ]
+    tools: list[Tool] = []
+    for n, tool in enumerate(fields.take_list("tools") or ()):
+        tools.append(_read_tool(tool, f"tools[{n}]", extras))
     functions = fields.take_list("functions")
     if functions:
         legacy = wire.LEGACY_FUNCTIONS
