@@ -97,6 +97,11 @@ class Capabilities(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Name of the output limit toward Chat upstreams."""
     max_output_tokens: int | None = None
     """The model's output limit, in tokens; larger requests are fitted to it and reported."""
+    stream_above: int | None = None
+    """Whole answers that may have more tokens than this are asked for as streams and put together
+    here, where they are translated: what is silent for minutes is cut by proxies on the way.
+    Absent: 21,333 for Messages upstreams, above which the vendor's SDKs refuse to wait, and no
+    such limit for others."""
     stream_usage: bool = True
     """Ask Chat upstreams for a usage chunk in streams."""
     tool_message_images: bool = False

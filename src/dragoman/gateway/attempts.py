@@ -101,21 +101,23 @@ class Attempts:
                     raise GaveUp(none_left(found)) from None
                 ending, none = NONE_LEFT, found
                 break
-            with lease:
-                self.made += 1
-                tried.append(lease.account.name)
-                self._record.account, self._record.attempts = lease.account.name, self.made
-                try:
-                    return await attempt(lease)
-                except Failure as failure:
-                    if failure.unanswered:
-                        lease.proxy_failed()
-                        if failure.at_proxy and _others(upstream, lease):
-                            unasked.append(lease.account.name)
-                    if not lease.failed(failure.symptom).tries_next:
-                        raise GaveUp(failure.fault, failure) from None
-                    # Its traceback holds this frame, and with it all of the request.
-                    last = more_telling(last, failure.with_traceback(None))
+            name = lease.account.name
+            self.made += 1
+            tried.append(name)
+            self._record.account, self._record.attempts = name, self.made
+            try:
+                return await attempt(lease)
+            except Failure as failure:
+                if failure.unanswered:
+                    lease.proxy_failed()
+                    if failure.at_proxy and _others(upstream, lease):
+                        unasked.append(name)
+                if not lease.failed(failure.symptom).tries_next:
+                    raise GaveUp(failure.fault, failure) from None
+                # Its traceback holds this frame, and with it all of the request.
+                last = more_telling(last, failure.with_traceback(None))
+            finally:
+                lease.give_back()
         assert last is not None
         raise GaveUp(final_fault(pool.rules(upstream.name), last, ending, none))
 

@@ -345,7 +345,7 @@ def _request_of(trip: Trip, lease: Lease, outgoing: Outgoing) -> UpstreamRequest
         call.codec.path,
         call.body,
         trip.visit.headers if call.passes_through else trip.target.headers,
-        stream=trip.delivery is not None,
+        stream=call.streams,
         proxy=lease.proxy,
     )
 

@@ -14,6 +14,10 @@ from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Config, Fallback, Route, Upstream, matches
 from dragoman.translation import Settings
 
+_LONGEST_WHOLE = 21_333
+"""Output limit, in tokens, up to which the vendor's SDKs wait for a whole answer: ten minutes at
+128,000 tokens an hour (_calculate_nonstreaming_timeout of anthropic's _base_client.py)."""
+
 _REMEMBERED = 4096
 """Model names whose resolution is remembered."""
 
@@ -169,7 +173,9 @@ def _options(route: Route) -> Options:
 
 
 def _completed(capabilities: Capabilities, upstream: Upstream) -> Capabilities:
-    """The capabilities with what an upstream's address tells."""
+    """The capabilities with what an upstream's address and protocol tell."""
     if capabilities.billing_header is None and upstream.is_anthropic:
-        return replace(capabilities, billing_header=True)
+        capabilities = replace(capabilities, billing_header=True)
+    if capabilities.stream_above is None and upstream.protocol == "anthropic_messages":
+        capabilities = replace(capabilities, stream_above=_LONGEST_WHOLE)
     return capabilities

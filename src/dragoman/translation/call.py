@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.envelope import Sealer
@@ -76,6 +77,7 @@ class Call:
         "passes_through",
         "response_id",
         "settings",
+        "streams",
     )
 
     def __init__(self, source: ClientRequest, upstream: str, settings: Settings) -> None:
@@ -95,12 +97,15 @@ class Call:
             self.codec.name == "openai_responses" and settings.options.reshapes_responses
         )
         """Whether both sides speak the same protocol, so that nothing is translated."""
+        self.streams = source.stream
+        """Whether a stream is asked for, if only to be put together by `response_of`."""
         self.ledger = Ledger()
         if self.passes_through:
             self._names = ToolNames((), self.codec.tool_name_limit)
             self.body = self._forward(0)
         else:
             request = source.read(settings.sealer)
+            self.streams = request.stream or self._may_be_long(request)
             self._names = tool_names(request, self.codec)
             self.body = self._write(request)
         self._plain = self.body, self.ledger
@@ -146,8 +151,21 @@ class Call:
         self.ledger.enforce(settings.options.policy)
         return body
 
+    def _may_be_long(self, request: Request) -> bool:
+        """Whether an answer may have more tokens than a whole one should be waited for."""
+        capabilities = self.settings.capabilities
+        above, limit = capabilities.stream_above, request.max_output_tokens
+        if above is None:
+            return False
+        if limit is None and self.codec.name == "anthropic_messages":
+            limit = self.settings.options.default_max_tokens
+        known = [most for most in (limit, capabilities.max_output_tokens) if most is not None]
+        return min(known, default=above + 1) > above
+
     def _write(self, request: Request) -> bytes:
         settings = self.settings
+        if self.streams is not request.stream:
+            request = replace(request, stream=self.streams)
         outbound = Outbound(
             model=settings.model or self._source.model,
             names=self._names,
