@@ -17,6 +17,8 @@ from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_o
 from tests.gateway.conftest import Start
 from tests.gateway.http import AUTH, JSON, Answer, Connection, call
 
+CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n"
+
 
 def raw(data: bytes, gateway: RunningGateway) -> bytes:
     """What the gateway sends until it closes the connection."""
@@ -153,6 +155,35 @@ def test_http_1_0_knows_no_chunks(gateway: RunningGateway) -> None:
             assert content.endswith("data: [DONE]\n\n")
         else:
             assert json.loads(content)["object"] == "chat.completion"
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_every_answer_has_an_id_and_cors_headers_once(
+    gateway: RunningGateway, method: str, version: str
+) -> None:
+    """After the status line, whatever the server does with the answer. req: 5"""
+    ask = f"{method} /healthz HTTP/{version}\r\nhost: x\r\nexpect: 100-continue\r\n"
+    answered = raw(f"{ask}connection: close\r\n\r\n".encode(), gateway)
+    head, _, content = answered.decode().partition("\r\n\r\n")
+    status, *lines = head.split("\r\n")
+    assert status == "HTTP/1.1 200 OK"
+    names = [line.partition(":")[0] for line in lines]
+    for name in ("x-request-id", "request-id", "access-control-allow-origin", "content-length"):
+        assert names.count(name) == 1
+    assert content == ('{"status":"ok"}' if method == "GET" else "")
+
+
+def test_a_client_of_http_1_0_may_expect_to_be_told_to_go_on(gateway: RunningGateway) -> None:
+    """The interim answer is not taken for the head of the answer."""
+    made = json.dumps(body("chat", "messages/sim-text", stream=True)).encode()
+    head = f"POST {PATHS['chat']} HTTP/1.0\r\nauthorization: {AUTH['authorization']}\r\n"
+    head += f"expect: 100-continue\r\ncontent-length: {len(made)}\r\n\r\n"
+    answered = raw(head.encode() + made, gateway).decode().removeprefix(CONTINUE)
+    head, _, content = answered.partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200 OK\r\nx-request-id: ")
+    assert "transfer-encoding" not in head
+    assert completed("chat", content.encode())
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from dragoman.gateway.auth import Caller, Keyring
 from dragoman.gateway.background import Background
 from dragoman.gateway.count import Counter
 from dragoman.gateway.elsewhere import Elsewhere
-from dragoman.gateway.errors import ClientGone, Headers, fault_of, refusal
+from dragoman.gateway.errors import ClientGone, fault_of, refusal
 from dragoman.gateway.exchange import SHUTTING_DOWN, Exchange
 from dragoman.gateway.memory import Memory, Shelf
 from dragoman.gateway.metrics import CONTENT_TYPE
@@ -41,6 +41,7 @@ from dragoman.gateway.scrape import Place, Scrape
 from dragoman.gateway.stored import StoredResponses
 from dragoman.gateway.tally import CLIENT_GONE, Tally
 from dragoman.gateway.visit import Receive, Scope, Send, Visit
+from dragoman.gateway.writes import CONNECTION
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, to_json
 from dragoman.protocols.fields import JsonObject
@@ -54,17 +55,16 @@ _VERSIONS = re.compile(r"^(?:/v1)+(?=/|$)")
 _STATUS_CLIENT_GONE = 499
 _BUSY_RETRY_S = 1.0
 
-_METHODS = b"GET, POST, PUT, DELETE, OPTIONS"
+_CORS = (
+    b"access-control-allow-origin: *\r\n"
+    b"access-control-allow-methods: GET, POST, PUT, DELETE, OPTIONS\r\n"
+    b"access-control-expose-headers: x-request-id, request-id, retry-after, x-dragoman-estimate, "
+    + LOSSES_HEADER
+    + b"\r\n"
+)
+_CORS_ALLOWED = b"access-control-allow-headers"
 _CORS_HEADERS = b"Content-Type, Authorization, X-API-Key"
-_CORS: Headers = [
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-methods", _METHODS),
-    (
-        b"access-control-expose-headers",
-        b"x-request-id, request-id, retry-after, x-dragoman-estimate, " + LOSSES_HEADER,
-    ),
-]
-_CORS_ALLOWED = (b"access-control-allow-headers", _CORS_HEADERS)
+_CORS_USUAL = _CORS + b"%b: %b\r\n" % (_CORS_ALLOWED, _CORS_HEADERS)
 
 
 class Route(Struct, frozen=True):
@@ -78,7 +78,8 @@ class Gateway:
     """The application of one configuration.
 
     It needs the lifespan events of its server, or `start` and `close`, for its connections to
-    upstreams and its store. `keeper` is what stands between them and the store, None if nothing is
+    upstreams and its store, and with each request what `JoiningProtocol` knows of the client's
+    connection. `keeper` is what stands between the pool and the store, None if nothing is
     kept; what `meter` counts goes there as usage. `draining` makes `/readyz` say no before the
     server stops. `log` is given the line of each request, None for no lines; `place` is where this
     worker shows others what it counts, None if there are none.
@@ -175,12 +176,11 @@ class Gateway:
             await self.keeper.close()
         await self._scrape.close()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """ASGI 3: `http` and `lifespan`."""
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+            return self._http(scope, receive, send)
+        return self._lifespan(receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -200,13 +200,16 @@ class Gateway:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         protocol = route.protocol if route is not None else ""
         codec = CODECS[protocol or implied_protocol(headers)]
-        visit = Visit(scope, receive, send, codec, self._client.clock)
+        connection = scope["state"].pop(CONNECTION)
+        visit = Visit(scope, receive, send, codec, self._client.clock, connection)
         visit.path = path
         visit.options = self.config.options
-        admin = (path == "/admin" or path.startswith(_ADMIN)) and self._admin.is_served
-        if self.config.server.cors and not path.startswith(_OPERATORS):
-            visit.shared += _CORS
-            visit.shared.append(self._allowed_headers(visit))
+        operators = path.startswith(_OPERATORS)
+        admin = (
+            operators and self._admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
+        )
+        if self.config.server.cors and not operators:
+            _allow_origins(visit)
         try:
             if admin:
                 record.error = await self._admin.serve(visit)
@@ -326,13 +329,6 @@ class Gateway:
         if path.startswith("/v1/chat/completions/"):
             return Route("openai_chat", dict.fromkeys(("GET", "POST", "DELETE"), _no_completion))
         return None
-
-    def _allowed_headers(self, visit: Visit) -> tuple[bytes, bytes]:
-        """The vendors' SDKs send dozens of headers, so a preflight is granted what it asks for."""
-        asked = visit.headers.get(b"access-control-request-headers")
-        if visit.method != "OPTIONS" or not asked:
-            return _CORS_ALLOWED
-        return _CORS_ALLOWED[0], _CORS_HEADERS + b", " + asked
 
     async def _list_models(self, visit: Visit, caller: Caller, record: Record) -> None:
         models = [model for model in await self._catalogue.models() if caller.allows(model["id"])]
@@ -463,6 +459,18 @@ def check_content_type(value: bytes | None) -> None:
         raise refusal(
             FaultKind.UNSUPPORTED_MEDIA_TYPE, "The request's content type must be application/json."
         )
+
+
+def _allow_origins(visit: Visit) -> None:
+    """Let browsers read the answer, whatever page they show."""
+    # The vendors' SDKs send dozens of headers, so a preflight is granted what it asks for.
+    if visit.method == "OPTIONS" and (
+        asked := visit.headers.get(b"access-control-request-headers")
+    ):
+        visit.lines += _CORS
+        visit.shared.append((_CORS_ALLOWED, _CORS_HEADERS + b", " + asked))
+    else:
+        visit.lines += _CORS_USUAL
 
 
 def _wants_websocket(visit: Visit) -> bool:

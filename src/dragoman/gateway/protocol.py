@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import Any
+from typing import Any, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
-    RequestResponseCycle,
 )
 
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.gateway.app import codec_of
 from dragoman.gateway.errors import rendered
-from dragoman.gateway.writes import JoinedWrites, UnchunkedWrites
+from dragoman.gateway.writes import (
+    CONNECTION,
+    AnswerTransport,
+    HeadWrites,
+    JoinedWrites,
+    UnchunkedWrites,
+)
 
 HEAD_BYTES = 64 * 1024
 """Largest head of a request; a larger one is answered 431."""
@@ -49,7 +54,7 @@ class JoiningProtocol(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._offers: list[tuple[bytes, bytes]] = []
         """Upgrades the client offers with the request that is being read."""
-        self._running: RequestResponseCycle | None = None
+        self._running: AnswerTransport | None = None
         """The request that is being answered; `cycle` is the one read last."""
 
     # The connection
@@ -63,12 +68,16 @@ class JoiningProtocol(HttpToolsProtocol):
         """The client left: so every request of this connection is told."""
         self._unset_keepalive_if_required()
         self._unset_head_timer()
-        for cycle in (self._running, *(cycle for cycle, _ in self.pipeline)):
-            if cycle is not None and not cycle.response_complete:
+        running = self._running
+        cycles = [] if running is None else [running.cycle]
+        for cycle in cycles + [cycle for cycle, _ in self.pipeline]:
+            if not cycle.response_complete:
                 cycle.disconnected = True
                 # Nothing is written any more, and a stand-in would hold the cycle that holds it.
                 cycle.transport = self.transport
                 cycle.message_event.set()
+        if running is not None:
+            running.left()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -107,7 +116,7 @@ class JoiningProtocol(HttpToolsProtocol):
     def _refuse(self, status: int, fault: Fault) -> None:
         """Answer what never became a request, and close. While an answer is under way nothing may
         come between its pieces, so then only the end of the connection tells."""
-        busy = self._running is not None and not self._running.response_complete
+        busy = self._running is not None and not self._running.cycle.response_complete
         if not busy and not self.transport.is_closing():
             request_id = "req_" + secrets.token_hex(12)
             codec = codec_of(self.url.decode("latin-1").partition("?")[0], self.headers or [])
@@ -138,17 +147,20 @@ class JoiningProtocol(HttpToolsProtocol):
         self.headers += self._offers
         self._offers = []
         super().on_headers_complete()
-        cycle = self.cycle
-        if self.scope["http_version"] == "1.0":
-            UnchunkedWrites(cycle)
-        elif self.scope["method"] != "HEAD":
-            # A HEAD request's answer is never followed by a body.
-            JoinedWrites(cycle)
+        scope = self.scope
+        answer: AnswerTransport
+        if scope["http_version"] == "1.0":
+            answer = UnchunkedWrites(self.cycle)
+        elif scope["method"] == "HEAD":
+            answer = HeadWrites(self.cycle)
+        else:
+            answer = JoinedWrites(self.cycle)
+        scope["state"][CONNECTION] = answer
         if self.pipeline:
             if len(self.pipeline) < _WAITING:
                 self.flow.resume_reading()
         else:
-            self._running = cycle
+            self._running = answer
 
     def on_message_complete(self) -> None:
         """A request has arrived whole."""
@@ -159,7 +171,8 @@ class JoiningProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """An answer was given whole; the next request in line is served."""
-        waiting = self.pipeline[-1][0] if self.pipeline else None
+        # What waits has written nothing yet.
+        waiting = cast(AnswerTransport, self.pipeline[-1][0].transport) if self.pipeline else None
         super().on_response_complete()
         self._running = waiting
 

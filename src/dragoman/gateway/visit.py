@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config.checks import is_loopback
 from dragoman.gateway.errors import ClientGone, Headers, refusal, rendered
+from dragoman.gateway.writes import AnswerTransport
 from dragoman.protocols.base import OFFICIAL, Codec
 from dragoman.upstream.clock import Clock
 
@@ -27,17 +28,16 @@ _FORWARDED = {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip
 _BODY_TIMEOUT_S = 120.0
 """Seconds within which a request's body must have arrived."""
 
-_WATCH_AFTER_S = 0.01
-
 
 class Visit:
     """One request. `path` is in the form that routes know, `codec` the client's protocol, `options`
     those of the dialect in which errors are told.
 
-    `headers` have lower-case names. `shared` are the headers of every answer; `status` is that of
+    `headers` have lower-case names. `lines` and `shared` are the headers of every answer, those
+    that are sure to be sound as they are sent and those to be checked; `status` is that of
     the answer, 0 before there is one, `answered` when it began, on the clock of
     `time.perf_counter`; `ended` says that it is whole, `gone` that the client left
-    before.
+    before. `connection` is the client's, None if nobody waits for the answer.
     """
 
     __slots__ = (
@@ -46,9 +46,11 @@ class Visit:
         "answered",
         "clock",
         "codec",
+        "connection",
         "ended",
         "gone",
         "headers",
+        "lines",
         "method",
         "options",
         "path",
@@ -60,10 +62,17 @@ class Visit:
     )
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Send, codec: Codec, clock: Clock
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        codec: Codec,
+        clock: Clock,
+        connection: AnswerTransport | None = None,
     ) -> None:
         self._receive = receive
         self._send = send
+        self.connection = connection
         self.clock = clock
         self.codec = codec
         self.options = OFFICIAL
@@ -76,7 +85,8 @@ class Visit:
         self.request_id = f"req_{random.getrandbits(96):024x}"
         minted = self.request_id.encode()
         # Each vendor's SDKs read one of them.
-        self.shared: Headers = [(b"x-request-id", minted), (b"request-id", minted)]
+        self.lines = b"x-request-id: %b\r\nrequest-id: %b\r\n" % (minted, minted)
+        self.shared: Headers = []
         self.status = 0
         self.answered = 0.0
         self.ended = False
@@ -107,11 +117,14 @@ class Visit:
         declared = self.headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > limit:
             raise _too_large(limit)
-        body = await self._read_in_time(limit)
+        if self.connection is not None and self.connection.has_body:
+            body = await self._read(limit)
+        else:
+            body = await self._read_in_time(limit)
         return _gunzip(body, limit) if encoding.endswith(b"gzip") else body
 
     async def _read_in_time(self, limit: int) -> bytes:
-        # Most bodies are already there, and asyncio.timeout costs many times as much.
+        # asyncio.timeout costs many times as much.
         task = asyncio.current_task(self.clock.loop)
         assert task is not None
         late = False
@@ -149,28 +162,24 @@ class Visit:
             if not message.get("more_body", False):
                 return piece if size == len(piece) else b"".join(pieces)
 
-    async def left(self) -> None:
-        """Return when the client has closed its connection (or was answered whole). Only after
-        the body was read."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-    async def start(self, status: int, headers: Headers) -> None:
+    def start(self, status: int, headers: Headers) -> Awaitable[None]:
         """Send the head of the answer."""
         self.status = status
         self.answered = time.perf_counter()
-        await self._send(
+        if self.connection is not None:
+            self.connection.lines = self.lines
+        return self._send(
             {"type": "http.response.start", "status": status, "headers": self.shared + headers}
         )
 
-    async def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> Awaitable[None]:
         """Send a piece of the answer's body; waits while the client reads too slowly."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        return self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def end(self, data: bytes = b"") -> None:
+    def end(self, data: bytes = b"") -> Awaitable[None]:
         """Send the last piece of the answer's body."""
         self.ended = True
-        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+        return self._send({"type": "http.response.body", "body": data, "more_body": False})
 
     async def reply(self, status: int, body: bytes, headers: Headers | None = None) -> None:
         """Send a whole answer; JSON unless it is empty."""
@@ -187,30 +196,28 @@ class Visit:
 
 
 async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`, and cancel it the moment the client leaves.
-
-    Whether the client is still there is only watched from `_WATCH_AFTER_S` seconds on: most whole
-    answers are given sooner, and are spared the cost.
+    """Run `work`, and cancel it the moment the client leaves. Only after the body was read.
 
     Raises:
         ClientGone: the client left.
     """
-    loop = visit.clock.loop
-    task = asyncio.current_task(loop)
+    connection = visit.connection
+    if connection is None:
+        await work
+        return
+    if connection.is_lost:
+        visit.gone = True
+        work.close()
+        raise ClientGone
+    task = asyncio.current_task(visit.clock.loop)
     assert task is not None
-    watcher: asyncio.Task[None] | None = None
 
-    async def watch() -> None:
-        await visit.left()
+    def left() -> None:
         if not visit.ended:
             visit.gone = True
             task.cancel()
 
-    def begin() -> None:
-        nonlocal watcher
-        watcher = loop.create_task(watch())
-
-    timer = visit.clock.after(_WATCH_AFTER_S, begin)
+    connection.watch(left)
     try:
         await work
     except asyncio.CancelledError:
@@ -219,9 +226,7 @@ async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None
         task.uncancel()
         raise ClientGone from None
     finally:
-        timer.cancel()
-        if watcher is not None:
-            watcher.cancel()
+        connection.unwatch()
 
 
 def _too_large(limit: int) -> Exception:

@@ -1,32 +1,89 @@
-"""Stand-ins for the transport of one answer, which change how uvicorn's writes reach the socket."""
+"""What stands between one answer and the socket, and changes how uvicorn's writes reach it."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import cast
+from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+CONNECTION = "dragoman.connection"
+"""The key in a scope's `state` under which the application finds the `AnswerTransport` of a
+request. It must take it out: it holds what the scope is part of."""
 
-class _StandIn:
-    """Takes the place of a cycle's transport."""
+_CONTINUE = b"HTTP/1.1 100 "
 
-    __slots__ = ("_transport",)
+
+class AnswerTransport:
+    """Takes the place of a cycle's transport, and offers what ASGI does not: header lines that are
+    not checked anew for each answer, whether the body is there, and word of a client that leaves.
+
+    `lines` are put between the status line and the headers of the answer. They are ready to be
+    sent, each with its line end.
+    """
+
+    __slots__ = ("_on_left", "_transport", "cycle", "lines")
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
+        self.cycle = cycle
+        self.lines = b""
+        self._on_left: Callable[[], None] | None = None
         self._transport = cycle.transport
-        cycle.transport = cast("asyncio.Transport", self)
+        cycle.transport = self  # type: ignore[assignment]
+
+    # What the application asks
+
+    @property
+    def has_body(self) -> bool:
+        """Whether the whole body of the request has arrived."""
+        return not self.cycle.more_body
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the client has left."""
+        return self.cycle.disconnected
+
+    def watch(self, on_left: Callable[[], None]) -> None:
+        """Call `on_left` when the client leaves. To be asked once the body was read: from here on
+        the socket is read."""
+        self._on_left = on_left
+        self.cycle.flow.resume_reading()
+
+    def unwatch(self) -> None:
+        """Call nobody."""
+        self._on_left = None
+
+    # What the protocol tells
+
+    def left(self) -> None:
+        """The client has left."""
+        if self._on_left is not None:
+            self._on_left()
+
+    # What uvicorn asks of a transport
+
+    def write(self, data: bytes) -> None:
+        """Send the head of an answer, or of an interim one, or a piece of its body."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close the connection."""
+        self._step_aside()
         self._transport.close()
 
     def is_closing(self) -> bool:
         """Whether the connection is being closed."""
         return self._transport.is_closing()
 
+    def _step_aside(self) -> None:
+        """From here on the answer is written to the connection itself."""
+        self.cycle.transport = self._transport
 
-class JoinedWrites(_StandIn):
+    def _with_lines(self, head: bytes) -> bytes:
+        start = head.index(b"\n") + 1
+        return b"".join((head[:start], self.lines, head[start:]))
+
+
+class JoinedWrites(AnswerTransport):
     """Joins an answer's head to what follows it.
 
     An ASGI server is given head and body one after the other and writes each as it comes: two
@@ -35,33 +92,44 @@ class JoinedWrites(_StandIn):
     answer writes to the transport itself.
     """
 
-    __slots__ = ("_cycle", "_held")
+    __slots__ = ("_held",)
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         super().__init__(cycle)
-        self._cycle = cycle
         self._held = b""
 
     def write(self, data: bytes) -> None:
         """Hold the head of the answer, or send it with what follows."""
-        if not self._held and not data.startswith(b"HTTP/1.1 100 "):
-            self._held = data
-            return
-        self._step_aside()
-        self._transport.write(self._held + data)
+        if self._held:
+            self._step_aside()
+            self._transport.writelines((self._held, data))
+        elif data.startswith(_CONTINUE):
+            self._transport.write(data)
+        else:
+            self._held = self._with_lines(data)
 
     def close(self) -> None:
         """Send what is held and close the connection."""
-        self._step_aside()
         if self._held:
             self._transport.write(self._held)
-        self._transport.close()
-
-    def _step_aside(self) -> None:
-        self._cycle.transport = self._transport
+        super().close()
 
 
-class UnchunkedWrites(_StandIn):
+class HeadWrites(AnswerTransport):
+    """For an answer to HEAD, which has no body that a head could wait for."""
+
+    __slots__ = ()
+
+    def write(self, data: bytes) -> None:
+        """Send the head."""
+        if data.startswith(_CONTINUE):
+            self._transport.write(data)
+        else:
+            self._step_aside()
+            self._transport.write(self._with_lines(data))
+
+
+class UnchunkedWrites(AnswerTransport):
     """Takes the chunked coding off an answer: a client of HTTP/1.0 would take the chunks' sizes
     for part of the body (RFC 9112, 6.1). The end of the connection is the end of its answer.
     """
@@ -76,9 +144,11 @@ class UnchunkedWrites(_StandIn):
 
     def write(self, data: bytes) -> None:
         """Send the head, or what is inside of whole chunks."""
-        if self._chunked is None:
+        if data.startswith(_CONTINUE):
+            pass
+        elif self._chunked is None:
             self._chunked = self._HEADER in data
-            data = data.replace(self._HEADER, b"", 1)
+            data = self._with_lines(data.replace(self._HEADER, b"", 1))
         elif self._chunked:
             data = _inside(data)
         if data:

@@ -12,7 +12,6 @@ from dragoman.upstream.exchange import Exchange
 READ_BUFFER = 32 * 1024
 """Most bytes taken from a socket in one go."""
 
-_COPIED_BODY = 256 * 1024
 _HEAD_LIMIT = 64 * 1024
 
 
@@ -61,12 +60,8 @@ class Connection(asyncio.BufferedProtocol):
         assert self._exchange is None, "one exchange at a time"
         self._exchange = exchange
         exchange.start(self)
-        if len(body) <= _COPIED_BODY:
-            # One system call costs more than a copy of a small body.
-            transport.write(head + body)
-        else:
-            transport.write(head)
-            transport.write(body)
+        # One system call, and no copy of the body.
+        transport.writelines((head, body))
 
     def abort(self) -> None:
         """Close at once, whatever is under way."""
