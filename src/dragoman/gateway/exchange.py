@@ -83,15 +83,18 @@ class Exchange:
         record: Record,
         request: ClientRequest,
         keeping: Keeper | None = None,
+        target: Target | None = None,
     ) -> None:
-        """Forward and answer a request that was read; `keeping` stores the answer.
+        """Forward and answer a request that was read; `keeping` stores the answer. `target` is
+        where it leads, None if that was not asked yet.
 
         Raises:
             DragomanError: as `serve`.
             ClientGone: as `serve`.
         """
         trip = Trip(visit, caller, record, request, Attempts(self._pool, record), keeping)
-        target = self.resolve(request, caller, record)
+        if target is None:
+            target = self.resolve(request, caller, record)
         # From here on the trip alone holds it, and lets it go in time.
         del request
         trip.turn_to(target, self._call(trip, target))

@@ -79,9 +79,10 @@ class StoredResponses:
         await answering
 
     async def _answering(
-        self, visit: Visit, caller: Caller, record: Record, request: ClientRequest
+        self, visit: Visit, caller: Caller, record: Record, asked: ClientRequest
     ) -> Coroutine[Any, Any, None]:
         """What answers a request, to be awaited."""
+        request = asked
         target = self._exchange.resolve(request, caller, record)
         settings = self._exchange.settings(visit, caller, target)
         if is_left_to(target.upstream, settings.options):
@@ -91,7 +92,9 @@ class StoredResponses:
             if keepsake is not None and keepsake.background:
                 return self._background.begin(visit, caller, record, request, keepsake)
             keeping = None if keepsake is None else Keeping(self._memory, keepsake)
-        return self._exchange.answer(visit, caller, record, request, keeping)
+        # With what it goes on from it may lead elsewhere than without.
+        known = target if request is asked else None
+        return self._exchange.answer(visit, caller, record, request, keeping, known)
 
     async def show(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
         """`GET`: the response, or its events with `stream=true`.
