@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from dragoman.canonical.requests import ToolRef
 
@@ -42,13 +42,13 @@ class ToolNames:
 
     __slots__ = ("_inward", "_limit", "_outward")
 
-    def __init__(self, tools: Iterable[ToolRef], limit: int) -> None:
-        refs = {(ref.namespace, ref.name): ref for ref in tools}
+    def __init__(self, tools: Collection[ToolRef], limit: int) -> None:
         self._limit = limit
         self._outward: dict[tuple[str | None, str], str] = {}
         self._inward: dict[str, ToolRef] = {}
-        if not refs:
+        if not tools:
             return
+        refs = {(ref.namespace, ref.name): ref for ref in tools}
         odd = {key for key in refs if key[0] is not None or not _is_legal(key[1], limit)}
         candidates = {key: _flat(*key) for key in refs} if odd else {}
         uses = Counter(candidates.values()) if odd else {}

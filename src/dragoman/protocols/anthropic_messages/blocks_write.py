@@ -54,7 +54,10 @@ class BlockWriter:
     def turn(self, blocks: Iterable[Block], role: Role) -> list[JsonObject]:
         """The content of a message of `role`."""
         self._role = role
-        return [entry for block in blocks for entry in self._block(block)]
+        entries: list[JsonObject] = []
+        for block in blocks:
+            entries += self._block(block)
+        return entries
 
     def _lose(self, block: Block, kind: LossKind, detail: str) -> tuple[()]:
         self._outbound.ledger.add(block.path, kind, detail)
@@ -64,13 +67,14 @@ class BlockWriter:
         return self._lose(block, LossKind.CONTENT, f"{what} cannot be sent upstream")
 
     def _block(self, block: Block) -> Iterable[JsonObject]:
+        # Nearly all blocks are of these types; a pattern that does not match costs more.
+        if type(block) is Text:
+            return self._text(block)
+        if type(block) is ToolCall:
+            return (self._tool_use(block),)
+        if type(block) is ToolResult:
+            return (self._tool_result(block),)
         match block:
-            case Text():
-                return self._text(block)
-            case ToolCall():
-                return (self._tool_use(block),)
-            case ToolResult():
-                return (self._tool_result(block),)
             case Reasoning():
                 return self._reasoning(block)
             case Image():
@@ -97,7 +101,8 @@ class BlockWriter:
                 self._lose(block, LossKind.REPAIRED, "blank text was left out")
             return ()
         entry: JsonObject = {"type": "text", "text": text}
-        mark(entry, block.cache, block.path)
+        if block.cache is not None:
+            mark(entry, block.cache, block.path)
         return (entry,)
 
     def _text(self, block: Text) -> Iterable[JsonObject]:
@@ -276,8 +281,10 @@ class BlockWriter:
             "type": "tool_result",
             "tool_use_id": safe_id(block.call_id, wire.ID_LIMIT),
         }
-        content = [written for inner in block.content for written in self._block(inner)]
-        if len(content) == 1 and content[0].keys() == {"type", "text"}:
+        content: list[JsonObject] = []
+        for inner in block.content:
+            content += self._block(inner)
+        if len(content) == 1 and is_plain(content[0]):
             entry["content"] = content[0]["text"]
         elif content:
             entry["content"] = content
@@ -296,6 +303,11 @@ class BlockWriter:
         if block.origin == wire.NAME:
             return (dict(block.raw),)
         return self._lose(block, block.loss, f"{block.type} has no counterpart upstream")
+
+
+def is_plain(entry: JsonObject) -> bool:
+    """Whether an entry is a text and nothing else, for which a string can stand."""
+    return len(entry) == 2 and entry["type"] == "text" and "text" in entry
 
 
 def _text_source(text: str) -> JsonObject:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -38,7 +37,11 @@ def settle(body: JsonObject, automatic: CacheMark | None, path: str, outbound: O
     `automatic` asks for the top-level mark, which counts like the others; `path` is where the
     client asked for it.
     """
-    entries = list(_marked(body))
+    entries: list[JsonObject] = []
+    for name in ("tools", "system", "messages"):
+        _collect_marked(body.get(name), entries)
+    if not entries and automatic is None:
+        return
     # Marks inside blocks that pass as they are count too, but only noted ones can be left out.
     noted = [entry for entry in entries if isinstance(entry[_FIELD], _Pending)]
     surplus = max(0, len(entries) + (automatic is not None) - wire.MAX_CACHE_MARKS)
@@ -70,18 +73,15 @@ def _control(pending: _Pending, outbound: Outbound, short: bool) -> JsonObject:
     return {"type": "ephemeral"} if given is None else {"type": "ephemeral", "ttl": given}
 
 
-def _marked(body: JsonObject) -> Iterator[JsonObject]:
-    for name in ("tools", "system", "messages"):
-        yield from _marked_in(body.get(name))
-
-
-def _marked_in(value: Any) -> Iterator[JsonObject]:
-    """Marked entries of a list, and of the content inside them; a tool result's own mark comes
-    after those of its content."""
+def _collect_marked(value: Any, found: list[JsonObject]) -> None:
+    """Collect the marked entries of a list, and of the content inside them; a tool result's own
+    mark comes after those of its content."""
     if type(value) is not list:
         return
     for entry in value:
         if type(entry) is dict:
-            yield from _marked_in(entry.get("content"))
+            content = entry.get("content")
+            if type(content) is list:
+                _collect_marked(content, found)
             if _FIELD in entry:
-                yield entry
+                found.append(entry)

@@ -142,6 +142,8 @@ class _Placement:
 
     def _drop_idle_thinking(self) -> None:
         """Leave out thinking at the end of a turn: the service refuses it there."""
+        if {message.content[-1]["type"] for message in self._messages}.isdisjoint(_THINKING):
+            return
         placed, self._messages = self._messages, []
         for message in placed:
             if message.role == "assistant" and message.content[-1]["type"] in _THINKING:
@@ -155,6 +157,8 @@ class _Placement:
         """Keep late system messages where they may stand, or move them behind the user's turn that
         follows: there they stay as the conversation grows, so that its beginning is the same each
         time. The others move to the front."""
+        if "system" not in [message.role for message in self._messages]:
+            return
         in_place = (
             self._outbound.options.late_system == "message"
             and self._outbound.capabilities.system_in_messages

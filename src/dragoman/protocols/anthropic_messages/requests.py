@@ -20,6 +20,7 @@ from dragoman.canonical.requests import (
 )
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
+from dragoman.protocols.anthropic_messages.blocks_write import is_plain
 from dragoman.protocols.anthropic_messages.caching import settle
 from dragoman.protocols.anthropic_messages.conversation import write_conversation
 from dragoman.protocols.anthropic_messages.schemas import fitted
@@ -269,12 +270,12 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     output = _write_output(request, outbound, thinking.effort)
     thinks = kind in ("adaptive", "enabled")
     conversation.settle_prefill(outbound, possible=not thinks and "format" not in (output or {}))
-    body: dict[str, Any] = {
+    written: JsonObject = {
         "model": outbound.model,
         "max_tokens": limit,
         "stream": request.stream or None,
         **_write_sampling(request, outbound, thinks),
-        "stop_sequences": _write_stop(request, outbound),
+        "stop_sequences": _write_stop(request, outbound) if request.stop else None,
         "thinking": thinking.config,
         "output_config": output,
         "metadata": _write_user(request, outbound),
@@ -284,10 +285,10 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
         "system": conversation.system or None,
         "messages": conversation.messages,
     }
-    body = {name: value for name, value in body.items() if value is not None}
+    body = {name: value for name, value in written.items() if value is not None}
     automatic = request.auto_cache or _cache_by_itself(request, outbound)
     settle(body, automatic, request.path_of("auto_cache"), outbound)
-    if len(conversation.system) == 1 and conversation.system[0].keys() == {"type", "text"}:
+    if len(conversation.system) == 1 and is_plain(conversation.system[0]):
         body["system"] = conversation.system[0]["text"]
     _report_the_rest(request, outbound)
     return body
@@ -309,12 +310,14 @@ def _output_limit(request: Request, outbound: Outbound) -> int:
 def _write_sampling(request: Request, outbound: Outbound, thinks: bool) -> dict[str, Any]:
     """Temperature and the like, which only the older API version takes. Beside thinking the
     service wants them at their defaults."""
+    written: dict[str, Any] = {}
+    if request.temperature is None and request.top_p is None and request.top_k is None:
+        return written
     capabilities = outbound.capabilities
     takes = capabilities.anthropic_version == _OLD_VERSION and capabilities.sampling
     # One is the default of both: it asks for nothing.
     temperature = None if request.temperature == 1 else request.temperature
     top_p = None if request.top_p == 1 else request.top_p
-    written: dict[str, Any] = {}
     if temperature is not None and takes and not thinks:
         written["temperature"] = min(temperature, 1.0)
     if top_p is not None and takes and (not thinks or top_p >= 0.95):
@@ -403,27 +406,36 @@ def _write_tier(request: Request, outbound: Outbound) -> dict[str, Any]:
 
 def _cache_by_itself(request: Request, outbound: Outbound) -> CacheMark | None:
     """A top-level cache mark for clients whose own service caches unasked."""
+    if not outbound.capabilities.auto_cache:
+        return None
     mode = (request.prompt_cache_options or {}).get("mode", "implicit")
-    return CacheMark() if outbound.capabilities.auto_cache and mode == "implicit" else None
+    return CacheMark() if mode == "implicit" else None
 
 
 def _report_the_rest(request: Request, outbound: Outbound) -> None:
     """Losses of fields that this protocol has no place for at all."""
-    for name in ("logprobs", "top_logprobs"):
-        if getattr(request, name):
-            detail = "token probabilities are not given upstream"
-            outbound.ledger.add(request.path_of(name), LossKind.CONTENT, detail)
-    implicit = request.prompt_cache_options in (None, {}, {"mode": "implicit"})
-    asked = {
-        "verbosity": request.verbosity not in (None, "medium"),
-        "metadata": bool(request.metadata),
-        "prompt_cache_key": request.prompt_cache_key is not None,
-        "prompt_cache_retention": request.prompt_cache_retention is not None,
-        "prompt_cache_options": not implicit,
-        "moderation": bool(request.moderation),
-        "store": request.store is True,
-    }
-    for name, lost in asked.items():
-        if lost:
-            detail = "has no counterpart upstream"
-            outbound.ledger.add(request.path_of(name), LossKind.KNOB, detail)
+    lost: list[str] = []
+    if request.logprobs:
+        lost.append("logprobs")
+    if request.top_logprobs:
+        lost.append("top_logprobs")
+    for name in lost:
+        detail = "token probabilities are not given upstream"
+        outbound.ledger.add(request.path_of(name), LossKind.CONTENT, detail)
+    lost.clear()
+    if request.verbosity not in (None, "medium"):
+        lost.append("verbosity")
+    if request.metadata:
+        lost.append("metadata")
+    if request.prompt_cache_key is not None:
+        lost.append("prompt_cache_key")
+    if request.prompt_cache_retention is not None:
+        lost.append("prompt_cache_retention")
+    if request.prompt_cache_options and request.prompt_cache_options != {"mode": "implicit"}:
+        lost.append("prompt_cache_options")
+    if request.moderation:
+        lost.append("moderation")
+    if request.store:
+        lost.append("store")
+    for name in lost:
+        outbound.ledger.add(request.path_of(name), LossKind.KNOB, "has no counterpart upstream")

@@ -82,6 +82,8 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
         allowed = {(ref.namespace, ref.name) for ref in choice.allowed}
         detail = "only the allowed tools are declared"
         outbound.ledger.add(choice.path, LossKind.CONVERTED, detail)
+    if not request.tools:
+        return []
     reachable = _deferral_works(request)
     written: dict[str, JsonObject] = {}
     hidden: list[tuple[JsonObject, str]] = []

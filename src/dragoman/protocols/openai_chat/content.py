@@ -204,7 +204,10 @@ class PartWriter:
 
     def all(self, blocks: Iterable[Block]) -> list[JsonObject]:
         """The parts of several blocks, in order."""
-        return [part for block in blocks for part in self.parts(block)]
+        parts: list[JsonObject] = []
+        for block in blocks:
+            parts += self.parts(block)
+        return parts
 
     def mark(self, part: JsonObject | None, cache: CacheMark, path: str) -> None:
         """Put a cache mark on a part, if the upstream takes it; report it otherwise."""
@@ -229,10 +232,12 @@ class PartWriter:
         self._ledger.add(path, kind, detail)
 
     def _parts(self, block: Block) -> list[JsonObject]:
-        match block:
-            case Text():
+        if type(block) is Text:
+            # Most blocks are, and a pattern that does not match costs more than this.
+            if block.annotations or block.logprobs or block.phase is not None:
                 self.note_text(block)
-                return [text_part(block.text)]
+            return [text_part(block.text)]
+        match block:
             case Refusal():
                 return [text_part(block.text)]
             case Image():

@@ -120,9 +120,9 @@ class _MessagesWriter:
         attached: list[_Attachments] = []
         rest: list[Block] = []
         for block in turn.blocks:
-            if isinstance(block, ToolResult):
+            if type(block) is ToolResult:
                 attached += self._tool_result(block)
-            elif isinstance(block, Foreign) and block.origin == wire.NAME:
+            elif type(block) is Foreign and block.origin == wire.NAME:
                 self.messages.append(block.raw)  # a whole message of the role `function`
             else:
                 rest.append(block)
@@ -160,9 +160,10 @@ class _MessagesWriter:
         names = ", ".join(map(_part_name, moved))
         note = f"[Attached in the next message: {names}]" if moved else ""
         content: Any
-        if all(len(part) == 2 and part["type"] == "text" for part in kept):
-            text = separator.join(part["text"] for part in kept)
-            content = "\n\n".join(piece for piece in (text, note) if piece)
+        if _are_plain(kept):
+            content = separator.join([part["text"] for part in kept])
+            if note:
+                content = f"{content}\n\n{note}" if content else note
         else:
             content = [*kept, *([text_part(note)] if note else [])]
         call_id = _call_id(block.call_id)
@@ -183,24 +184,22 @@ class _MessagesWriter:
         thoughts: list[Reasoning] = []
         message: JsonObject = {"role": "assistant", "content": None}
         for block in turn.blocks:
-            match block:
-                case ToolCall():
-                    calls.append(self._tool_call(block))
-                case Reasoning():
-                    thoughts.append(block)
-                case Refusal():
-                    refusals.append(block.text)
-                case Foreign(origin=wire.NAME):
-                    message[block.type] = block.raw
-                case Text(text="", cache=None):
-                    pass
-                case _:
-                    if calls:
-                        self._lose(turn.path, LossKind.CONVERTED, "text is put before tool calls")
-                    parts += self._texts_only([block])
+            if type(block) is ToolCall:
+                calls.append(self._tool_call(block))
+            elif type(block) is Reasoning:
+                thoughts.append(block)
+            elif type(block) is Refusal:
+                refusals.append(block.text)
+            elif type(block) is Foreign and block.origin == wire.NAME:
+                message[block.type] = block.raw
+            elif type(block) is not Text or block.text or block.cache is not None:
+                if calls:
+                    self._lose(turn.path, LossKind.CONVERTED, "text is put before tool calls")
+                parts += self._texts_only((block,))
         if turn.name is not None:
             message["name"] = turn.name
-        self._reasoning(thoughts, bool(calls), message)
+        if thoughts:
+            self._reasoning(thoughts, bool(calls), message)
         if parts:
             message["content"] = _as_content(parts)
         if refusals:
@@ -265,9 +264,15 @@ def _as_content(parts: list[JsonObject]) -> Any:
     """A plain string for a single unmarked text, as every server takes it; else the parts."""
     if not parts:
         return ""
-    if len(parts) == 1 and len(parts[0]) == 2 and parts[0]["type"] == "text":
-        return parts[0]["text"]
-    return parts
+    return parts[0]["text"] if len(parts) == 1 and _are_plain(parts) else parts
+
+
+def _are_plain(parts: list[JsonObject]) -> bool:
+    """Whether all parts are unmarked texts."""
+    for part in parts:  # noqa: SIM110 - most often there is one, and a generator costs more
+        if len(part) != 2 or part["type"] != "text":
+            return False
+    return True
 
 
 def _function_call(call_id: str, name: str, arguments: str) -> JsonObject:
@@ -276,7 +281,7 @@ def _function_call(call_id: str, name: str, arguments: str) -> JsonObject:
 
 
 def _call_id(value: str) -> str:
-    if wire.READ_CALL_ID.fullmatch(value) and len(value) <= wire.MAX_CALL_ID:
+    if "." in value and len(value) <= wire.MAX_CALL_ID and wire.READ_CALL_ID.fullmatch(value):
         return value
     return safe_id(value, wire.MAX_CALL_ID)
 

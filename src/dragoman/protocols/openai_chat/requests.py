@@ -205,7 +205,8 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
         "model": outbound.model,
         "messages": write_messages(request, outbound),
     }
-    ToolWriter(outbound).write(request, body)
+    if request.tools or request.tool_choice is not None:
+        ToolWriter(outbound).write(request, body)
     writer = _SettingsWriter(request, outbound, body)
     writer.limits()
     writer.sampling()
@@ -233,12 +234,6 @@ class _SettingsWriter:
     def _lose(self, name: str, kind: LossKind, detail: str) -> None:
         self._ledger.add(self._request.path_of(name), kind, detail)
 
-    def _copy(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self._request, name)
-            if value is not None:
-                self._body[name] = value
-
     def limits(self) -> None:
         limit = self._request.max_output_tokens
         most = self._capabilities.max_output_tokens
@@ -258,34 +253,41 @@ class _SettingsWriter:
 
     def sampling(self) -> None:
         request = self._request
-        for name in ("temperature", "top_p"):
-            value = getattr(request, name)
-            if value is None:
-                continue
-            if self._capabilities.sampling:
-                self._body[name] = value
-            elif value != 1:  # 1 is what the model does anyway
-                self._lose(name, LossKind.KNOB, "the upstream does not take it")
+        if request.temperature is not None:
+            self._sample("temperature", request.temperature)
+        if request.top_p is not None:
+            self._sample("top_p", request.top_p)
         if request.top_k is not None and self._capabilities.top_k:
             self._body["top_k"] = request.top_k
         elif request.top_k is not None:
             self._lose("top_k", LossKind.KNOB, "has no counterpart upstream")
         if request.logprobs:
             self._body["logprobs"] = True
-            self._copy("top_logprobs")
+            if request.top_logprobs is not None:
+                self._body["top_logprobs"] = request.top_logprobs
         elif request.top_logprobs:
             self._lose("top_logprobs", LossKind.KNOB, "log probabilities were not asked for")
 
+    def _sample(self, name: str, value: float) -> None:
+        if self._capabilities.sampling:
+            self._body[name] = value
+        elif value != 1:  # 1 is what the model does anyway
+            self._lose(name, LossKind.KNOB, "the upstream does not take it")
+
     def output(self) -> None:
-        form = self._request.output_format
+        if self._request.output_format is not None:
+            self._format(self._request.output_format)
+        if self._request.verbosity is not None:
+            self._body["verbosity"] = self._request.verbosity
+
+    def _format(self, form: OutputFormat) -> None:
         if isinstance(form, AnyJsonObject):
             self._body["response_format"] = {"type": "json_object"}
-        elif isinstance(form, JsonSchema) and self._capabilities.structured_output:
+        elif self._capabilities.structured_output:
             schema = self._json_schema(form)
             self._body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        elif form is not None:
+        else:
             self._lose("output_format", LossKind.CONTENT, "the upstream takes no JSON schema")
-        self._copy("verbosity")
 
     def _json_schema(self, form: JsonSchema) -> JsonObject:
         name = "output" if form.name is None else safe_id(form.name, wire.MAX_FORMAT_NAME)
@@ -366,26 +368,31 @@ class _SettingsWriter:
         request = self._request
         if request.metadata:
             self._body["metadata"] = request.metadata
-        for name in ("user", "safety_identifier"):
-            value = getattr(request, name)
-            if value is None:
-                continue
-            if len(value) > wire.MAX_USER_ID:
-                value = _hashed(value)
-                self._lose(name, LossKind.CONVERTED, "too long for the upstream: its hash is sent")
-            self._body[name] = value
-        self._copy("prompt_cache_key", "prompt_cache_retention", "moderation")
-        self._cache_options()
+        if request.user is not None:
+            self._identify("user", request.user)
+        if request.safety_identifier is not None:
+            self._identify("safety_identifier", request.safety_identifier)
+        if request.prompt_cache_key is not None:
+            self._body["prompt_cache_key"] = request.prompt_cache_key
+        if request.prompt_cache_retention is not None:
+            self._body["prompt_cache_retention"] = request.prompt_cache_retention
+        if request.moderation is not None:
+            self._body["moderation"] = request.moderation
+        if request.prompt_cache_options is not None:
+            self._cache_options(request.prompt_cache_options)
         if request.auto_cache is not None:
             self._lose("auto_cache", LossKind.KNOB, "the upstream caches by itself or not at all")
         if request.store:
             self._lose("store", LossKind.KNOB, "the upstream is not asked to keep the answer")
         self._service_tier()
 
-    def _cache_options(self) -> None:
-        options = self._request.prompt_cache_options
-        if options is None:
-            return
+    def _identify(self, name: str, value: str) -> None:
+        if len(value) > wire.MAX_USER_ID:
+            value = _hashed(value)
+            self._lose(name, LossKind.CONVERTED, "too long for the upstream: its hash is sent")
+        self._body[name] = value
+
+    def _cache_options(self, options: JsonObject) -> None:
         path = self._request.path_of("prompt_cache_options")
         kept: JsonObject = {}
         for name, value in options.items():
