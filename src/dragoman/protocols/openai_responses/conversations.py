@@ -8,7 +8,7 @@ conversation; nothing after this knows the difference. Instructions are not inhe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -17,7 +17,14 @@ from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.raw import is_text, join_list, join_object, split_list, split_object
+from dragoman.protocols.raw import (
+    is_text,
+    join_list,
+    join_object,
+    split_list,
+    split_object,
+    text_of,
+)
 
 _PREFIXES = {
     "message": "msg_",
@@ -59,8 +66,22 @@ class _Head(_Named):
     content: Raw = _ABSENT
 
 
-_head = msgspec.json.Decoder(_Head).decode
-_all_named = msgspec.json.Decoder(list[_Named]).decode
+_id_of = msgspec.json.Decoder(_Named).decode
+_all_named = msgspec.json.Decoder(list[_Named])
+_all_heads = msgspec.json.Decoder(list[_Head])
+
+
+_H = TypeVar("_H", bound=_Named)
+
+
+def _heads(decoder: msgspec.json.Decoder[list[_H]], given: Raw | None) -> list[_H] | None:
+    """What is looked at of the items of an input; None if it is no array of objects."""
+    if given is None:
+        return None
+    try:
+        return decoder.decode(given)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _refers(item: _Named) -> bool:
@@ -74,12 +95,7 @@ def _refers(item: _Named) -> bool:
 def references(given: Raw | None) -> list[tuple[int, str]]:
     """The items of a request's `input` that refer to stored ones, as their positions and the ids;
     none if it is no array of objects."""
-    if given is None or is_text(given):
-        return []
-    try:
-        items = _all_named(given)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return []
+    items = _heads(_all_named, given) or ()
     return [(number, item.id) for number, item in enumerate(items) if _refers(item)]
 
 
@@ -92,15 +108,14 @@ def own_items(given: Raw | None, mint: Callable[[str], str]) -> list[OwnItem] | 
         return []
     if is_text(given):
         said = {"type": "message", "role": "user", "content": given}
-        return [_named(Raw(to_json(said)), mint)]
-    items = split_list(given)
-    if items is None or not all(bytes(memoryview(item)[:1]) == b"{" for item in items):
+        given = join_list([Raw(to_json(said))])
+    heads, items = _heads(_all_named, given), split_list(given)
+    if heads is None or items is None:
         return None
-    return [_named(item, mint) for item in items]
+    return [_named(item, head, mint) for item, head in zip(items, heads, strict=True)]
 
 
-def _named(item: Raw, mint: Callable[[str], str]) -> OwnItem:
-    head = _head(item)
+def _named(item: Raw, head: _Named, mint: Callable[[str], str]) -> OwnItem:
     kind, name = head.type or None, head.id
     if _refers(head):
         return OwnItem(head.id, bytes(item), True)
@@ -112,8 +127,9 @@ def _named(item: Raw, mint: Callable[[str], str]) -> OwnItem:
     if not isinstance(name, str) or not name:
         prefix = _PREFIXES.get(kind, "item_") if isinstance(kind, str) else "item_"
         name = added["id"] = mint(prefix)
+    lacks = ("type" not in added or head.type is UNSET) and ("id" not in added or head.id is UNSET)
     body = bytes(item)
-    if all(getattr(head, member) is UNSET for member in added) and body[:2] == b'{"':
+    if lacks and body.startswith(b'{"'):
         # Most items lack these members, which are then put before the others.
         return OwnItem(name, to_json(added)[:-1] + b"," + body[1:])
     members = split_object(item) or {}
@@ -150,11 +166,12 @@ def unstored_body(members: Mapping[str, Raw]) -> bytes:
     """
     changed = {"store": Raw(b"false"), "include": _including(members.get("include"))}
     given = members.get("input")
-    if given is not None and not is_text(given):
-        items = split_list(given)
-        if items is not None:
-            kept = [_unstored(item) for item in items]
-            changed["input"] = join_list([item for item in kept if item is not None])
+    looked_up = [_is_looked_up(head) for head in _heads(_all_heads, given) or ()]
+    items = split_list(given) if any(looked_up) else None
+    if items is not None:
+        pairs = zip(items, looked_up, strict=True)
+        kept = [_unstored(item) if found else item for item, found in pairs]
+        changed["input"] = join_list([item for item in kept if item is not None])
     return bytes(join_object({**members, **changed}))
 
 
@@ -166,19 +183,21 @@ def _including(given: Raw | None) -> Raw:
     return join_list([*wanted, asked])
 
 
+def _is_looked_up(item: _Head) -> bool:
+    """Whether the service would look for something that it keeps."""
+    kind = item.type or None
+    if kind == "reasoning":
+        return _is_empty(item.encrypted_content) and _is_empty(item.content)
+    if item.id is UNSET or (kind is None and item.role is None):
+        return False  # without an id, or a reference
+    return isinstance(kind, str | None) and kind in _LOOKED_UP
+
+
 def _unstored(item: Raw) -> Raw | None:
-    try:
-        head = _head(item)
-    except msgspec.ValidationError:
-        return item
-    if head.type == "reasoning":
-        return None if _is_empty(head.encrypted_content) and _is_empty(head.content) else item
-    kind = head.type or None
-    if head.id is UNSET or not isinstance(kind, str | None) or kind not in _LOOKED_UP:
-        return item
-    if kind is None and head.role is None:
-        return item  # a reference
+    """Such an item without what would be looked for; None if nothing of it is left."""
     members = split_object(item) or {}
+    if text_of(members.get("type")) == "reasoning":
+        return None
     return join_object({name: raw for name, raw in members.items() if name != "id"})
 
 
@@ -236,7 +255,7 @@ def page(items: Sequence[bytes], *, limit: int, after: str | None, order: str) -
 
 
 def _id(item: bytes) -> Any:
-    return _head(item).id
+    return _id_of(item).id
 
 
 def outputs_as_items(given: Any, waiting: Mapping[str, str]) -> list[JsonObject]:
