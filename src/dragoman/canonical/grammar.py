@@ -6,14 +6,14 @@ that broke it and not in a client.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from dragoman.canonical import events as ev
 from dragoman.canonical.errors import IllegalEvent
 
 
-class State(Enum):
-    """Where a stream stands."""
+class State(StrEnum):
+    """Where a stream stands; text, because the hash of other members is computed in Python."""
 
     NEW = "new"
     IDLE = "idle"

@@ -377,7 +377,7 @@ def _more_text(chunk: JsonObject) -> str:
     if type(choices) is not list or len(choices) != 1 or chunk.get("usage"):
         return ""
     choice = choices[0]
-    if type(choice) is not dict or not chunk.keys() <= wire.CHUNK_FIELDS:
+    if type(choice) is not dict or not wire.CHUNK_FIELDS.issuperset(chunk):
         return ""
     delta = choice.get("delta")
     if type(delta) is not dict or len(delta) != 1 or choice.get("index"):
@@ -385,7 +385,7 @@ def _more_text(chunk: JsonObject) -> str:
     if choice.get("finish_reason") is not None or choice.get("logprobs"):
         return ""
     text = delta.get("content")
-    return text if type(text) is str and choice.keys() <= wire.CHOICE_FIELDS else ""
+    return text if type(text) is str and wire.CHOICE_FIELDS.issuperset(choice) else ""
 
 
 _SPOKEN = wire.DELTA_FIELDS - {"role", "annotations"}

@@ -201,19 +201,18 @@ class ChatStreamWriter:
         block = self._block = event.block
         if self._calls and isinstance(block, Text | Refusal):
             lose_order(self._ledger)
-        match block:
-            case Text():
-                self._start = self._length
-                self._wrap(b'{"content":', b"}")
-            case Refusal():
-                self._wrap(b'{"refusal":', b"}")
-            case ToolCall():
-                return self._open_call(block)
-            case Reasoning():
-                return self._open_reasoning(block)
-            case _:
-                self._before = ()
-                lose_block(block, self._ledger)
+        if type(block) is Text:
+            self._start = self._length
+            self._wrap(b'{"content":', b"}")
+        elif type(block) is ToolCall:
+            return self._open_call(block)
+        elif type(block) is Reasoning:
+            return self._open_reasoning(block)
+        elif type(block) is Refusal:
+            self._wrap(b'{"refusal":', b"}")
+        else:
+            self._before = ()
+            lose_block(block, self._ledger)
         return b""
 
     def _wrap(self, before: bytes, after: bytes) -> None:
@@ -242,11 +241,11 @@ class ChatStreamWriter:
 
     def _closed(self, event: Closed) -> bytes:
         block = self._block
-        if isinstance(block, Text) and self._places:
+        if self._places and type(block) is Text:
             end = self._length
             self._annotations += write_annotations(self._places, self._start, end, self._ledger)
             self._places.clear()
-        elif isinstance(block, Reasoning):
+        elif type(block) is Reasoning:
             return self._close_reasoning(block)
         return b""
 
