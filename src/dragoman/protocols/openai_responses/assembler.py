@@ -371,9 +371,10 @@ class Assembler:
         if known is None:
             self._lose(path, f"{kind} items have no counterpart for the client")
             return
-        for name, told in value.items():
-            if name not in known and told not in (None, False, {"type": "direct"}):
-                self._lose(f"{path}.{name}", "has no counterpart for the client")
+        if not value.keys() <= known:
+            for name, told in value.items():
+                if name not in known and told not in (None, False, {"type": "direct"}):
+                    self._lose(f"{path}.{name}", "has no counterpart for the client")
         if value.get("phase") is not None:
             self._lose(f"{path}.phase", "messages of other protocols have no phase")
 

@@ -8,7 +8,7 @@ conversation; nothing after this knows the difference. Instructions are not inhe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -42,7 +42,7 @@ MOST_LISTED = 100
 _ABSENT = Raw()
 
 
-class OwnItem(NamedTuple):
+class OwnItem(Struct, frozen=True):
     """An item of a request's input as it is kept: its id, and its JSON. One that `refers` stands
     for the stored item of that id."""
 

@@ -67,7 +67,7 @@ def read_usage(usage: Any) -> Usage | None:
 
 
 def _count(counts: Any, name: str) -> int | None:
-    value = counts.get(name) if isinstance(counts, Mapping) else None
+    value = counts.get(name) if isinstance(counts, dict) else None
     return value if type(value) is int and value >= 0 else None
 
 

@@ -7,7 +7,7 @@ items that only the last event holds. What it does not know is reported, not ref
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +28,7 @@ from dragoman.protocols.openai_responses.outcome import (
 from dragoman.sse import DONE, Frame
 
 _TEXT_DELTA = b"response.output_text.delta"
+_IN_PROGRESS = b"response.in_progress"
 
 
 class _TextDelta(Struct, forbid_unknown_fields=True):
@@ -43,7 +44,25 @@ class _TextDelta(Struct, forbid_unknown_fields=True):
     obfuscation: str | None = None
 
 
+class _Progress(Struct, forbid_unknown_fields=True):
+    """The event that says again what the first one said, which may be all of a large request."""
+
+    type: Literal["response.in_progress"]
+    response: msgspec.Raw
+    sequence_number: int = 0
+
+
 _text_delta = msgspec.json.Decoder(_TextDelta)
+_progress = msgspec.json.Decoder(_Progress)
+
+
+def _says_nothing_new(data: bytes) -> bool:
+    """Whether an event is one of those, with nothing unusual in it."""
+    try:
+        _progress.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def started(response: JsonObject) -> Started:
@@ -95,6 +114,8 @@ class ResponsesReader:
             if place == self._place and event.delta and not event.logprobs and not block.closed:
                 block.sent += len(event.delta)
                 return (Delta(block.index, event.delta),)
+        elif frame.event == _IN_PROGRESS and self._started and _says_nothing_new(frame.data):
+            return ()
         return self._read_slowly(frame)
 
     def finish(self) -> Iterable[Event]:
@@ -321,15 +342,16 @@ _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
 def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
     """Report the fields of a response object that nobody reads and that say something."""
     detail = "has no counterpart for the client"
-    for name, told in response.items():
-        if name not in wire.RESPONSE_FIELDS and told not in (None, [], {}):
-            inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
+    if not response.keys() <= wire.RESPONSE_FIELDS:
+        for name, told in response.items():
+            if name not in wire.RESPONSE_FIELDS and told not in (None, [], {}):
+                inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
     if response.get("moderation") and read_moderation(response) != response["moderation"]:
         inbound.ledger.add(f"{prefix}moderation", LossKind.KNOB, detail)
     usage = response.get("usage")
     for name, fields in wire.USAGE_FIELDS.items():
         counts = usage.get(name) if isinstance(usage, dict) else None
-        if isinstance(counts, dict):
+        if isinstance(counts, dict) and not counts.keys() <= fields:
             for unread, count in counts.items():
                 if unread not in fields and count:
                     inbound.ledger.add(f"{prefix}usage.{name}.{unread}", LossKind.KNOB, detail)
