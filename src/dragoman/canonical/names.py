@@ -24,7 +24,10 @@ def safe_id(value: str, limit: int) -> str:
 
 
 def _is_legal(value: str, limit: int) -> bool:
-    return 0 < len(value) <= limit and _ILLEGAL.search(value) is None
+    if not 0 < len(value) <= limit:
+        return False
+    # Most are identifiers, which is found out in half the time.
+    return (value.isascii() and value.isidentifier()) or _ILLEGAL.search(value) is None
 
 
 def _hashed(legal: str, value: str, limit: int) -> str:

@@ -60,7 +60,7 @@ def pair_tools(turns: Iterable[Turn], options: Options, ledger: Ledger) -> list[
     become user text, as `options.orphan_results` says.
     """
     source = coalesce(turns, _ASSISTANT)
-    if not _has_tools(source):
+    if _is_paired(source):
         return source
     open_calls: dict[str, list[_Slot]] = {}
     used: dict[str, int] = {}
@@ -106,12 +106,37 @@ def pair_tools(turns: Iterable[Turn], options: Options, ledger: Ledger) -> list[
 _ASSISTANT: frozenset[Role] = frozenset({"assistant"})
 
 
-def _has_tools(turns: Iterable[Turn]) -> bool:
+def _is_paired(turns: Iterable[Turn]) -> bool:
+    """Whether nothing has to be put right: every call has an id of its own, and the user's turn
+    after it begins with the results, in order. Nearly every conversation is like that."""
+    used: set[str] = set()
+    open_calls: list[ToolCall] = []
     for turn in turns:
-        for block in turn.blocks:
-            if type(block) is ToolCall or type(block) is ToolResult:
-                return True
-    return False
+        if turn.role == "assistant":
+            if open_calls:
+                return False
+            for block in turn.blocks:
+                if type(block) is ToolCall:
+                    if block.id in used:
+                        return False
+                    used.add(block.id)
+                    open_calls.append(block)
+            continue
+        if open_calls and turn.role != "user":
+            return False
+        answered = 0
+        for place, block in enumerate(turn.blocks):
+            if type(block) is ToolResult:
+                if place != answered or answered == len(open_calls):
+                    return False
+                call = open_calls[answered]
+                if block.call_id != call.id or block.custom != call.custom:
+                    return False
+                answered += 1
+        if answered < len(open_calls):
+            return False
+        open_calls.clear()
+    return not open_calls
 
 
 def _unused_id(call: ToolCall, used: dict[str, int]) -> str:

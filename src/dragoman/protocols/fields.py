@@ -126,17 +126,22 @@ def check_depth(value: Any, path: str, limit: int = MAX_DEPTH) -> None:
     Raises:
         InvalidRequest: naming `path`.
     """
-    level: list[Any] = [value] if type(value) is dict or type(value) is list else []
-    for _ in range(limit):
-        deeper: list[Any] = []
-        for item in level:
-            for child in item.values() if type(item) is dict else item:
-                if type(child) is dict or type(child) is list:
-                    deeper.append(child)  # noqa: PERF401
-        if not deeper:
-            return
-        level = deeper
-    raise InvalidRequest.at(path, f"nested deeper than {limit} levels")
+    if not _is_within(value, limit):
+        raise InvalidRequest.at(path, f"nested deeper than {limit} levels")
+
+
+def _is_within(value: Any, limit: int) -> bool:
+    """Whether `value` has at most `limit` levels of arrays and objects."""
+    if type(value) is dict:
+        value = value.values()
+    elif type(value) is not list:
+        return True
+    if limit == 0:
+        return False
+    for child in value:
+        if (type(child) is dict or type(child) is list) and not _is_within(child, limit - 1):
+            return False
+    return True
 
 
 class Fields:
@@ -167,6 +172,15 @@ class Fields:
         """Whether the field is there and not null (and not yet taken)."""
         return self._data.get(name) is not None
 
+    def has_any(self, names: frozenset[str]) -> bool:
+        """Whether one of the fields is there, or null (and not yet taken)."""
+        return not names.isdisjoint(self._data)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every field was taken."""
+        return not self._data
+
     def take(self, name: str) -> Any:
         """The field, of any type."""
         return self._data.pop(name, None)
@@ -180,10 +194,10 @@ class Fields:
 
     def need_str(self, name: str) -> str:
         """A string that must be there."""
-        value = self.take_str(name)
-        if value is None:
-            self.fail(name, "is required")
-        return value
+        value = self._data.pop(name, None)
+        if type(value) is str:
+            return value
+        self.fail(name, "is required" if value is None else "must be a string")
 
     def take_bool(self, name: str) -> bool | None:
         """A boolean."""

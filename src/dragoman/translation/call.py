@@ -298,25 +298,22 @@ def translate_request(
 
 def tool_names(request: Request, upstream: Codec) -> ToolNames:
     """The map of tool names between a client's request and an upstream's protocol."""
-    refs: list[ToolRef] = []
+    refs: dict[tuple[str | None, str], ToolRef] = {}
+    apart = upstream.namespaces
     for tool in request.tools:
-        if type(tool) is FunctionTool:
-            refs.append(ToolRef(tool.name, False, _space(tool.namespace, upstream), tool.form))
-        elif type(tool) is CustomTool:
-            refs.append(ToolRef(tool.name, True, _space(tool.namespace, upstream)))
-    declared = {(ref.namespace, ref.name) for ref in refs} if refs else set()
+        if type(tool) is FunctionTool or type(tool) is CustomTool:
+            custom = type(tool) is CustomTool
+            form = tool.form if type(tool) is FunctionTool else None
+            space = None if apart else tool.namespace
+            refs[space, tool.name] = ToolRef(tool.name, custom, space, form)
     for turn in request.turns:
         for block in turn.blocks:
             if type(block) is ToolCall:
-                key = (_space(block.namespace, upstream), block.name)
-                if key not in declared:
-                    declared.add(key)
-                    refs.append(ToolRef(block.name, block.custom, key[0], block.form))
-    return ToolNames(refs, upstream.tool_name_limit)
-
-
-def _space(namespace: str | None, upstream: Codec) -> str | None:
-    return None if upstream.namespaces else namespace
+                space = None if apart else block.namespace
+                if (space, block.name) not in refs:
+                    ref = ToolRef(block.name, block.custom, space, block.form)
+                    refs[space, block.name] = ref
+    return ToolNames(refs.values(), upstream.tool_name_limit)
 
 
 def decode_answer(body: bytes) -> JsonObject:

@@ -85,7 +85,7 @@ class BlockReader:
                     blocks.append(Text(text=text, path=at))
                     continue
             kind = _kind(item, at)
-            if _ROLE_OF.get(kind, role) != role:
+            if kind in _ROLE_OF and _ROLE_OF[kind] != role:
                 raise InvalidRequest.at(f"{at}.type", f"{kind} cannot stand in {role} messages")
             if allowed is not None and kind not in allowed:
                 raise InvalidRequest.at(f"{at}.type", "only text can stand in system messages")
@@ -153,7 +153,8 @@ class BlockReader:
     def _finish(self, fields: Fields, table: Mapping[str, Field] = {}) -> None:
         """The block is read: account for what is left of it."""
         fields.take("type")
-        fields.rest(self._extras, table)
+        if not fields.is_done:
+            fields.rest(self._extras, table)
 
     def _text(self, fields: Fields, role: Role) -> Text:
         text = Text(

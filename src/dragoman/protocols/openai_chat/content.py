@@ -136,10 +136,10 @@ def needed(fields: Fields, name: str) -> Fields:
     Raises:
         InvalidRequest: it is not.
     """
-    found = fields.take_fields(name)
-    if found is None:
+    value = fields.take(name)
+    if value is None:
         fields.fail(name, "is required")
-    return found
+    return Fields(value, fields.at(name))
 
 
 def _is_data_url(url: str) -> bool:

@@ -85,14 +85,17 @@ class MessagesReader:
         content = fields.take("content")
         if content is not None:
             path = fields.at("content")
-            spoken = read_content(content, path, ASSISTANT_PARTS, self._extras)
-            # Clients send `content: ""` beside tool calls: it says nothing.
-            blocks += [b for b in spoken if not isinstance(b, Text) or b.text or b.cache]
+            for block in read_content(content, path, ASSISTANT_PARTS, self._extras):
+                # Clients send `content: ""` beside tool calls: it says nothing.
+                if type(block) is not Text or block.text or block.cache:
+                    blocks.append(block)
         refusal = fields.take_str("refusal")
         if refusal:
             blocks.append(Refusal(text=refusal, path=fields.at("refusal")))
         for number, call in enumerate(fields.take_list("tool_calls") or ()):
             blocks.append(self._tool_call(call, f"{fields.path}.tool_calls[{number}]"))
+        if fields.is_done:
+            return Turn(role="assistant", blocks=tuple(blocks), path=fields.path)
         for name in ("function_call", "audio"):
             raw = fields.take_object(name)
             if raw is not None:
@@ -117,7 +120,7 @@ class MessagesReader:
             path=path,
         )
         inner.rest(self._extras)
-        fields.ignore("index")  # left over from a stream that a client accumulated
+        fields.take("index")  # left over from a stream that a client accumulated
         fields.rest(self._extras)
         return call
 
@@ -138,4 +141,7 @@ class MessagesReader:
 
 
 def _says_nothing(blocks: tuple[Block, ...]) -> bool:
-    return all(isinstance(b, Text) and not b.text and b.cache is None for b in blocks)
+    for block in blocks:
+        if type(block) is not Text or block.text or block.cache is not None:
+            return False
+    return True

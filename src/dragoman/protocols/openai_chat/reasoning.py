@@ -28,6 +28,9 @@ BREAK = "\n\n"
 _FORMATS = {"anthropic_messages": "anthropic", "openai_responses": "openai"}
 """The `format` of an entry, by the origin of its opaque state."""
 
+_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
+"""The fields of an assistant message that hold reasoning."""
+
 _STATE = ("signature", "data")
 """The fields of an entry that only its maker can read."""
 
@@ -97,6 +100,8 @@ def read_reasoning(fields: Fields, sealer: Sealer, extras: list[Extra]) -> list[
     Entries of `reasoning_details` that hold an envelope of ours become the block that was
     sealed; a text field that only repeats their text is used once.
     """
+    if not fields.has_any(_FIELDS):
+        return []
     details = fields.take_list("reasoning_details")
     first = fields.take_str("reasoning_content")
     second = fields.take("reasoning")
