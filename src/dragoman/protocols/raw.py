@@ -114,11 +114,10 @@ def _beginning(view: memoryview) -> bytes:
 
 
 def join_object(members: Mapping[str, Raw]) -> Raw:
-    """An object of these members."""
-    pairs = [to_json(name) + b":" + bytes(raw) for name, raw in members.items()]
-    return Raw(b"{%b}" % b",".join(pairs))
+    """An object of these members, each as it is."""
+    return Raw(to_json(dict(members)))
 
 
 def join_list(items: Iterable[Raw]) -> Raw:
-    """An array of these elements."""
-    return Raw(b"[%b]" % b",".join(map(bytes, items)))
+    """An array of these elements, each as it is."""
+    return Raw(to_json(list(items)))

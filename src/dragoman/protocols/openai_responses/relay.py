@@ -88,7 +88,7 @@ def fitted(
 
 def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
     """The client's body with the upstream's name of the model, all other values as they came."""
-    return _join({**members, "model": Raw(to_json(model))})
+    return to_json({**members, "model": model})
 
 
 def forward_response(
@@ -123,11 +123,7 @@ def _with(body: bytes, shown: Mapping[str, Any]) -> bytes:
         for name, value in shown.items()
         if name in members and bytes(members[name]) != (encoded := to_json(value))
     }
-    return _join({**members, **changed}) if changed else body
-
-
-def _join(members: Mapping[str, Raw]) -> bytes:
-    return b"{%b}" % b",".join(to_json(key) + b":" + bytes(raw) for key, raw in members.items())
+    return to_json({**members, **changed}) if changed else body
 
 
 def _showing(data: bytes, shown: Mapping[str, Any]) -> bytes:
@@ -138,7 +134,7 @@ def _showing(data: bytes, shown: Mapping[str, Any]) -> bytes:
     if changed is response:
         return data
     members["response"] = Raw(changed)
-    return _join(members)
+    return to_json(members)
 
 
 class ResponsesRelay:
@@ -258,9 +254,9 @@ class ResponsesRelay:
         members = {
             "type": Raw(b'"response.failed"'),
             "sequence_number": Raw(b"%d" % number),
-            "response": Raw(_join(response)),
+            "response": Raw(to_json(response)),
         }
-        return encode(_join(members), b"response.failed")
+        return encode(to_json(members), b"response.failed")
 
 
 _TEXT_ITEMS = frozenset({"message", "reasoning"})
