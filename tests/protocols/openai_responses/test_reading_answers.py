@@ -24,7 +24,7 @@ from dragoman.canonical.losses import Ledger
 from dragoman.canonical.responses import Finish, FinishReason, Response
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.openai_responses import CODEC, wire
-from dragoman.sse import Decoder
+from dragoman.sse import Decoder, Frame
 from tests.protocols.openai_responses.helpers import (
     KNOB,
     JsonObject,
@@ -487,3 +487,26 @@ def test_text_passes_as_it_comes() -> None:
     ]
     assert list(reader.finish()) == []
     assert list(reader.read(frame)) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "reported", "failed"),
+    [
+        ({}, [], False),
+        ({"mood": "good"}, ["response.in_progress.mood"], False),
+        ({"type": "response.sung"}, ["response.sung"], False),
+        ({"type": "error", "error": {"message": "Down"}}, [], True),
+    ],
+)
+def test_what_is_said_again_is_only_looked_at_if_it_is_unusual(
+    fields: JsonObject, reported: list[str], failed: bool
+) -> None:
+    ledger = Ledger()
+    reader = CODEC.stream_reader(inbound(ledger))
+    created, progress, *_ = events_of(response(message(text("Hello"))))
+    data = msgspec.json.encode({**progress, **fields})
+    frame = Frame(b"response.in_progress", data, b"")
+    first = [event for one in Decoder().feed(stream_of([created])) for event in reader.read(one)]
+    assert [type(event) for event in first] == [Started]
+    assert [type(event) for event in reader.read(frame)] == [Failed] * failed
+    assert [loss.path for loss in ledger] == reported
