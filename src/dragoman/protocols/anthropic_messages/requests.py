@@ -262,7 +262,7 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
         outbound,
         limit,
         write_choice(request, outbound, tools),
-        conversation.in_unthought_loop,
+        request.thinking is not None and conversation.in_unthought_loop,
     )
     kind = None if thinking.config is None else thinking.config["type"]
     if kind == "enabled":
@@ -270,22 +270,28 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     output = _write_output(request, outbound, thinking.effort)
     thinks = kind in ("adaptive", "enabled")
     conversation.settle_prefill(outbound, possible=not thinks and "format" not in (output or {}))
-    written: JsonObject = {
-        "model": outbound.model,
-        "max_tokens": limit,
-        "stream": request.stream or None,
-        **_write_sampling(request, outbound, thinks),
-        "stop_sequences": _write_stop(request, outbound) if request.stop else None,
-        "thinking": thinking.config,
-        "output_config": output,
-        "metadata": _write_user(request, outbound),
-        **_write_tier(request, outbound),
-        "tools": tools or None,
-        "tool_choice": thinking.choice,
-        "system": conversation.system or None,
-        "messages": conversation.messages,
-    }
-    body = {name: value for name, value in written.items() if value is not None}
+    body: JsonObject = {"model": outbound.model, "max_tokens": limit}
+    if request.stream:
+        body["stream"] = True
+    body |= _write_sampling(request, outbound, thinks)
+    stop = _write_stop(request, outbound)
+    if stop:
+        body["stop_sequences"] = stop
+    if thinking.config is not None:
+        body["thinking"] = thinking.config
+    if output is not None:
+        body["output_config"] = output
+    user = _write_user(request, outbound)
+    if user is not None:
+        body["metadata"] = {"user_id": user}
+    body |= _write_tier(request, outbound)
+    if tools:
+        body["tools"] = tools
+    if thinking.choice is not None:
+        body["tool_choice"] = thinking.choice
+    if conversation.system:
+        body["system"] = conversation.system
+    body["messages"] = conversation.messages
     automatic = request.auto_cache or _cache_by_itself(request, outbound)
     settle(body, automatic, request.path_of("auto_cache"), outbound)
     if len(conversation.system) == 1 and is_plain(conversation.system[0]):
@@ -332,12 +338,14 @@ def _write_sampling(request: Request, outbound: Outbound, thinks: bool) -> dict[
     return written
 
 
-def _write_stop(request: Request, outbound: Outbound) -> list[str] | None:
+def _write_stop(request: Request, outbound: Outbound) -> list[str]:
+    if not request.stop:
+        return []
     kept = [sequence for sequence in request.stop if sequence.strip()]
     if len(kept) < len(request.stop):
         detail = "blank stop sequences are not taken upstream"
         outbound.ledger.add(request.path_of("stop"), LossKind.KNOB, detail)
-    return kept or None
+    return kept
 
 
 def _write_output(request: Request, outbound: Outbound, effort: str | None) -> JsonObject | None:
@@ -374,14 +382,14 @@ def _labelled(shape: JsonSchema, path: str, outbound: Outbound) -> JsonObject:
     return {**given, **shape.schema} if given.keys() - shape.schema.keys() else shape.schema
 
 
-def _write_user(request: Request, outbound: Outbound) -> JsonObject | None:
+def _write_user(request: Request, outbound: Outbound) -> str | None:
     user = request.safety_identifier
     if user is None:
         user = request.user
     elif request.user not in (None, user):
         detail = "the safety identifier is sent in its place"
         outbound.ledger.add(request.path_of("user"), LossKind.KNOB, detail)
-    return None if user is None else {"user_id": user}
+    return user
 
 
 def _write_tier(request: Request, outbound: Outbound) -> dict[str, Any]:

@@ -69,9 +69,9 @@ class ChatStreamReader:
         "_length",
         "_logprobs",
         "_offset",
+        "_origin",
         "_over",
         "_pending",
-        "_seed",
         "_source",
         "_started",
         "_tools",
@@ -98,8 +98,9 @@ class ChatStreamReader:
         """Log probabilities that came without text."""
         self._details = Details()
         self._tools: ToolFragments | None = None
-        """None before the first call; `_seed` is what its ids are made of."""
-        self._seed = ""
+        """None before the first call; `_origin`, the answer's id and time, is what missing ids of
+        calls are made of."""
+        self._origin: tuple[str, int] = "", 0
         self._usage: Metered | None = None
         """Usage that came before the first choice."""
         self._last_choice: JsonObject = {}
@@ -176,7 +177,7 @@ class ChatStreamReader:
         created = whole_number(created) or 0
         tier = _str(chunk.get("service_tier")) or None
         events.append(Started(answer_id, _str(chunk.get("model")), created, tier))
-        self._seed = f"{answer_id}:{created}"
+        self._origin = answer_id, created
         if self._usage is not None:
             events.append(self._usage)
 
@@ -201,16 +202,19 @@ class ChatStreamReader:
             self._finish(reason, choice, events)
 
     def _delta(self, delta: JsonObject, logprobs: Any, events: list[Event]) -> None:
-        self._account(delta, wire.DELTA_FIELDS, f"choices[0].{self._source}")
+        is_speech = wire.SPEECH_FIELDS.issuperset(delta)
+        if not is_speech:
+            self._account(delta, wire.DELTA_FIELDS, f"choices[0].{self._source}")
         if delta.get("role") not in (None, "", "assistant"):
             raise UpstreamError.unreadable("it speaks in another role than assistant")
         if self._finished:
             if any(delta.get(name) for name in _SPOKEN):
                 raise UpstreamError.unreadable("it goes on after its finish reason")
             return
-        content, refusal = delta.get("content"), delta.get("refusal")
-        thought = pick_text(delta.get("reasoning_content"), delta.get("reasoning"))
-        details = delta.get("reasoning_details")
+        content, refusal, thought, details = delta.get("content"), delta.get("refusal"), "", None
+        if not is_speech:
+            thought = pick_text(delta.get("reasoning_content"), delta.get("reasoning"))
+            details = delta.get("reasoning_details")
         if type(content) is list:
             thought, content = _split_parts(content, thought)
         if thought or details:
@@ -222,6 +226,8 @@ class ChatStreamReader:
             self._annotate(annotations, events)
         if refusal or spoken:
             self._say(_REFUSAL, refusal, spoken.get("refusal"), events)
+        if is_speech:
+            return
         calls = delta.get("tool_calls")
         for fragment in calls if type(calls) is list else ():
             self._call(fragment, events)
@@ -263,7 +269,9 @@ class ChatStreamReader:
         self._close(events)
         if self._tools is None:
             strict = self._inbound.options.interleaved_tools == "error"
-            self._tools = ToolFragments(self._allocate, self._seed, strict=strict)
+            answer_id, created = self._origin
+            seed = f"{answer_id}:{created}"
+            self._tools = ToolFragments(self._allocate, seed, strict=strict)
         self._tools.add(fragment, events)
 
     def _open(self, kind: str, head: Block, events: list[Event]) -> None:
@@ -314,11 +322,11 @@ class ChatStreamReader:
         events.append(Finished(self._reason_of(word, choice)))
 
     def _reason_of(self, word: str, choice: JsonObject) -> Finish:
-        if word in wire.LENGTH_WORDS:
-            return Finish(FinishReason.LENGTH)
-        if word in wire.FILTER_WORDS:
-            return Finish(FinishReason.CONTENT_FILTER)
         if word not in wire.STOP_WORDS and word not in wire.TOOL_WORDS:
+            if word in wire.LENGTH_WORDS:
+                return Finish(FinishReason.LENGTH)
+            if word in wire.FILTER_WORDS:
+                return Finish(FinishReason.CONTENT_FILTER)
             self._lose("choices[0].finish_reason", LossKind.CONVERTED, "unknown; taken as stop")
         # Servers confuse stop and tool_calls both ways: what was produced decides.
         if self._tools:

@@ -16,25 +16,30 @@ def read_usage(usage: JsonObject, ledger: Ledger | None = None) -> Usage:
     Compatible servers put cached and reasoning tokens in places of their own; the official
     places win.
     """
-    prompt = _object(usage.get("prompt_tokens_details"))
-    completion = _object(usage.get("completion_tokens_details"))
-    if ledger is not None:
+    prompt = usage.get("prompt_tokens_details")
+    completion = usage.get("completion_tokens_details")
+    cached = cache_write = reasoning = None
+    if type(prompt) is dict:
+        cached = whole_number(prompt.get("cached_tokens"))
+        cache_write = whole_number(prompt.get("cache_write_tokens"))
+    if type(completion) is dict:
+        reasoning = whole_number(completion.get("reasoning_tokens"))
+    if not wire.OFFICIAL_USAGE.issuperset(usage):
+        if cached is None:
+            cached = _first(usage.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"))
+        if reasoning is None:
+            reasoning = whole_number(usage.get("reasoning_tokens"))
         _account(usage, wire.USAGE_FIELDS, "usage", ledger)
-        if prompt:
-            _account(prompt, wire.PROMPT_DETAILS, "usage.prompt_tokens_details", ledger)
-        if completion:
-            path = "usage.completion_tokens_details"
-            _account(completion, wire.COMPLETION_DETAILS, path, ledger)
+    if prompt:
+        _account(prompt, wire.PROMPT_DETAILS, "usage.prompt_tokens_details", ledger)
+    if completion:
+        _account(completion, wire.COMPLETION_DETAILS, "usage.completion_tokens_details", ledger)
     return Usage(
         input=whole_number(usage.get("prompt_tokens")) or 0,
         output=whole_number(usage.get("completion_tokens")) or 0,
-        cached=_first(
-            prompt.get("cached_tokens"),
-            usage.get("cached_tokens"),
-            usage.get("prompt_cache_hit_tokens"),
-        ),
-        cache_write=_first(prompt.get("cache_write_tokens")),
-        reasoning=_first(completion.get("reasoning_tokens"), usage.get("reasoning_tokens")),
+        cached=cached,
+        cache_write=cache_write,
+        reasoning=reasoning,
     )
 
 
@@ -57,17 +62,9 @@ def write_usage(usage: Usage) -> JsonObject:
     return written
 
 
-def _object(value: Any) -> JsonObject:
-    return value if type(value) is dict else {}
-
-
-def _first(*values: Any) -> int | None:
-    for value in values:
-        if value is not None:
-            number = whole_number(value)
-            if number is not None:
-                return number
-    return None
+def _first(first: Any, second: Any) -> int | None:
+    number = whole_number(first)
+    return whole_number(second) if number is None else number
 
 
 def whole_number(value: Any) -> int | None:
@@ -77,8 +74,8 @@ def whole_number(value: Any) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def _account(value: JsonObject, known: frozenset[str], path: str, ledger: Ledger) -> None:
-    if known.issuperset(value):
+def _account(value: Any, known: frozenset[str], path: str, ledger: Ledger | None) -> None:
+    if ledger is None or type(value) is not dict or known.issuperset(value):
         return
     for name, count in value.items():
         if name not in known and count:

@@ -139,14 +139,13 @@ CHOICE_FIELDS = frozenset(
     }
 )
 
-DELTA_FIELDS = frozenset(
+SPEECH_FIELDS = frozenset({"role", "content", "refusal", "annotations"})
+"""What a message has that neither reasons nor calls."""
+
+DELTA_FIELDS = SPEECH_FIELDS | frozenset(
     {
-        "role",
-        "content",
-        "refusal",
         "tool_calls",
         "function_call",
-        "annotations",
         "reasoning_content",
         "reasoning",
         "reasoning_details",
@@ -160,13 +159,17 @@ ANSWER: dict[str, Field] = {
 }
 """Fields of answers without a canonical home."""
 
-USAGE_FIELDS = frozenset(
+OFFICIAL_USAGE = frozenset(
     {
         "prompt_tokens",
         "completion_tokens",
         "total_tokens",
         "prompt_tokens_details",
         "completion_tokens_details",
+    }
+)
+USAGE_FIELDS = OFFICIAL_USAGE | frozenset(
+    {
         "cached_tokens",  # Moonshot
         "prompt_cache_hit_tokens",  # DeepSeek
         "prompt_cache_miss_tokens",  # DeepSeek: the rest of prompt_tokens
