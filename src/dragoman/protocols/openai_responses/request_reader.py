@@ -18,7 +18,15 @@ from dragoman.canonical.requests import (
     Turn,
 )
 from dragoman.canonical.requests import JsonObject as AnyJsonObject
-from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.fields import (
+    Fields,
+    JsonObject,
+    Readers,
+    boolean,
+    carried,
+    number,
+    string,
+)
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.items import ItemReader
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
@@ -52,8 +60,14 @@ def read_request(body: JsonObject, sealer: Sealer) -> Request:
         *read_tools(fields.take_list("tools"), "tools", extras),
         *items.tools,
     )
-    thinking, output_format, verbosity = _read_settings(fields, items, extras, paths)
-    logprobs, top_logprobs = _read_logprobs(fields, extras)
+    thinking: Thinking | None = None
+    output_format: OutputFormat | None = None
+    verbosity: str | None = None
+    if items.updates or fields.has_any(_SHAPING):
+        thinking, output_format, verbosity = _read_settings(fields, items, extras, paths)
+    logprobs, top_logprobs = False, None
+    if fields.has_any(_PROBABILITIES):
+        logprobs, top_logprobs = _read_logprobs(fields, extras)
     max_output_tokens = fields.take_int("max_output_tokens", minimum=1)
     cache_options = fields.take_object("prompt_cache_options")
     if cache_options is not None and cache_options.get("prewarm") is True:
@@ -64,36 +78,28 @@ def read_request(body: JsonObject, sealer: Sealer) -> Request:
     stream_options = fields.take_fields("stream_options")
     if stream_options is not None:
         stream_options.rest(extras, wire.STREAM_OPTIONS)
-    request = Request(
+    instructions = _read_instructions(fields)
+    tool_choice = read_tool_choice(fields.take("tool_choice"), tools, extras)
+    settings = fields.take_given(_SETTINGS, extras)
+    fields.rest(extras, wire.REQUEST)
+    return Request(
         model=model,
         turns=turns,
-        instructions=_read_instructions(fields),
+        instructions=instructions,
         tools=tools,
-        tool_choice=read_tool_choice(fields.take("tool_choice"), tools, extras),
-        parallel_tool_calls=fields.take_bool("parallel_tool_calls"),
+        tool_choice=tool_choice,
         max_output_tokens=max_output_tokens,
-        temperature=fields.take_float("temperature", 0, 2),
-        top_p=fields.take_float("top_p", 0, 1),
         logprobs=logprobs,
         top_logprobs=top_logprobs,
         output_format=output_format,
         verbosity=verbosity,
         thinking=thinking,
-        stream=fields.take_bool("stream") or False,
-        metadata=_read_metadata(fields.take_object("metadata")),
-        user=fields.take_str("user"),
-        safety_identifier=fields.take_str("safety_identifier"),
-        prompt_cache_key=fields.take_str("prompt_cache_key"),
-        prompt_cache_retention=fields.take_str("prompt_cache_retention"),
         prompt_cache_options=cache_options or None,
-        service_tier=fields.take_str("service_tier"),
-        moderation=fields.take_object("moderation"),
-        store=fields.take_bool("store"),
+        extras=tuple(extras),
         paths=paths,
         source=body,
+        **settings,
     )
-    fields.rest(extras, wire.REQUEST)
-    return replace(request, extras=tuple(extras))
 
 
 def _read_input(fields: Fields, items: ItemReader) -> tuple[Turn, ...]:
@@ -106,8 +112,8 @@ def _read_input(fields: Fields, items: ItemReader) -> tuple[Turn, ...]:
         return ()
     if type(value) is not list:
         fields.fail("input", "must be a string or an array of items")
-    for number, item in enumerate(value):
-        items.read(item, f"input[{number}]")
+    for position, item in enumerate(value):
+        items.read(item, f"input[{position}]")
     return items.finish()
 
 
@@ -187,8 +193,8 @@ def _read_format(fields: Fields | None, extras: list[Extra]) -> OutputFormat | N
 def _read_logprobs(fields: Fields, extras: list[Extra]) -> tuple[bool, int | None]:
     """Whether log probabilities are asked for, and how many alternatives of each token."""
     asked = False
-    for number, value in enumerate(fields.take_list("include") or ()):
-        path = f"include[{number}]"
+    for position, value in enumerate(fields.take_list("include") or ()):
+        path = f"include[{position}]"
         if type(value) is not str:
             raise InvalidRequest.at(path, "must be a string")
         if value == wire.LOGPROBS:
@@ -205,8 +211,27 @@ def _read_logprobs(fields: Fields, extras: list[Extra]) -> tuple[bool, int | Non
     return False, None
 
 
-def _read_metadata(value: JsonObject | None) -> dict[str, str] | None:
-    for key, item in (value or {}).items():
+def _read_metadata(fields: Fields, name: str, _: list[Extra]) -> dict[str, str] | None:
+    value = fields.take_object(name) or {}
+    for key, item in value.items():
         if type(item) is not str:
-            raise InvalidRequest.at(f"metadata.{key}", "must be a string")
+            raise InvalidRequest.at(f"{name}.{key}", "must be a string")
     return value or None
+
+
+_SHAPING = frozenset({"reasoning", "text"})
+_PROBABILITIES = frozenset({"include", "top_logprobs"})
+_SETTINGS: Readers = {
+    "parallel_tool_calls": ("parallel_tool_calls", boolean),
+    "temperature": ("temperature", number(0, 2)),
+    "top_p": ("top_p", number(0, 1)),
+    "stream": ("stream", boolean),
+    "metadata": ("metadata", _read_metadata),
+    "user": ("user", string),
+    "safety_identifier": ("safety_identifier", string),
+    "prompt_cache_key": ("prompt_cache_key", string),
+    "prompt_cache_retention": ("prompt_cache_retention", string),
+    "service_tier": ("service_tier", string),
+    "moderation": ("moderation", carried),
+    "store": ("store", boolean),
+}
