@@ -62,12 +62,12 @@ class _Growing(Struct):
         head = self.head
         match head:
             case Text():
-                return replace(
-                    head,
-                    text=head.text + text,
-                    annotations=(*head.annotations, *self.annotations),
-                    logprobs=None if self.logprobs is None else tuple(self.logprobs),
-                )
+                annotations = head.annotations
+                if self.annotations:
+                    annotations = (*annotations, *self.annotations)
+                logprobs = None if self.logprobs is None else tuple(self.logprobs)
+                text = head.text + text
+                return replace(head, text=text, annotations=annotations, logprobs=logprobs)
             case Refusal():
                 return replace(head, text=head.text + text)
             case ToolCall():

@@ -176,7 +176,6 @@ class Fields:
         """Whether one of the fields is there, or null (and not yet taken)."""
         return not names.isdisjoint(self._data)
 
-    @property
     def is_done(self) -> bool:
         """Whether every field was taken."""
         return not self._data

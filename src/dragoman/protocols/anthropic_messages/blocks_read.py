@@ -153,8 +153,7 @@ class BlockReader:
     def _finish(self, fields: Fields, table: Mapping[str, Field] = {}) -> None:
         """The block is read: account for what is left of it."""
         fields.take("type")
-        if not fields.is_done:
-            fields.rest(self._extras, table)
+        fields.rest(self._extras, table)
 
     def _text(self, fields: Fields, role: Role) -> Text:
         text = Text(

@@ -96,10 +96,10 @@ class BlockWriter:
 
     def _plain(self, text: str, block: Block) -> Iterable[JsonObject]:
         """A text block; the service refuses blank ones."""
-        if not text.strip():
-            if text:
-                self._lose(block, LossKind.REPAIRED, "blank text was left out")
+        if not text:
             return ()
+        if text.isspace():
+            return self._lose(block, LossKind.REPAIRED, "blank text was left out")
         entry: JsonObject = {"type": "text", "text": text}
         if block.cache is not None:
             mark(entry, block.cache, block.path)

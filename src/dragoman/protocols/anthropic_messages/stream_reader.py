@@ -49,6 +49,7 @@ from dragoman.sse import DONE, Frame
 
 _decode = msgspec.json.Decoder().decode
 
+_NO_TEXT = Text(text="")
 _TEXT = "text"
 _THINKING = "thinking"
 _REDACTED = "redacted_thinking"
@@ -202,7 +203,7 @@ class MessagesReader:
         self._account(block, known, path)
 
     def _text_start(self, index: int, block: JsonObject) -> list[Event]:
-        events: list[Event] = [Opened(index, Text(text=""))]
+        events: list[Event] = [Opened(index, _NO_TEXT)]
         text = block.get("text")
         if isinstance(text, str) and text:
             events.append(Delta(index, text))

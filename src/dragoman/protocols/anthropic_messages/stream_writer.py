@@ -58,6 +58,7 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 _MESSAGE_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 _END = b"}}\n\n"
+_STOPPED = Finish(FinishReason.STOP)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -292,7 +293,7 @@ class MessagesWriter:
         self._block = _Hidden(self._wire)
         self._calls = False
         self._refusal: list[str] | None = None
-        self._finish = Finish(FinishReason.STOP)
+        self._finish = _STOPPED
         self._usage: Usage | None = None
 
     def write(self, event: Event) -> bytes:

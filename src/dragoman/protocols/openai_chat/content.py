@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dragoman.canonical.blocks import (
@@ -234,7 +234,7 @@ class PartWriter:
     def _parts(self, block: Block) -> list[JsonObject]:
         if type(block) is Text:
             # Most blocks are, and a pattern that does not match costs more than this.
-            if block.annotations or block.logprobs or block.phase is not None:
+            if _says_more(block):
                 self.note_text(block)
             return [text_part(block.text)]
         match block:
@@ -338,6 +338,21 @@ class PartWriter:
             if text.cache is not None:
                 self.mark(None, text.cache, text.path)
         return [text_part("\n\n".join([f"{block.title}\n{block.source}", *texts]))]
+
+
+def bare_text(blocks: Sequence[Block]) -> str | None:
+    """The text of what is one text and says nothing besides; None of anything else."""
+    if len(blocks) != 1:
+        return None
+    block = blocks[0]
+    if type(block) is not Text or block.cache is not None or _says_more(block):
+        return None
+    return block.text
+
+
+def _says_more(text: Text) -> bool:
+    """Whether a text block has something that Chat has no field for."""
+    return bool(text.annotations or text.logprobs) or text.phase is not None
 
 
 def text_part(text: str) -> JsonObject:

@@ -94,7 +94,7 @@ class MessagesReader:
             blocks.append(Refusal(text=refusal, path=fields.at("refusal")))
         for number, call in enumerate(fields.take_list("tool_calls") or ()):
             blocks.append(self._tool_call(call, f"{fields.path}.tool_calls[{number}]"))
-        if fields.is_done:
+        if fields.is_done():
             return Turn(role="assistant", blocks=tuple(blocks), path=fields.path)
         for name in ("function_call", "audio"):
             raw = fields.take_object(name)

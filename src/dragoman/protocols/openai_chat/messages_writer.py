@@ -23,7 +23,7 @@ from dragoman.canonical.tools import wrap_custom
 from dragoman.protocols.base import Outbound, to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.content import PartWriter, text_part
+from dragoman.protocols.openai_chat.content import PartWriter, bare_text, text_part
 from dragoman.protocols.openai_chat.reasoning import (
     is_foreign_state,
     joined,
@@ -74,13 +74,15 @@ class _MessagesWriter:
 
     def turn(self, turn: Turn) -> None:
         """The messages of one turn."""
-        match turn.role:
-            case "assistant":
-                self._assistant(turn)
-            case "user":
-                self._user(turn)
-            case _:
-                self._late_system(turn)
+        role = turn.role
+        if role != "user" and role != "assistant":
+            self._late_system(turn)
+        elif text := bare_text(turn.blocks):
+            self._append(role, text, turn.name)
+        elif role == "user":
+            self._user(turn)
+        else:
+            self._assistant(turn)
 
     def _late_system(self, turn: Turn) -> None:
         role: str = turn.role
@@ -135,6 +137,11 @@ class _MessagesWriter:
 
     def _tool_result(self, block: ToolResult) -> list[_Attachments]:
         """Append a tool message; return what has to go into the user message after it."""
+        if block.cache is None and not block.is_error:
+            text = bare_text(block.content)
+            if text is not None:
+                self._answer(block, text)
+                return []
         kept: list[JsonObject] = []
         moved: list[JsonObject] = []
         separator = ""
@@ -166,9 +173,12 @@ class _MessagesWriter:
                 content = f"{content}\n\n{note}" if content else note
         else:
             content = [*kept, *([text_part(note)] if note else [])]
+        self._answer(block, content)
+        return [_Attachments(block.call_id, names, moved)] if moved else []
+
+    def _answer(self, block: ToolResult, content: Any) -> None:
         call_id = _call_id(block.call_id)
         self.messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
-        return [_Attachments(block.call_id, names, moved)] if moved else []
 
     def _attachment_note(self, result: _Attachments) -> str:
         tool = self._tool_of.get(result.call_id)

@@ -50,6 +50,7 @@ from dragoman.sse import DONE, Frame
 _decode = msgspec.json.Decoder().decode
 
 _STOP = Finish(FinishReason.STOP)
+_NO_TEXT = Text(text="")
 _TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
 
 
@@ -243,7 +244,7 @@ class ChatStreamReader:
         if type(text) is not str or not text:
             return
         if self._kind != kind:
-            self._open(kind, Text(text="") if kind == _TEXT else Refusal(text=""), events)
+            self._open(kind, _NO_TEXT if kind == _TEXT else Refusal(text=""), events)
         if kind == _TEXT:
             self._length += len(text)
         if self._logprobs:
