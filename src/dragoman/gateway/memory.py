@@ -398,6 +398,8 @@ def _text(request: ClientRequest, name: str) -> str | None:
 
 
 def _flag(request: ClientRequest, name: str) -> bool | None:
+    if name not in request.members:
+        return None
     value = request.member(name)
     if value is not None and not isinstance(value, bool):
         raise InvalidRequest.at(name, "must be a boolean")

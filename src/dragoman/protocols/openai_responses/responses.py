@@ -94,8 +94,9 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
         "usage": write_usage(response.usage),
         "output": output,
         **echo(source),
-        **({} if response.moderation is None else {"moderation": response.moderation}),
     }
+    if response.moderation is not None:
+        written["moderation"] = response.moderation
     shown = selected(written, reply.options)
     return shown if action is None else {**shown, "required_action": action}
 
@@ -163,7 +164,8 @@ class _Output:
     def _speak_text(self, part: JsonObject, block: Text) -> None:
         offset = len(part["text"])
         part["text"] += block.text
-        part["logprobs"] += block.logprobs or ()
+        if block.logprobs:
+            part["logprobs"] += block.logprobs
         for annotation in block.annotations:
             if isinstance(annotation, UrlCitation) and annotation.cited_text is not None:
                 self._lose("citations", "citations do not quote")
