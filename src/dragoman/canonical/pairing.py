@@ -6,7 +6,7 @@ anything else the user says. What clients' truncated histories lack is completed
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -50,7 +50,7 @@ def _joined(turns: list[Turn]) -> Turn:
     return replace(turns[0], blocks=tuple([block for turn in turns for block in turn.blocks]))
 
 
-def pair_tools(turns: Iterable[Turn], options: Options, ledger: Ledger) -> list[Turn]:
+def pair_tools(turns: Sequence[Turn], options: Options, ledger: Ledger) -> list[Turn]:
     """Neighbouring assistant turns merged, every call answered at its place.
 
     A call whose id was used before gets another, and its result with it: some models count
@@ -59,9 +59,9 @@ def pair_tools(turns: Iterable[Turn], options: Options, ledger: Ledger) -> list[
     `options.orphan_calls` is "reject". Results without a call are lost content, dropped, or
     become user text, as `options.orphan_results` says.
     """
+    if _is_paired(turns):
+        return list(turns)
     source = coalesce(turns, _ASSISTANT)
-    if _is_paired(source):
-        return source
     open_calls: dict[str, list[_Slot]] = {}
     used: dict[str, int] = {}
     answers: dict[int, dict[str, ToolResult]] = {}
@@ -107,13 +107,16 @@ _ASSISTANT: frozenset[Role] = frozenset({"assistant"})
 
 
 def _is_paired(turns: Iterable[Turn]) -> bool:
-    """Whether nothing has to be put right: every call has an id of its own, and the user's turn
-    after it begins with the results, in order. Nearly every conversation is like that."""
+    """Whether nothing has to be put right: no assistant turns are neighbours, every call has an id
+    of its own, and the user's turn after it begins with the results, in order. Nearly every
+    conversation is like that."""
     used: set[str] = set()
     open_calls: list[ToolCall] = []
+    role: Role = "user"
     for turn in turns:
-        if turn.role == "assistant":
-            if open_calls:
+        previous, role = role, turn.role
+        if role == "assistant":
+            if previous == "assistant":
                 return False
             for block in turn.blocks:
                 if type(block) is ToolCall:
@@ -122,7 +125,7 @@ def _is_paired(turns: Iterable[Turn]) -> bool:
                     used.add(block.id)
                     open_calls.append(block)
             continue
-        if open_calls and turn.role != "user":
+        if open_calls and role != "user":
             return False
         answered = 0
         for place, block in enumerate(turn.blocks):

@@ -69,7 +69,9 @@ class BlockWriter:
     def _block(self, block: Block) -> Iterable[JsonObject]:
         # Nearly all blocks are of these types; a pattern that does not match costs more.
         if type(block) is Text:
-            return self._text(block)
+            if block.annotations or block.logprobs or block.phase:
+                return self._annotated(block)
+            return self._plain(block.text, block)
         if type(block) is ToolCall:
             return (self._tool_use(block),)
         if type(block) is ToolResult:
@@ -104,11 +106,6 @@ class BlockWriter:
         if block.cache is not None:
             mark(entry, block.cache, block.path)
         return (entry,)
-
-    def _text(self, block: Text) -> Iterable[JsonObject]:
-        if block.annotations or block.logprobs or block.phase:
-            return self._annotated(block)
-        return self._plain(block.text, block)
 
     def _annotated(self, block: Text) -> Iterable[JsonObject]:
         own = [

@@ -115,10 +115,10 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
 
 def _deferral_works(request: Request) -> bool:
     """Whether hidden tools can be found upstream: not with another vendor's tool search."""
-    return not any(
-        isinstance(tool, HostedTool) and tool.origin != wire.NAME and "tool_search" in tool.type
-        for tool in request.tools
-    )
+    for tool in request.tools:
+        if type(tool) is HostedTool and tool.origin != wire.NAME and "tool_search" in tool.type:
+            return False
+    return True
 
 
 def _hosted(tool: HostedTool, outbound: Outbound) -> JsonObject | None:
@@ -132,29 +132,31 @@ def _hosted(tool: HostedTool, outbound: Outbound) -> JsonObject | None:
 def _declaration(
     tool: FunctionTool | CustomTool, outbound: Outbound, reachable: bool
 ) -> JsonObject | None:
+    description: str | None
     if isinstance(tool, CustomTool):
-        body = _emulation(tool, outbound)
-        if body is None:
+        if outbound.options.custom_tools == "reject":
+            detail = "free-text tools have no counterpart upstream"
+            outbound.ledger.add(tool.path, LossKind.CONTENT, detail)
             return None
+        description, schema = _emulation(tool, outbound)
     else:
-        schema = _input_schema(tool, outbound)
-        body = {"description": tool.description, "input_schema": schema}
-        if tool.strict and outbound.capabilities.strict_tools and is_enforceable(schema):
-            body["strict"] = True
-        elif tool.strict:
+        description, schema = tool.description, _input_schema(tool, outbound)
+    entry: JsonObject = {"name": outbound.names.outward(tool.name, tool.namespace)}
+    if description:
+        entry["description"] = description
+    entry["input_schema"] = schema
+    if isinstance(tool, FunctionTool) and tool.strict:
+        if outbound.capabilities.strict_tools and is_enforceable(schema):
+            entry["strict"] = True
+        else:
             detail = "the upstream does not enforce this schema"
             outbound.ledger.add(f"{tool.path}.strict", LossKind.KNOB, detail)
-    entry: JsonObject = {"name": outbound.names.outward(tool.name, tool.namespace)}
-    if body["description"]:
-        entry["description"] = body["description"]
-    del body["description"]
-    entry.update(body)
     if tool.deferred and reachable:
         entry["defer_loading"] = True
     elif tool.deferred:
         detail = "the deferred tool is offered at once"
         outbound.ledger.add(f"{tool.path}.defer_loading", LossKind.KNOB, detail)
-    if isinstance(tool, FunctionTool):
+    if isinstance(tool, FunctionTool) and tool.cache is not None:
         mark(entry, tool.cache, tool.path)
     return entry
 
@@ -173,12 +175,8 @@ def _input_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
     return {**schema, "type": "object"}
 
 
-def _emulation(tool: CustomTool, outbound: Outbound) -> JsonObject | None:
-    """A function with one string in place of a free-text tool; None if that is not wanted."""
-    if outbound.options.custom_tools == "reject":
-        detail = "free-text tools have no counterpart upstream"
-        outbound.ledger.add(tool.path, LossKind.CONTENT, detail)
-        return None
+def _emulation(tool: CustomTool, outbound: Outbound) -> tuple[str, JsonObject]:
+    """Description and schema of a function with one string in place of a free-text tool."""
     grammar = ""
     if tool.grammar is not None:
         grammar = (
@@ -187,17 +185,15 @@ def _emulation(tool: CustomTool, outbound: Outbound) -> JsonObject | None:
         )
     detail = "emulated by a function with one string" + (", grammar not enforced" * bool(grammar))
     outbound.ledger.add(tool.path, LossKind.CONVERTED, detail)
-    return {
-        "description": "\n\n".join(part for part in (tool.description, grammar) if part),
-        "input_schema": {
-            "type": "object",
-            "properties": {
-                CUSTOM_INPUT: {"type": "string", "description": "The whole input, as plain text."}
-            },
-            "required": [CUSTOM_INPUT],
-            "additionalProperties": False,
+    schema = {
+        "type": "object",
+        "properties": {
+            CUSTOM_INPUT: {"type": "string", "description": "The whole input, as plain text."}
         },
+        "required": [CUSTOM_INPUT],
+        "additionalProperties": False,
     }
+    return "\n\n".join(part for part in (tool.description, grammar) if part), schema
 
 
 def write_choice(
