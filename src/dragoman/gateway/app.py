@@ -195,8 +195,11 @@ class Gateway:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = Record()
-        path = normal_path(scope["path"])
-        route = self._routes.get(path) or self._dynamic(path)
+        path = scope["path"]
+        route = self._routes.get(path)
+        if route is None:
+            path = normal_path(path)
+            route = self._routes.get(path) or self._dynamic(path)
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         protocol = route.protocol if route is not None else ""
         codec = CODECS[protocol or implied_protocol(headers)]
@@ -209,7 +212,10 @@ class Gateway:
             operators and self._admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
         )
         if self.config.server.cors and not operators:
-            _allow_origins(visit)
+            if visit.method == "OPTIONS":
+                _grant(visit)
+            else:
+                visit.lines += _CORS_USUAL
         try:
             if admin:
                 record.error = await self._admin.serve(visit)
@@ -413,15 +419,12 @@ def normal_path(path: str) -> str:
     """A path as the routes know it: base URLs are configured with and without `/v1`, with a slash
     at their end, and with a `/v1` too many.
     """
-    if path in _KNOWN:
-        return path
     path = _VERSIONS.sub("/v1", _SLASHES.sub("/", path)).rstrip("/") or "/"
     if not path.startswith("/v1/") and path.startswith(_VERSIONED):
         return f"/v1{path}"
     return path
 
 
-_KNOWN = frozenset(f"/v1{codec.path}" for codec in CODECS.values())
 _VERSIONED = (*(codec.path for codec in CODECS.values()), "/models")
 
 
@@ -461,12 +464,10 @@ def check_content_type(value: bytes | None) -> None:
         )
 
 
-def _allow_origins(visit: Visit) -> None:
-    """Let browsers read the answer, whatever page they show."""
-    # The vendors' SDKs send dozens of headers, so a preflight is granted what it asks for.
-    if visit.method == "OPTIONS" and (
-        asked := visit.headers.get(b"access-control-request-headers")
-    ):
+def _grant(visit: Visit) -> None:
+    """The vendors' SDKs send dozens of headers, so a preflight is granted what it asks for."""
+    asked = visit.headers.get(b"access-control-request-headers")
+    if asked:
         visit.lines += _CORS
         visit.shared.append((_CORS_ALLOWED, _CORS_HEADERS + b", " + asked))
     else:

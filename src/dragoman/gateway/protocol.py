@@ -143,9 +143,11 @@ class JoiningProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         self._head_size = -1
-        self._unset_head_timer()
-        self.headers += self._offers
-        self._offers = []
+        if self._head_timer is not None:
+            self._unset_head_timer()
+        if self._offers:
+            self.headers += self._offers
+            self._offers = []
         super().on_headers_complete()
         scope = self.scope
         answer: AnswerTransport

@@ -205,10 +205,6 @@ async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None
     if connection is None:
         await work
         return
-    if connection.is_lost:
-        visit.gone = True
-        work.close()
-        raise ClientGone
     task = asyncio.current_task(visit.clock.loop)
     assert task is not None
 
@@ -217,8 +213,11 @@ async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None
             visit.gone = True
             task.cancel()
 
-    connection.watch(left)
     try:
+        if not connection.watch(left):
+            visit.gone = True
+            work.close()
+            raise ClientGone
         await work
     except asyncio.CancelledError:
         if not visit.gone:

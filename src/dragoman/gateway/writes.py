@@ -21,12 +21,11 @@ class AnswerTransport:
     sent, each with its line end.
     """
 
-    __slots__ = ("_on_left", "_transport", "cycle", "lines")
+    lines = b""
+    _on_left: Callable[[], None] | None = None
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self.cycle = cycle
-        self.lines = b""
-        self._on_left: Callable[[], None] | None = None
         self._transport = cycle.transport
         cycle.transport = self  # type: ignore[assignment]
 
@@ -37,16 +36,12 @@ class AnswerTransport:
         """Whether the whole body of the request has arrived."""
         return not self.cycle.more_body
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether the client has left."""
-        return self.cycle.disconnected
-
-    def watch(self, on_left: Callable[[], None]) -> None:
-        """Call `on_left` when the client leaves. To be asked once the body was read: from here on
-        the socket is read."""
+    def watch(self, on_left: Callable[[], None]) -> bool:
+        """Call `on_left` when the client leaves; False if it has. To be asked once the body was
+        read: from here on the socket is read."""
         self._on_left = on_left
         self.cycle.flow.resume_reading()
+        return not self.cycle.disconnected
 
     def unwatch(self) -> None:
         """Call nobody."""
@@ -92,11 +87,7 @@ class JoinedWrites(AnswerTransport):
     answer writes to the transport itself.
     """
 
-    __slots__ = ("_held",)
-
-    def __init__(self, cycle: RequestResponseCycle) -> None:
-        super().__init__(cycle)
-        self._held = b""
+    _held = b""
 
     def write(self, data: bytes) -> None:
         """Hold the head of the answer, or send it with what follows."""
@@ -118,8 +109,6 @@ class JoinedWrites(AnswerTransport):
 class HeadWrites(AnswerTransport):
     """For an answer to HEAD, which has no body that a head could wait for."""
 
-    __slots__ = ()
-
     def write(self, data: bytes) -> None:
         """Send the head."""
         if data.startswith(_CONTINUE):
@@ -134,13 +123,8 @@ class UnchunkedWrites(AnswerTransport):
     for part of the body (RFC 9112, 6.1). The end of the connection is the end of its answer.
     """
 
-    __slots__ = ("_chunked",)
-
     _HEADER = b"transfer-encoding: chunked\r\n"
-
-    def __init__(self, cycle: RequestResponseCycle) -> None:
-        super().__init__(cycle)
-        self._chunked: bool | None = None
+    _chunked: bool | None = None
 
     def write(self, data: bytes) -> None:
         """Send the head, or what is inside of whole chunks."""

@@ -114,7 +114,7 @@ class UpstreamClient:
 
         connection = self._pool.take(key)
         if connection is not None:
-            exchange = Exchange(self.clock, request.timeouts, total_at)
+            exchange = Exchange(self.clock, request.timeouts, total_at, connection)
             connection.begin(exchange, head, request.body)
             try:
                 await exchange.head()
@@ -124,7 +124,7 @@ class UpstreamClient:
             else:
                 return _response(exchange, forwarded=forward is not None)
         connection = await self._dial(target, proxy, key, request, total_at)
-        exchange = Exchange(self.clock, request.timeouts, total_at)
+        exchange = Exchange(self.clock, request.timeouts, total_at, connection)
         connection.begin(exchange, head, request.body)
         await exchange.head()
         return _response(exchange, forwarded=forward is not None)
@@ -179,12 +179,16 @@ def _default_context() -> ssl.SSLContext:
 
 
 def _response(exchange: Exchange, *, forwarded: bool) -> UpstreamResponse:
-    codings = [value for name, value in exchange.raw_headers if name == b"content-encoding"]
+    headers = Headers(exchange.raw_headers)
+    inflater = None
     try:
         if forwarded and exchange.status == 407:
             raise ProxyFailed("the proxy wants an authentication that was not given, or refused it")
-        inflater = inflater_for(b",".join(codings).decode("latin-1")) if codings else None
+        for name, _ in exchange.raw_headers:
+            if name == b"content-encoding":
+                inflater = inflater_for(",".join(headers.get_all("content-encoding")))
+                break
     except UpstreamError:
         exchange.close()
         raise
-    return UpstreamResponse(exchange, Headers(exchange.raw_headers), inflater)
+    return UpstreamResponse(exchange, headers, inflater)

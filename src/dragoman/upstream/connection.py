@@ -54,12 +54,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def begin(self, exchange: Exchange, head: bytes, body: bytes) -> None:
-        """Send a request; its answer goes to `exchange`."""
+        """Send a request; its answer goes to `exchange`, which this connection carries."""
         transport = self._transport
         assert transport is not None
         assert self._exchange is None, "one exchange at a time"
         self._exchange = exchange
-        exchange.start(self)
         # One system call, and no copy of the body.
         transport.writelines((head, body))
 

@@ -63,13 +63,17 @@ class Exchange:
         clock: Clock,
         timeouts: Timeouts,
         total_at: float,
+        carrier: Carrier,
     ) -> None:
-        """
+        """The request is handed to the connection: the clock runs.
+
         Args:
             clock: of the running loop.
             timeouts: limits of the call.
             total_at: loop time at which the whole call must be over; 0 for no limit.
+            carrier: the connection.
         """
+        self._carrier = carrier
         self._clock = clock
         self._loop = clock.loop
         self._timeouts = timeouts
@@ -77,7 +81,7 @@ class Exchange:
         self._timer: asyncio.TimerHandle | Timeout | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._waiting_since = 0.0
-        self._sent_at = 0.0
+        self._sent_at = self._loop.time()
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._body_clock = False
@@ -92,14 +96,9 @@ class Exchange:
         self.complete = False
         self.error: UpstreamError | None = None
         """What ended the call early. Copies are raised: with a traceback it would hold itself."""
+        self._limit(timeouts.first_byte)
 
     # What the caller does
-
-    def start(self, carrier: Carrier) -> None:
-        """The request was handed to the connection: the clock runs."""
-        self._carrier = carrier
-        self._sent_at = self._loop.time()
-        self._limit(self._timeouts.first_byte)
 
     async def head(self) -> None:
         """Wait until status and headers are there.
@@ -132,6 +131,7 @@ class Exchange:
                 if not self._body_clock:
                     # Not as soon as the head is there: most whole answers come with it in one read.
                     self._body_clock = True
+                    self._stop_timer()
                     self._limit(self._timeouts.idle)
                 await self._arrival()
         except asyncio.CancelledError:
@@ -192,7 +192,8 @@ class Exchange:
     def on_complete(self) -> None:
         """The answer is whole."""
         self.complete = True
-        self._stop_timer()
+        if self._timer is not None:
+            self._stop_timer()
         if self._waiter is not None:
             self._wake(self._waiter)
 
@@ -227,7 +228,6 @@ class Exchange:
 
     def _limit(self, seconds: float) -> None:
         """Ring after `seconds` (0: never), or when the call must be over if that is sooner."""
-        self._stop_timer()
         if self._total_at and (not seconds or self._total_at < self._loop.time() + seconds):
             self._timer = self._loop.call_at(self._total_at, self._ring)
         elif seconds:

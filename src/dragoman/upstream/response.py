@@ -7,6 +7,8 @@ from dragoman.upstream.errors import BodyTooLarge, UpstreamError
 from dragoman.upstream.exchange import Exchange
 from dragoman.upstream.headers import Headers
 
+_NO_PIECES: Iterator[bytes] = iter(())
+
 
 class UpstreamResponse:
     """The answer to one request, of any status.
@@ -30,17 +32,18 @@ class UpstreamResponse:
         """As received: `content-length` and `content-encoding` tell of the coded body."""
         self._exchange = exchange
         self._inflater = inflater
-        self._pieces: Iterator[bytes] = iter(())
+        self._pieces = _NO_PIECES
 
     def __del__(self) -> None:
         """Nobody can read on: an answer that was dropped must not hold its connection."""
-        self._exchange.drop()
+        if not self._exchange.complete:
+            self._exchange.drop()
 
     async def __aenter__(self) -> "UpstreamResponse":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.close()
+        self._exchange.close()
 
     def close(self) -> None:
         """End the call. A body not read to its end closes its connection at once, and whoever
