@@ -4,7 +4,7 @@ one form every client reads (LF only, one data line, never `id:` or `retry:`).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 DEFAULT_MAX_EVENT = 64 * 1024 * 1024
 """Largest event accepted, in bytes; images and files travel inside events."""
@@ -13,7 +13,7 @@ DONE = b"[DONE]"
 """The payload that ends a Chat Completions stream. It is not JSON."""
 
 
-class Frame(NamedTuple):
+class Frame(Struct, frozen=True, gc=False):
     """One event: its name (empty if unnamed), its data (lines joined by LF), and the bytes to pass
     on: as they came, including the blank line that ends the event, or, if they came in a form that
     not every client reads, written anew in the one that all do.
