@@ -268,7 +268,8 @@ def _is_readable(data: bytes) -> bool:
 
 
 def restored(events: Sequence[Event], names: ToolNames, outcome: Outcome) -> Sequence[Event]:
-    """The events of a whole answer with the client's own tools in them, noted in `outcome`."""
+    """The events of a whole answer with the client's own tools in them, noted in `outcome` until
+    one says that the answer failed."""
     for event in events:
         if type(event) is Opened and type(event.block) is ToolCall:
             restorer = ToolRestorer(names)
@@ -277,4 +278,6 @@ def restored(events: Sequence[Event], names: ToolNames, outcome: Outcome) -> Seq
     for event in events:
         if type(event) in _NOTED:
             outcome.note(event)
+            if type(event) is Failed:
+                break
     return events
