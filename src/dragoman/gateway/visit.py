@@ -7,6 +7,7 @@ import random
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from io import BytesIO
 from typing import Any, TypeAlias
 
 from dragoman.canonical.errors import Fault, FaultKind
@@ -148,7 +149,8 @@ class Visit:
             timer.cancel()
 
     async def _read(self, limit: int) -> bytes:
-        pieces: list[bytes] = []
+        # It grows in place: a list of pieces, to be joined, takes twice the time and the memory.
+        whole: BytesIO | None = None
         size = 0
         while True:
             message = await self._receive()
@@ -158,9 +160,14 @@ class Visit:
             size += len(piece)
             if size > limit:
                 raise _too_large(limit)
-            pieces.append(piece)
-            if not message.get("more_body", False):
-                return piece if size == len(piece) else b"".join(pieces)
+            more = message.get("more_body", False)
+            if whole is None:
+                if not more:
+                    return piece
+                whole = BytesIO()
+            whole.write(piece)
+            if not more:
+                return whole.getvalue()
 
     def start(self, status: int, headers: Headers) -> Awaitable[None]:
         """Send the head of the answer."""
