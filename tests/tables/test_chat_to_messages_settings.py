@@ -202,6 +202,18 @@ SETTINGS = [
         upstream={"max_output_tokens": 8192},
     ),
     Row(
+        "output limit of a long answer",
+        {"max_tokens": 9000},
+        {"max_tokens": 9000, "stream": True},
+        upstream={"stream_above": 8999},
+    ),
+    Row(
+        "output limit of the longest answer that is waited for",
+        {"max_tokens": 9000},
+        {"max_tokens": 9000},
+        upstream={"stream_above": 9000},
+    ),
+    Row(
         "sampling under the newer version",
         {"temperature": 0, "top_p": 0.5, "top_k": 5},
         {},
