@@ -70,6 +70,8 @@ async def read_error(answer: UpstreamResponse) -> bytes:
 async def drain(answer: UpstreamResponse) -> None:
     """Read what follows the last event, commonly nothing, so that the connection can serve
     again."""
+    if answer.has_arrived:
+        return
     try:
         async with asyncio.timeout(_DRAIN_S):
             async for _ in answer:

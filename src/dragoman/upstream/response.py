@@ -45,6 +45,11 @@ class UpstreamResponse:
     async def __aexit__(self, *_: object) -> None:
         self._exchange.close()
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether there is nothing more to wait for; some of the body may not be taken yet."""
+        return self._exchange.complete
+
     def close(self) -> None:
         """End the call. A body not read to its end closes its connection at once, and whoever
         waits for it in another task gets `Truncated`."""
