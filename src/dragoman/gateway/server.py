@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import resource
 import signal
@@ -16,6 +15,7 @@ import uvicorn
 
 from dragoman.config import Config
 from dragoman.config.checks import is_loopback
+from dragoman.gateway.allocation import settle
 from dragoman.gateway.app import Gateway
 from dragoman.gateway.lines import LineWriter, Outlet
 from dragoman.gateway.metrics import Board
@@ -31,9 +31,6 @@ _FILES = 65536
 _KEEP_ALIVE_S = 75
 """Seconds for which an idle connection of a client is kept; longer than SDKs keep theirs, so that
 it is they who close."""
-
-_COLLECT_AFTER = 20_000
-"""Objects made and not freed after which the youngest are searched for cycles."""
 
 
 def build_app(
@@ -94,10 +91,7 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
 
 def _run(config: Config, plug: socket.socket, place: Place | None = None) -> None:
     """Serve in this process."""
-    # What a request leaves dies with its last reference; cycles are rare, and looking for them as
-    # often as Python does by itself costs one request in twenty.
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER)
+    settle()
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(sys.stderr.fileno())
     try:
