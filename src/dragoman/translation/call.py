@@ -301,11 +301,12 @@ def tool_names(request: Request, upstream: Codec) -> ToolNames:
     refs: dict[tuple[str | None, str], ToolRef] = {}
     apart = upstream.namespaces
     for tool in request.tools:
-        if type(tool) is FunctionTool or type(tool) is CustomTool:
-            custom = type(tool) is CustomTool
-            form = tool.form if type(tool) is FunctionTool else None
+        if type(tool) is FunctionTool:
             space = None if apart else tool.namespace
-            refs[space, tool.name] = ToolRef(tool.name, custom, space, form)
+            refs[space, tool.name] = ToolRef(tool.name, False, space, tool.form)
+        elif type(tool) is CustomTool:
+            space = None if apart else tool.namespace
+            refs[space, tool.name] = ToolRef(tool.name, True, space)
     for turn in request.turns:
         for block in turn.blocks:
             if type(block) is ToolCall:

@@ -126,7 +126,7 @@ def _read_turns(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tup
     turns = []
     for position, message in enumerate(messages):
         path = f"messages[{position}]"
-        if type(message) is dict and len(message) == 2 and message.keys() == _PLAIN_MESSAGE:
+        if type(message) is dict and message.keys() == _PLAIN_MESSAGE:
             # Nearly every message is one of these.
             role, content = message["role"], message["content"]
         else:
