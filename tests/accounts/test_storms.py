@@ -111,7 +111,7 @@ class Storm:
 
     def nobody_waits_in_vain(self) -> None:
         """Whoever waits could not be served now."""
-        for model, tried in [(waiter.model, waiter.tried) for waiter in self.line._waiters]:
+        for model, tried in [(waiter.model, waiter.tried) for waiter in self.line.waiters]:
             try:
                 self.pool.lease(Wanted("one", model), tried)
             except AllBusy:

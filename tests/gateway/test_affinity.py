@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Secret
-from dragoman.gateway.affinity import NO_PINS, Pins, Seams, pins_of, response_id
+from dragoman.gateway.serving.affinity import NO_PINS, Pins, Seams, pins_of, response_id
 from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault

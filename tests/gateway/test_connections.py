@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway import protocol
+from dragoman.gateway.edge import protocol
 from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_of

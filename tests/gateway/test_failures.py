@@ -8,7 +8,7 @@ from dragoman.accounts.pool import NoAccount
 from dragoman.accounts.rules import DEFAULT, SOP, RuleSet
 from dragoman.accounts.symptoms import UNREACHABLE
 from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.gateway.failures import (
+from dragoman.gateway.serving.failures import (
     ALL_TRIED,
     NONE_LEFT,
     Failure,

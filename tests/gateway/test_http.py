@@ -8,7 +8,7 @@ import json
 import pytest
 
 from dragoman.config import Client, Secret, Server
-from dragoman.gateway.app import normal_path
+from dragoman.gateway.edge.paths import normal_path
 from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_of

@@ -10,9 +10,9 @@ import pytest
 
 from dragoman.canonical.losses import Loss, LossKind
 from dragoman.canonical.usage import Usage
-from dragoman.gateway import metrics
-from dragoman.gateway.metrics import LATENCIES, Board, Counts, Metrics, render
-from dragoman.gateway.record import Record
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.operation import metrics
+from dragoman.gateway.operation.metrics import LATENCIES, Board, Counts, Metrics, render
 
 SAMPLE = re.compile(
     r'^dragoman_[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\[\\"n])*"(,[a-z]+="[^"]*")*\})? \S+$'

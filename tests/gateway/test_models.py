@@ -11,7 +11,7 @@ import dragoman.gateway.models as catalogues
 from dragoman.canonical.errors import DragomanError
 from dragoman.config import Config, Models, Route, Upstream
 from dragoman.gateway.models import Catalogue, model_object, page, read_list
-from dragoman.gateway.routing import Router
+from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.conftest import Start

@@ -15,8 +15,8 @@ from dragoman.accounts.states import Decision, Disabled, Failed, Transition
 from dragoman.config import Config, Probe, Storage
 from dragoman.failing import Verdict
 from dragoman.gateway.app import Gateway
-from dragoman.gateway.metrics import Board
-from dragoman.gateway.scrape import Place
+from dragoman.gateway.operation.metrics import Board
+from dragoman.gateway.operation.scrape import Place
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Fault
 from dragoman.simulator.testing import RunningSimulator

@@ -6,7 +6,7 @@ import json
 
 from dragoman.canonical.losses import Loss, LossKind
 from dragoman.canonical.usage import Usage
-from dragoman.gateway.record import Record, losses_header
+from dragoman.gateway.edge.record import Record, losses_header
 
 
 def test_the_header_lists_paths_and_counts() -> None:

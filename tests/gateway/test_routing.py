@@ -8,7 +8,7 @@ from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Config, Fallback, Models, Route, Upstream
-from dragoman.gateway.routing import Router
+from dragoman.gateway.serving.routing import Router
 
 
 def upstreams(*names: str) -> tuple[Upstream, ...]:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import Config, Server
-from dragoman.gateway.lines import LineWriter
+from dragoman.gateway.edge.lines import LineWriter
 from dragoman.gateway.server import bind, build_app
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error

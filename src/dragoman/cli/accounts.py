@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dragoman.administration.service import Administration, Imported, Progress
     from dragoman.administration.views import AccountView
     from dragoman.config import Secret
-    from dragoman.gateway.probe import Finding
+    from dragoman.gateway.operation.probe import Finding
 
 STATES = ("active", "cooling", "exhausted", "disabled")
 FORMATS = ("csv", "json", "jsonl")
@@ -396,7 +396,7 @@ def test(
         raise click.UsageError("name accounts, or give --all")
     settings = read_config(config, warn=False)
     from dragoman.administration.opening import administration
-    from dragoman.gateway.probe import probe_all
+    from dragoman.gateway.operation.probe import probe_all
 
     with failures_told(), administration(settings) as found:
         chosen = names or tuple(

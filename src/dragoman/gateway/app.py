@@ -23,35 +23,34 @@ from dragoman.canonical.dialects import DIALECTS
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config, Upstream
-from dragoman.gateway.admin import Admin
-from dragoman.gateway.auth import Caller, Keyring
-from dragoman.gateway.background import Background
 from dragoman.gateway.count import Counter
-from dragoman.gateway.elsewhere import Elsewhere
-from dragoman.gateway.errors import ClientGone, fault_of, refusal
-from dragoman.gateway.exchange import SHUTTING_DOWN, Exchange
-from dragoman.gateway.memory import Memory, Shelf
-from dragoman.gateway.metrics import CONTENT_TYPE
+from dragoman.gateway.edge.auth import Caller, Keyring
+from dragoman.gateway.edge.errors import ClientGone, fault_of, refusal
+from dragoman.gateway.edge.paths import implied_protocol, normal_path
+from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
+from dragoman.gateway.edge.visit import Receive, Scope, Send, Visit
+from dragoman.gateway.edge.writes import CONNECTION
 from dragoman.gateway.models import Catalogue, page, read_list
-from dragoman.gateway.outgoing import Outgoings
-from dragoman.gateway.prober import Prober
-from dragoman.gateway.record import LOSSES_HEADER, Record, log_line
-from dragoman.gateway.routing import Router, model_not_found
-from dragoman.gateway.scrape import Place, Scrape
-from dragoman.gateway.stored import StoredResponses
-from dragoman.gateway.tally import CLIENT_GONE, Tally
-from dragoman.gateway.visit import Receive, Scope, Send, Visit
-from dragoman.gateway.writes import CONNECTION
+from dragoman.gateway.operation.admin import Admin
+from dragoman.gateway.operation.metrics import CONTENT_TYPE
+from dragoman.gateway.operation.prober import Prober
+from dragoman.gateway.operation.scrape import Place, Scrape
+from dragoman.gateway.operation.tally import CLIENT_GONE, Tally
+from dragoman.gateway.serving.exchange import SHUTTING_DOWN, Exchange
+from dragoman.gateway.serving.outgoing import Outgoings
+from dragoman.gateway.serving.routing import Router, model_not_found
+from dragoman.gateway.stored.background import Background
+from dragoman.gateway.stored.elsewhere import Elsewhere
+from dragoman.gateway.stored.memory import Memory, Shelf
+from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import Codec, to_json
+from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.storage.opening import responses_for, store_for, vault_for
 from dragoman.upstream.client import UpstreamClient
 
 Handler = Callable[[Visit, Caller, Record], Awaitable[None]]
 
-_SLASHES = re.compile(r"/{2,}")
-_VERSIONS = re.compile(r"^(?:/v1)+(?=/|$)")
 _STATUS_CLIENT_GONE = 499
 _BUSY_RETRY_S = 1.0
 
@@ -413,36 +412,6 @@ _NO_RESPONSES = frozenset({"compact"})
 
 async def _no_completion(visit: Visit, caller: Caller, record: Record) -> None:
     raise refusal(FaultKind.NOT_FOUND, "This gateway does not store chat completions.")
-
-
-def normal_path(path: str) -> str:
-    """A path as the routes know it: base URLs are configured with and without `/v1`, with a slash
-    at their end, and with a `/v1` too many.
-    """
-    path = _VERSIONS.sub("/v1", _SLASHES.sub("/", path)).rstrip("/") or "/"
-    if not path.startswith("/v1/") and path.startswith(_VERSIONED):
-        return f"/v1{path}"
-    return path
-
-
-_VERSIONED = (*(codec.path for codec in CODECS.values()), "/models")
-
-
-def codec_of(path: str, headers: list[tuple[bytes, bytes]]) -> Codec:
-    """The client's protocol of a request that no route has seen."""
-    path = normal_path(path)
-    for codec in CODECS.values():
-        if path.startswith(f"/v1{codec.path}"):
-            return codec
-    return CODECS[implied_protocol(headers)]
-
-
-def implied_protocol(headers: list[tuple[bytes, bytes]]) -> str:
-    """The protocol of a client on a path that tells none: Anthropic's SDKs always send their
-    version."""
-    if any(name == b"anthropic-version" for name, _ in headers):
-        return "anthropic_messages"
-    return "openai_chat"
 
 
 def check_content_type(value: bytes | None) -> None:

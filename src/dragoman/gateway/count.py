@@ -13,19 +13,19 @@ from dragoman.accounts.pool import Lease, Pool
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.usage import Usage
-from dragoman.gateway.answers import MOST_BYTES, read_error
-from dragoman.gateway.attempts import Attempts, GaveUp
-from dragoman.gateway.auth import Caller
-from dragoman.gateway.elsewhere import Elsewhere, is_left_to
-from dragoman.gateway.errors import Headers
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.errors import Headers
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.estimate import estimate_tokens
-from dragoman.gateway.exchange import Exchange
-from dragoman.gateway.failures import failed_call, refused, unusable
-from dragoman.gateway.memory import Memory
-from dragoman.gateway.outgoing import Outgoings
-from dragoman.gateway.record import Record
-from dragoman.gateway.routing import Target
-from dragoman.gateway.visit import Visit, while_connected
+from dragoman.gateway.serving.answers import MOST_BYTES, read_error
+from dragoman.gateway.serving.attempts import Attempts, GaveUp
+from dragoman.gateway.serving.exchange import Exchange
+from dragoman.gateway.serving.failures import failed_call, refused, unusable
+from dragoman.gateway.serving.outgoing import Outgoings
+from dragoman.gateway.serving.routing import Target
+from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
+from dragoman.gateway.stored.memory import Memory
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject

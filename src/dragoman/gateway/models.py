@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.config import Config, Upstream
-from dragoman.gateway.routing import Router
+from dragoman.gateway.serving.routing import Router
 from dragoman.protocols.fields import JsonObject
 
 _log = logging.getLogger("dragoman.gateway")

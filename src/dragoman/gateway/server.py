@@ -17,11 +17,11 @@ from dragoman.config import Config
 from dragoman.config.checks import is_loopback
 from dragoman.gateway.allocation import settle
 from dragoman.gateway.app import Gateway
-from dragoman.gateway.lines import LineWriter, Outlet
-from dragoman.gateway.metrics import Board
-from dragoman.gateway.protocol import JoiningProtocol
-from dragoman.gateway.record import log_line
-from dragoman.gateway.scrape import Place
+from dragoman.gateway.edge.lines import LineWriter, Outlet
+from dragoman.gateway.edge.protocol import JoiningProtocol
+from dragoman.gateway.edge.record import log_line
+from dragoman.gateway.operation.metrics import Board
+from dragoman.gateway.operation.scrape import Place
 from dragoman.gateway.workers import Workers
 from dragoman.storage.opening import prepare
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dragoman.config import Config, Loaded
 from dragoman.gateway.app import Gateway
-from dragoman.gateway.record import log_line
+from dragoman.gateway.edge.record import log_line
 from dragoman.gateway.server import Server, bind, build_app
 
 _POLL_S = 0.002

@@ -10,14 +10,14 @@ from urllib.parse import parse_qs
 import msgspec
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
-from dragoman.gateway.auth import Caller
-from dragoman.gateway.background import Background
-from dragoman.gateway.elsewhere import Elsewhere, is_left_to
-from dragoman.gateway.exchange import Exchange
-from dragoman.gateway.memory import LONGEST_ID, Keeping, Memory, response_not_found
-from dragoman.gateway.record import Record
-from dragoman.gateway.trip import Keeper
-from dragoman.gateway.visit import Visit
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.visit import Visit
+from dragoman.gateway.serving.exchange import Exchange
+from dragoman.gateway.serving.trip import Keeper
+from dragoman.gateway.stored.background import Background
+from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
+from dragoman.gateway.stored.memory import LONGEST_ID, Keeping, Memory, response_not_found
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, decode_object
 from dragoman.protocols.openai_responses.conversations import (

@@ -19,25 +19,25 @@ from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, Upstream
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.requests import Request
 from dragoman.config import Server
-from dragoman.gateway.affinity import NO_PINS, Seams, check_thread, pins_of
-from dragoman.gateway.answers import is_error_object, read_error
-from dragoman.gateway.attempts import Attempts, GaveUp
-from dragoman.gateway.auth import Caller
-from dragoman.gateway.delivery import Delivery
-from dragoman.gateway.errors import fault_of
-from dragoman.gateway.failures import (
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.delivery import Delivery
+from dragoman.gateway.edge.errors import fault_of
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.visit import Visit, while_connected
+from dragoman.gateway.serving.affinity import NO_PINS, Seams, check_thread, pins_of
+from dragoman.gateway.serving.answers import is_error_object, read_error
+from dragoman.gateway.serving.attempts import Attempts, GaveUp
+from dragoman.gateway.serving.failures import (
     Failure,
     failed_call,
     is_about_reasoning,
     refused,
     unusable,
 )
-from dragoman.gateway.giving import give_stream, give_whole
-from dragoman.gateway.outgoing import Outgoing, Outgoings
-from dragoman.gateway.record import Record
-from dragoman.gateway.routing import Router, Target, model_not_found
-from dragoman.gateway.trip import Keeper, Trip
-from dragoman.gateway.visit import Visit, while_connected
+from dragoman.gateway.serving.giving import give_stream, give_whole
+from dragoman.gateway.serving.outgoing import Outgoing, Outgoings
+from dragoman.gateway.serving.routing import Router, Target, model_not_found
+from dragoman.gateway.serving.trip import Keeper, Trip
 from dragoman.translation import ALL, Call, ClientRequest, Settings
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import UpstreamError as CallFailed

@@ -6,9 +6,9 @@ import time
 from collections.abc import Container
 
 from dragoman.accounts.usage import Meter
-from dragoman.gateway.metrics import Metrics
-from dragoman.gateway.record import Record
-from dragoman.gateway.visit import Visit
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.visit import Visit
+from dragoman.gateway.operation.metrics import Metrics
 
 CLIENT_GONE = "client_gone"
 """The error of a request whose client left: no failure of anybody here."""

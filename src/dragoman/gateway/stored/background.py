@@ -15,11 +15,11 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
-from dragoman.gateway.auth import Caller
-from dragoman.gateway.delivery import Delivery
-from dragoman.gateway.memory import ENDS, Keeping, Keepsake, Memory, Shelf
-from dragoman.gateway.record import Record
-from dragoman.gateway.visit import Message, Scope, Visit, while_connected
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.delivery import Delivery
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.visit import Message, Scope, Visit, while_connected
+from dragoman.gateway.stored.memory import ENDS, Keeping, Keepsake, Memory, Shelf
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.errors import failed_object

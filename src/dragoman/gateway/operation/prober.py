@@ -10,8 +10,8 @@ import zlib
 
 from dragoman.accounts.pool import Pool
 from dragoman.config import Config
-from dragoman.gateway.metrics import Metrics
-from dragoman.gateway.probe import ask
+from dragoman.gateway.operation.metrics import Metrics
+from dragoman.gateway.operation.probe import ask
 from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman.gateway")

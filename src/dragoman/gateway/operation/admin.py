@@ -31,11 +31,11 @@ from dragoman.administration.service import Administration
 from dragoman.administration.views import STANDINGS
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
-from dragoman.gateway.auth import presented_key
-from dragoman.gateway.errors import ClientGone, Headers, fault_of
-from dragoman.gateway.probe import ask
-from dragoman.gateway.scrape import Scrape
-from dragoman.gateway.visit import Visit
+from dragoman.gateway.edge.auth import presented_key
+from dragoman.gateway.edge.errors import ClientGone, Headers, fault_of
+from dragoman.gateway.edge.visit import Visit
+from dragoman.gateway.operation.probe import ask
+from dragoman.gateway.operation.scrape import Scrape
 from dragoman.storage.base import StoreError
 from dragoman.storage.opening import vault_for
 from dragoman.upstream.client import UpstreamClient

@@ -9,11 +9,11 @@ from dragoman.accounts.pool import Lease
 from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_fault
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
-from dragoman.gateway.affinity import response_id
-from dragoman.gateway.answers import MOST_BYTES, beginning, drain, holds_events, is_stream
-from dragoman.gateway.delivery import Delivery
-from dragoman.gateway.failures import Failure, failed_call
-from dragoman.gateway.trip import Trip
+from dragoman.gateway.edge.delivery import Delivery
+from dragoman.gateway.serving.affinity import response_id
+from dragoman.gateway.serving.answers import MOST_BYTES, beginning, drain, holds_events, is_stream
+from dragoman.gateway.serving.failures import Failure, failed_call
+from dragoman.gateway.serving.trip import Trip
 from dragoman.translation import AnswerStream, Outcome
 from dragoman.upstream.errors import UpstreamError as CallFailed
 from dragoman.upstream.response import UpstreamResponse

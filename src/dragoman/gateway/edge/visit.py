@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config.checks import is_loopback
-from dragoman.gateway.errors import ClientGone, Headers, refusal, rendered
-from dragoman.gateway.writes import AnswerTransport
+from dragoman.gateway.edge.errors import ClientGone, Headers, refusal, rendered
+from dragoman.gateway.edge.writes import AnswerTransport
 from dragoman.protocols.base import OFFICIAL, Codec
 from dragoman.upstream.clock import Clock
 

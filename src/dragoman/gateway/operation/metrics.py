@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from dragoman.canonical.usage import Usage
-from dragoman.gateway.record import Record
+from dragoman.gateway.edge.record import Record
 
 LATENCIES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of the buckets of whole requests, in seconds."""

@@ -17,9 +17,9 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.gateway.app import codec_of
-from dragoman.gateway.errors import rendered
-from dragoman.gateway.writes import (
+from dragoman.gateway.edge.errors import rendered
+from dragoman.gateway.edge.paths import codec_of
+from dragoman.gateway.edge.writes import (
     CONNECTION,
     AnswerTransport,
     HeadWrites,

@@ -30,9 +30,9 @@ from dragoman.canonical.options import Options
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
-from dragoman.gateway.answers import holds_events, read_error
-from dragoman.gateway.failures import Failure, failed_call, refused, unusable
-from dragoman.gateway.outgoing import Common, Outgoing
+from dragoman.gateway.serving.answers import holds_events, read_error
+from dragoman.gateway.serving.failures import Failure, failed_call, refused, unusable
+from dragoman.gateway.serving.outgoing import Common, Outgoing
 from dragoman.translation import Call, ClientRequest, Outcome, Settings
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import TotalTimeout

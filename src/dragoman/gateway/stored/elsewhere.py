@@ -20,19 +20,19 @@ from dragoman.accounts.pool import Pool
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Options
 from dragoman.config import Account, Config, Upstream
-from dragoman.gateway.answers import MOST_BYTES, is_error_object, is_stream, read_error
-from dragoman.gateway.auth import Caller
-from dragoman.gateway.failures import failed_call, refused
-from dragoman.gateway.memory import (
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.visit import Visit, while_connected
+from dragoman.gateway.serving.answers import MOST_BYTES, is_error_object, is_stream, read_error
+from dragoman.gateway.serving.failures import failed_call, refused
+from dragoman.gateway.serving.outgoing import Outgoings
+from dragoman.gateway.stored.memory import (
     ENDS,
     LONGEST_ID,
     Shelf,
     item_not_found,
     previous_not_found,
 )
-from dragoman.gateway.outgoing import Outgoings
-from dragoman.gateway.record import Record
-from dragoman.gateway.visit import Visit, while_connected
 from dragoman.protocols import CODECS
 from dragoman.protocols.openai_responses.conversations import no_conversations, references
 from dragoman.sse import Decoder

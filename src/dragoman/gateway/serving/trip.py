@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from dragoman.accounts.pool import Lease
-from dragoman.gateway.affinity import NO_PINS
-from dragoman.gateway.attempts import Attempts
-from dragoman.gateway.auth import Caller
-from dragoman.gateway.delivery import Delivery
-from dragoman.gateway.errors import Headers
-from dragoman.gateway.record import Record, losses_header
-from dragoman.gateway.routing import Target
-from dragoman.gateway.visit import Visit
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.delivery import Delivery
+from dragoman.gateway.edge.errors import Headers
+from dragoman.gateway.edge.record import Record, losses_header
+from dragoman.gateway.edge.visit import Visit
+from dragoman.gateway.serving.affinity import NO_PINS
+from dragoman.gateway.serving.attempts import Attempts
+from dragoman.gateway.serving.routing import Target
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
 
 FALLBACK_HEADER = b"x-dragoman-upstream"

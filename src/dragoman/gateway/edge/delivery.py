@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from dragoman.gateway.errors import Headers
-from dragoman.gateway.visit import Visit
+from dragoman.gateway.edge.errors import Headers
+from dragoman.gateway.edge.visit import Visit
 
 STREAM_HEADERS: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
-from dragoman.gateway.auth import Caller
-from dragoman.gateway.routing import Target
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.serving.routing import Target
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.conversations import (
     OwnItem,

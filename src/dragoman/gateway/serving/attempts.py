@@ -11,7 +11,8 @@ from typing import TypeVar
 from dragoman.accounts.pool import Lease, NoAccount, Pool, Wanted
 from dragoman.canonical.errors import Fault
 from dragoman.config import Upstream
-from dragoman.gateway.failures import (
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.serving.failures import (
     ALL_TRIED,
     NONE_LEFT,
     OUT_OF_TIME,
@@ -20,8 +21,7 @@ from dragoman.gateway.failures import (
     more_telling,
     none_left,
 )
-from dragoman.gateway.record import Record
-from dragoman.gateway.routing import Target
+from dragoman.gateway.serving.routing import Target
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from dragoman.accounts.keeper import Keeper
 from dragoman.accounts.pool import Pool
 from dragoman.administration.views import STANDINGS, condition
 from dragoman.config import Config
-from dragoman.gateway.metrics import Board, Counts, Metrics, render
+from dragoman.gateway.operation.metrics import Board, Counts, Metrics, render
 
 SHOWN_EVERY_S = 1.0
 """Seconds between two times that a worker shows the others what it counted."""
