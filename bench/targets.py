@@ -171,6 +171,15 @@ def relay(folder: Path, cores: Cores, up: Upstreams) -> Iterator[Target]:
 def dragoman(folder: Path, cores: Cores, up: Upstreams) -> Iterator[Target]:
     """The gateway, as a user starts it."""
     port, config = free_port(), folder / "dragoman.toml"
+    config.write_text(configuration(port, up))
+    command = [sys.executable, "-m", "dragoman", "serve", "--config", str(config)]
+    env = _environment() | {"SSL_CERT_FILE": str(up.cert)}
+    with Child(command, core=cores.gateway, log=folder / "dragoman.log", env=env) as child:
+        yield Target("dragoman", port, child.pid, child.listening(port))
+
+
+def configuration(port: int, up: Upstreams) -> str:
+    """The gateway's configuration: an upstream of each protocol, with one account."""
     lines = ["[server]", f"port = {port}", "[[clients]]", 'name = "bench"', f'key = "{CLIENT_KEY}"']
     for tls in (False, True) if up.tls else (False,):
         base = f"https://127.0.0.1:{up.tls}" if tls else f"http://127.0.0.1:{up.plain}"
@@ -180,11 +189,7 @@ def dragoman(folder: Path, cores: Cores, up: Upstreams) -> Iterator[Target]:
             lines += [f'base_url = "{base}"']
             lines += ["[[accounts]]", f'name = "{name}"', f'upstream = "{name}"', 'key = "bench"']
             lines += ["[[routes]]", f'match = "bench-{name}-e*"', f'upstream = "{name}"']
-    config.write_text("\n".join(lines))
-    command = [sys.executable, "-m", "dragoman", "serve", "--config", str(config)]
-    env = _environment() | {"SSL_CERT_FILE": str(up.cert)}
-    with Child(command, core=cores.gateway, log=folder / "dragoman.log", env=env) as child:
-        yield Target("dragoman", port, child.pid, child.listening(port))
+    return "\n".join([*lines, ""])
 
 
 @contextmanager

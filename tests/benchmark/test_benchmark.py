@@ -10,7 +10,7 @@ from math import nan
 
 import pytest
 
-from bench import bodies, measure, targets
+from bench import bodies, instructions, measure, targets
 from bench.answers import ANSWERS, DELTA_TEXT
 from bench.load_client import LoadError, checked, close, connect
 from bench.plan import PROTOCOLS, Extremes, Figures, Results, Row
@@ -132,3 +132,11 @@ async def test_the_gateway_takes_the_whole_load(
         assert checked(await links[0].send(request)).size > 400
     checked(await links[0].send(cell.request(deltas=50)), 50)
     close(links)
+
+
+def test_cells_are_named_by_client_and_upstream() -> None:
+    cells = [instructions.cell_of(name) for name in instructions.CELLS]
+    assert cells[0] == measure.Cell("anthropic_messages", "openai_chat")
+    for wrong in ("chat", "chat:", ":chat", "chat:gemini"):
+        with pytest.raises(ValueError, match="CLIENT:UPSTREAM"):
+            instructions.cell_of(wrong)
