@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import selectors
 import ssl
 from collections.abc import Awaitable, Callable
 
@@ -31,6 +32,33 @@ async def test_a_connection_is_used_again(client: UpstreamClient) -> None:
         for _ in range(5):
             await read_ok(client, server.url)
         assert server.connections == 1
+
+
+def test_a_request_without_a_body_leaves_nothing_to_write() -> None:
+    """The standard loop of Python 3.12 and later would try to write an empty piece for ever."""
+    selector = Looks()
+
+    async def looks_while_nothing_happens() -> int:
+        async with UpstreamClient() as client, Server(answers(OK)) as server:
+            request = UpstreamRequest(method="GET", url=server.url)
+            async with await client.send(request) as response:
+                assert await response.read(10) == b"ok"
+            before = selector.looks
+            await asyncio.sleep(0.1)
+            return selector.looks - before
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        assert runner.run(looks_while_nothing_happens()) < 20
+
+
+class Looks(selectors.DefaultSelector):
+    """Counts how often a loop looks for something to do."""
+
+    looks = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.looks += 1
+        return super().select(timeout)
 
 
 async def test_concurrent_calls_have_connections_of_their_own(client: UpstreamClient) -> None:

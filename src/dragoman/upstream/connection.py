@@ -59,8 +59,9 @@ class Connection(asyncio.BufferedProtocol):
         assert transport is not None
         assert self._exchange is None, "one exchange at a time"
         self._exchange = exchange
-        # One system call, and no copy of the body.
-        transport.writelines((head, body))
+        # One system call, and no copy of the body. asyncio's own transport never gets rid of an
+        # empty piece, from Python 3.12 on.
+        transport.writelines((head, body) if body else (head,))
 
     def abort(self) -> None:
         """Close at once, whatever is under way."""
