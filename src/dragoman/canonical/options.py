@@ -63,8 +63,11 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `required_action` that `submit_tool_outputs` answers."""
     response_fields: Literal["all", "classic"] = "all"
     """Fields of a response object: all that any client reads, or the 22 of the API's first year."""
-    stop_on_responses: Literal["reject", "drop"] = "reject"
-    """Stop sequences toward Responses upstreams, which have none."""
+    stop_on_responses: Literal["reject", "drop", "emulate"] = "reject"
+    """Stop sequences toward Responses upstreams, which have none: treated as lost content,
+    dropped, or emulated, so that the answer is cut here at the first and the upstream's call
+    ended. What Chat upstreams (more than four) and Messages upstreams (blank ones) do not take is
+    emulated then, too."""
     default_max_tokens: int = 16384
     """Output limit, in tokens, sent to Messages upstreams when the client gave none."""
     map_fast: bool = False

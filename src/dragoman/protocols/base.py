@@ -213,6 +213,8 @@ class Codec:
     """Longest tool name the protocol allows."""
     namespaces: bool
     """Whether tools can be declared in namespaces."""
+    taken_stops: Callable[[Sequence[str]], tuple[str, ...]]
+    """Those of a request's stop sequences that the protocol takes."""
     read_request: Callable[[JsonObject, Sealer], Request]
     """Raises InvalidRequest naming the field."""
     write_request: Callable[[Request, Outbound], JsonObject]

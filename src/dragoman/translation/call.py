@@ -22,6 +22,7 @@ from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import CustomTool, FunctionTool, Request, ToolRef
 from dragoman.canonical.sequencer import Sequencer
+from dragoman.canonical.stops import emulated
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Inbound, Outbound, Reply, to_json
 from dragoman.protocols.fields import JsonObject
@@ -30,6 +31,7 @@ from dragoman.translation.binding import without_foreign
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.streams import (
     AnswerStream,
+    CutStream,
     Outcome,
     RelayedStream,
     TranslatedStream,
@@ -69,6 +71,7 @@ class Call:
         "_names",
         "_plain",
         "_source",
+        "_stops",
         "account",
         "body",
         "codec",
@@ -100,6 +103,8 @@ class Call:
         self.streams = source.stream
         """Whether a stream is asked for, if only to be put together by `response_of`."""
         self.ledger = Ledger()
+        self._stops: tuple[str, ...] = ()
+        """Stop sequences that the answer is to be cut at here."""
         if self.passes_through:
             self._names = ToolNames((), self.codec.tool_name_limit)
             self.body = self._forward(0)
@@ -107,6 +112,9 @@ class Call:
             request = source.read(settings.sealer)
             self.streams = request.stream or self._may_be_long(request)
             self._names = tool_names(request, self.codec)
+            if request.stop:
+                taken = self.codec.taken_stops(request.stop)
+                self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
         self._plain = self.body, self.ledger
 
@@ -207,12 +215,11 @@ class Call:
             source = self._source
             relay = self.codec.relay(shown, source.include_usage, source.shown)
             return RelayedStream(relay, self.codec.keepalive, self.mask)
-        return TranslatedStream(
-            self.codec.stream_reader(self._inbound()),
-            self._names,
-            self._source.codec.stream_writer(self._reply()),
-            self.mask,
-        )
+        reader = self.codec.stream_reader(self._inbound())
+        writer = self._source.codec.stream_writer(self._reply())
+        if self._stops:
+            return CutStream(reader, self._names, writer, self.mask, self._stops)
+        return TranslatedStream(reader, self._names, writer, self.mask)
 
     def stream_of(self, body: bytes, outcome: Outcome | None = None) -> bytes:
         """The client's stream for an upstream that answered whole although asked to stream.
@@ -224,7 +231,7 @@ class Call:
         writer = self._source.codec.stream_writer(self._reply())
         sequencer = Sequencer()
         written: list[bytes] = []
-        for event in restored(self._events(body), self._names, outcome):
+        for event in restored(self._events(body), self._names, outcome, self._stops):
             if outcome.fault is not None:
                 raise UpstreamError(outcome.fault)
             written += [writer.write(ordered) for ordered in sequencer.push(event)]
@@ -247,7 +254,7 @@ class Call:
         return self.codec.read_response(decode_answer(body), self._inbound())
 
     def _whole(self, events: Sequence[Event], outcome: Outcome) -> bytes:
-        folded = fold(restored(events, self._names, outcome))
+        folded = fold(restored(events, self._names, outcome, self._stops))
         outcome.ended = True
         return escape(to_json(self._source.codec.write_response(folded, self._reply())))
 

@@ -25,6 +25,7 @@ from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.responses import Finish
 from dragoman.canonical.sequencer import Sequencer
+from dragoman.canonical.stops import StopCutter, cut_whole
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Relay, StreamReader, StreamWriter
@@ -80,6 +81,11 @@ class AnswerStream:
     def over(self) -> bool:
         """Whether nothing more will be written: the answer ended, or failed."""
         return self.outcome.ended or self.outcome.fault is not None
+
+    @property
+    def cut(self) -> bool:
+        """Whether the answer was ended here, although the upstream goes on."""
+        return False
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes of the upstream; return the bytes for the client."""
@@ -187,6 +193,32 @@ class TranslatedStream(AnswerStream):
         return self._writer.write(event)
 
 
+class CutStream(TranslatedStream):
+    """A stream between two protocols that ends at a stop sequence, which the upstream was not
+    told: a further stage before the writer."""
+
+    __slots__ = ("_cutter",)
+
+    def __init__(
+        self,
+        reader: StreamReader,
+        names: ToolNames,
+        writer: StreamWriter,
+        mask: Mask | None,
+        stops: Sequence[str],
+    ) -> None:
+        super().__init__(reader, names, writer, mask)
+        self._cutter = StopCutter(stops)
+
+    @property
+    def cut(self) -> bool:
+        return self._cutter.over
+
+    def _write(self, event: Event) -> bytes:
+        write = super()._write
+        return b"".join([write(changed) for changed in self._cutter.push(event)])
+
+
 def _is_telling(event: Event) -> bool:
     """Whether an event holds something of the answer. A block that opens with nothing in it does
     not; the name of a tool is something."""
@@ -267,14 +299,18 @@ def _is_readable(data: bytes) -> bool:
     return True
 
 
-def restored(events: Sequence[Event], names: ToolNames, outcome: Outcome) -> Sequence[Event]:
-    """The events of a whole answer with the client's own tools in them, noted in `outcome` until
-    one says that the answer failed."""
+def restored(
+    events: Sequence[Event], names: ToolNames, outcome: Outcome, stops: Sequence[str] = ()
+) -> Sequence[Event]:
+    """The events of a whole answer with the client's own tools in them, cut at the first of
+    `stops`, noted in `outcome` until one says that the answer failed."""
     for event in events:
         if type(event) is Opened and type(event.block) is ToolCall:
             restorer = ToolRestorer(names)
             events = [changed for event in events for changed in restorer.push(event)]
             break
+    if stops:
+        events = cut_whole(events, stops)
     for event in events:
         if type(event) in _NOTED:
             outcome.note(event)

@@ -154,6 +154,9 @@ async def _relay(
     except CallFailed as error:
         fault = failed_call(error, trip.target.upstream.name).fault
         data = stream.fail(fault)
+    if stream.cut:
+        # The upstream would go on generating, at the account's cost.
+        answer.close()
     if trip.keeping is not None:
         # What ends the stream is numbered already.
         codec = trip.visit.codec

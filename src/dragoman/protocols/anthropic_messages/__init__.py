@@ -15,7 +15,7 @@ from dragoman.protocols.anthropic_messages.relay import (
     forward_request,
     forward_response,
 )
-from dragoman.protocols.anthropic_messages.requests import read_request, write_request
+from dragoman.protocols.anthropic_messages.requests import read_request, taken_stops, write_request
 from dragoman.protocols.anthropic_messages.responses import read_response, write_response
 from dragoman.protocols.anthropic_messages.shape import SHAPE
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
@@ -28,6 +28,7 @@ CODEC = Codec(
     id_prefix="msg_",
     tool_name_limit=wire.NAME_LIMIT,
     namespaces=False,
+    taken_stops=taken_stops,
     read_request=read_request,
     write_request=write_request,
     read_response=read_response,

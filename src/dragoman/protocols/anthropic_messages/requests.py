@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dragoman.canonical.blocks import CacheMark, Text
@@ -18,6 +19,7 @@ from dragoman.canonical.requests import (
     ToolChoice,
     Turn,
 )
+from dragoman.canonical.stops import EMULATED, emulated
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
 from dragoman.protocols.anthropic_messages.blocks_write import is_plain
@@ -341,11 +343,18 @@ def _write_sampling(request: Request, outbound: Outbound, thinks: bool) -> dict[
 def _write_stop(request: Request, outbound: Outbound) -> list[str]:
     if not request.stop:
         return []
-    kept = [sequence for sequence in request.stop if sequence.strip()]
-    if len(kept) < len(request.stop):
+    kept = taken_stops(request.stop)
+    if emulated(request.stop, kept, outbound.options):
+        outbound.ledger.add(request.path_of("stop"), LossKind.CONVERTED, EMULATED)
+    elif len(kept) < len(request.stop):
         detail = "blank stop sequences are not taken upstream"
         outbound.ledger.add(request.path_of("stop"), LossKind.KNOB, detail)
-    return kept
+    return list(kept)
+
+
+def taken_stops(stops: Sequence[str]) -> tuple[str, ...]:
+    """The stop sequences that upstreams take: those that are not blank."""
+    return tuple([stop for stop in stops if stop.strip()])
 
 
 def _write_output(request: Request, outbound: Outbound, effort: str | None) -> JsonObject | None:

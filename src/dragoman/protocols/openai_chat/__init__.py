@@ -11,7 +11,7 @@ from dragoman.protocols.openai_chat.relay import (
     forward_request,
     forward_response,
 )
-from dragoman.protocols.openai_chat.requests import read_request, write_request
+from dragoman.protocols.openai_chat.requests import read_request, taken_stops, write_request
 from dragoman.protocols.openai_chat.responses import read_response, write_response
 from dragoman.protocols.openai_chat.shape import SHAPE
 from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
@@ -25,6 +25,7 @@ CODEC = Codec(
     id_prefix="chatcmpl-",
     tool_name_limit=64,
     namespaces=False,
+    taken_stops=taken_stops,
     read_request=read_request,
     write_request=write_request,
     read_response=read_response,

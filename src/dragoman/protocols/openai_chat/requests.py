@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from dragoman.canonical.envelope import Sealer
@@ -11,6 +12,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.names import safe_id
 from dragoman.canonical.requests import Extra, JsonSchema, OutputFormat, Request, Thinking
 from dragoman.canonical.requests import JsonObject as AnyJsonObject
+from dragoman.canonical.stops import EMULATED, emulated
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import (
     Fields,
@@ -246,10 +248,13 @@ class _SettingsWriter:
         if limit is not None:
             self._body[self._capabilities.max_tokens_field] = limit
         stop = self._request.stop
-        if len(stop) > wire.MAX_STOPS:
+        taken = taken_stops(stop)
+        if emulated(stop, taken, self._options):
+            self._lose("stop", LossKind.CONVERTED, EMULATED)
+        elif len(taken) < len(stop):
             self._lose("stop", LossKind.CONTENT, f"only {wire.MAX_STOPS} stop sequences upstream")
-        if stop:
-            self._body["stop"] = list(stop[: wire.MAX_STOPS])
+        if taken:
+            self._body["stop"] = list(taken)
 
     def sampling(self) -> None:
         request = self._request
@@ -420,6 +425,11 @@ class _SettingsWriter:
         self._body["stream"] = True
         if self._capabilities.stream_usage:
             self._body["stream_options"] = {"include_usage": True}
+
+
+def taken_stops(stops: Sequence[str]) -> tuple[str, ...]:
+    """The stop sequences that upstreams take: the first four."""
+    return tuple(stops[: wire.MAX_STOPS])
 
 
 def effort_for_budget(budget: int) -> str:

@@ -28,6 +28,7 @@ CODEC = Codec(
     id_prefix="resp_",
     tool_name_limit=wire.TOOL_NAME_LIMIT,
     namespaces=True,
+    taken_stops=lambda _: (),
     read_request=read_request,
     write_request=write_request,
     read_response=read_response,

@@ -10,6 +10,7 @@ from dragoman.canonical.blocks import Text
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.pairing import pair_tools, report_silence
 from dragoman.canonical.requests import JsonSchema, Request, Thinking
+from dragoman.canonical.stops import EMULATED, emulated
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
@@ -115,9 +116,13 @@ class _Writer:
                 self._lose("max_output_tokens", LossKind.REPAIRED, detail)
             body["max_output_tokens"] = fitted
         if request.stop:
-            drop = self._outbound.options.stop_on_responses == "drop"
-            kind = LossKind.KNOB if drop else LossKind.CONTENT
-            self._lose("stop", kind, "the upstream has no stop sequences")
+            options = self._outbound.options
+            if emulated(request.stop, (), options):
+                self._lose("stop", LossKind.CONVERTED, EMULATED)
+            else:
+                drop = options.stop_on_responses == "drop"
+                kind = LossKind.KNOB if drop else LossKind.CONTENT
+                self._lose("stop", kind, "the upstream has no stop sequences")
 
     def _write_sampling(self) -> None:
         request = self._request

@@ -1,0 +1,197 @@
+"""Stop sequences that the upstream does not take: the answer is cut here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import Any
+
+from dragoman.canonical.blocks import Text, UrlCitation
+from dragoman.canonical.events import (
+    Annotated,
+    Closed,
+    Delta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    Metered,
+    Opened,
+    Started,
+)
+from dragoman.canonical.options import Options
+from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.canonical.sequencer import Sequencer
+
+EMULATED = "not taken upstream: the answer is cut at it here"
+"""What the ledger says of stop sequences that are emulated."""
+
+MOST = 64
+"""Stop sequences of one request that are emulated at most; each is looked for in every delta."""
+
+LONGEST = 1024
+"""Characters of an emulated stop sequence: as many may be held back."""
+
+
+def emulated(asked: Sequence[str], taken: Sequence[str], options: Options) -> tuple[str, ...]:
+    """The stop sequences that the answer is to be cut at here: those the client `asked` for and
+    the upstream has not `taken`. None if the options do not want it, or they are too many or too
+    long."""
+    if options.stop_on_responses != "emulate" or len(taken) == len(asked):
+        return ()
+    rest = tuple([stop for stop in dict.fromkeys(asked) if stop and stop not in taken])
+    if len(rest) > MOST or any(len(stop) > LONGEST for stop in rest):
+        return ()
+    return rest
+
+
+class StopCutter:
+    """A stage after the sequencer that ends the answer where its text says a stop sequence.
+
+    The sequence that begins first counts, the shortest of those that begin at the same place. Text
+    is held back only as far as it may still become one; reasoning, refusals and tool arguments are
+    not looked at, and no sequence goes over the end of a block. A citation of a place in the text
+    waits for it, one of all the block for the block's end.
+
+    Once `over`, everything that follows is swallowed.
+    """
+
+    __slots__ = (
+        "_citations",
+        "_firsts",
+        "_given",
+        "_held",
+        "_index",
+        "_logprobs",
+        "_reach",
+        "_stops",
+        "over",
+    )
+
+    def __init__(self, stops: Iterable[str]) -> None:
+        self._stops = tuple(sorted(stops, key=len))
+        self._firsts = frozenset(stop[0] for stop in self._stops)
+        self._reach = len(self._stops[-1]) - 1
+        self._index: int | None = None
+        """The text block that is open."""
+        self._held = ""
+        self._given = 0
+        """Characters of the block that went on."""
+        self._logprobs: list[tuple[int, Any]] = []
+        """Those of held text, with the place in the block where each begins."""
+        self._citations: list[tuple[float, Annotated]] = []
+        """Those of text that has not gone on, with the place where it ends."""
+        self.over = False
+
+    def push(self, event: Event) -> Sequence[Event]:
+        """Take one event; return what it becomes."""
+        if self.over:
+            return ()
+        if type(event) is Opened:
+            if type(event.block) is Text:
+                self._index, self._given = event.index, 0
+        elif self._index is not None:
+            if type(event) is Delta:
+                return self._said(event)
+            if type(event) is Annotated:
+                cited = event.annotation
+                end = cited.end if type(cited) is UrlCitation else None
+                self._citations.append((inf if end is None else end, event))
+                return self._due(self._given)
+            if type(event) is Closed or type(event) is Failed:
+                rest = [*self._release(self._held, all_of_it=True), *self._due(inf)]
+                self._index, self._held = None, ""
+                return [*rest, event]
+        return (event,)
+
+    def _said(self, event: Delta) -> Sequence[Event]:
+        text = self._held + event.text
+        at, found = len(text), None
+        for stop in self._stops:
+            place = text.find(stop, 0, at + len(stop))
+            if 0 <= place < at:
+                at, found = place, stop
+        maybe = self._maybe(text, at)
+        waits = self._held or self._logprobs
+        if not waits and found is None and maybe == len(text):
+            self._given += maybe
+            return [event, *self._due(self._given)] if self._citations else (event,)
+        self._note(event)
+        if found is None or maybe < at:
+            self._held = text[maybe:]
+            return [*self._release(text[:maybe]), *self._due(self._given)]
+        self.over = True
+        kept = [*self._release(text[:at]), *self._due(self._given)]
+        finish = Finish(FinishReason.STOP_SEQUENCE, found)
+        return [*kept, Closed(event.index), Finished(finish), Ended()]
+
+    def _maybe(self, text: str, before: int) -> int:
+        """The first place, if there is one `before` that, from which the text may still become a
+        stop sequence."""
+        for place in range(max(0, len(text) - self._reach), before):
+            if text[place] in self._firsts:
+                tail = text[place:]
+                if any(stop.startswith(tail) for stop in self._stops):
+                    return place
+        return before
+
+    def _note(self, event: Delta) -> None:
+        """Remember where the text of each of the delta's log probabilities begins."""
+        place = self._given + len(self._held)
+        end = place + len(event.text)
+        for logprob in event.logprobs or ():
+            self._logprobs.append((place, logprob))
+            token = logprob.get("token") if isinstance(logprob, dict) else None
+            # A part of a character is written out as its bytes.
+            place = min(place + (len(token) if isinstance(token, str) else 0), end)
+
+    def _release(self, text: str, *, all_of_it: bool = False) -> list[Event]:
+        """A delta of the text, with the log probabilities of what begins in it."""
+        assert self._index is not None
+        self._given += len(text)
+        due = [found for place, found in self._logprobs if all_of_it or place < self._given]
+        del self._logprobs[: len(due)]
+        if not text and not due:
+            return []
+        return [Delta(self._index, text, tuple(due) or None)]
+
+    def _due(self, place: float) -> Sequence[Event]:
+        """The citations of what stands before `place`."""
+        if not self._citations:
+            return ()
+        due: list[Event] = [event for end, event in self._citations if end <= place]
+        self._citations = [waiting for waiting in self._citations if waiting[0] > place]
+        return due
+
+
+def cut_whole(events: Sequence[Event], stops: Sequence[str]) -> Sequence[Event]:
+    """The events of a whole answer up to the first stop sequence, one block after another.
+
+    What the upstream told at its end (usage, moderation) is kept: it is what was generated.
+    Citations, which stand behind their text in whole answers, stay where they are of what is left.
+    """
+    sequencer, cutter = Sequencer(), StopCutter(stops)
+    ordered = [changed for event in events for changed in sequencer.push(event)]
+    meters = [event for event in ordered if type(event) is Metered]
+    citations: dict[int, list[Event]] = {}
+    """Those of each text block."""
+    for event in ordered:
+        if type(event) is Opened and type(event.block) is Text:
+            citations[event.index] = []
+        elif type(event) is Annotated and event.index in citations:
+            citations[event.index].append(event)
+    kept: list[Event] = []
+    for event in ordered:
+        if type(event) is Ended and cutter.over:
+            kept[-1] = event
+        elif type(event) is Started:
+            kept += [event, *meters]
+        elif type(event) is Opened:
+            kept += cutter.push(event)
+            for citation in citations.get(event.index, ()):
+                kept += cutter.push(citation)
+        elif type(event) is not Metered and not (
+            type(event) is Annotated and event.index in citations
+        ):
+            kept += cutter.push(event)
+    return kept
