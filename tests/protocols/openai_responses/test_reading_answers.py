@@ -510,3 +510,14 @@ def test_what_is_said_again_is_only_looked_at_if_it_is_unusual(
     assert [type(event) for event in first] == [Started]
     assert [type(event) for event in reader.read(frame)] == [Failed] * failed
     assert [loss.path for loss in ledger] == reported
+
+
+@pytest.mark.parametrize("said", [b'"\\ud800"', b'"a\x80"', b'"\\uDC00\xc3\xa4"'])
+def test_what_is_said_again_is_text(said: bytes) -> None:
+    ledger = Ledger()
+    reader = CODEC.stream_reader(inbound(ledger))
+    data = b'{"type":"response.%b","response":{"instructions":%b}}'
+    created = Frame(b"response.created", data % (b"created", b'"a"'), b"")
+    assert [type(event) for event in reader.read(created)] == [Started]
+    progress = Frame(b"response.in_progress", data % (b"in_progress", said), b"")
+    assert [type(event) for event in reader.read(progress)] == [Failed]

@@ -60,6 +60,8 @@ def _says_nothing_new(data: bytes) -> bool:
     """Whether an event is one of those, with nothing unusual in it."""
     try:
         _progress.decode(data)
+        if not data.isascii():
+            data.decode()  # the response was not looked into
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
