@@ -99,18 +99,12 @@ class StopCutter:
                 self._citations.append((inf if end is None else end, event))
                 return self._due(self._given)
             if type(event) is Closed or type(event) is Failed:
-                rest = [*self._release(self._held, all_of_it=True), *self._due(inf)]
-                self._index, self._held = None, ""
-                return [*rest, event]
+                return self._ending(event)
         return (event,)
 
     def _said(self, event: Delta) -> Sequence[Event]:
         text = self._held + event.text
-        at, found = len(text), None
-        for stop in self._stops:
-            place = text.find(stop, 0, at + len(stop))
-            if 0 <= place < at:
-                at, found = place, stop
+        at, found = self._first(text)
         maybe = self._maybe(text, at)
         waits = self._held or self._logprobs
         if not waits and found is None and maybe == len(text):
@@ -120,10 +114,33 @@ class StopCutter:
         if found is None or maybe < at:
             self._held = text[maybe:]
             return [*self._release(text[:maybe]), *self._due(self._given)]
+        return self._cut(text[:at], found)
+
+    def _ending(self, event: Closed | Failed) -> Sequence[Event]:
+        """The text is over: what began to be one of several sequences may have been another."""
+        at, found = self._first(self._held)
+        if found is not None:
+            return self._cut(self._held[:at], found)
+        rest = [*self._release(self._held, all_of_it=True), *self._due(inf)]
+        self._index, self._held = None, ""
+        return [*rest, event]
+
+    def _cut(self, text: str, stop: str) -> Sequence[Event]:
+        """The last of the text, and the end of the answer."""
+        assert self._index is not None
         self.over = True
-        kept = [*self._release(text[:at]), *self._due(self._given)]
-        finish = Finish(FinishReason.STOP_SEQUENCE, found)
-        return [*kept, Closed(event.index), Finished(finish), Ended()]
+        kept = [*self._release(text), *self._due(self._given)]
+        finish = Finish(FinishReason.STOP_SEQUENCE, stop)
+        return [*kept, Closed(self._index), Finished(finish), Ended()]
+
+    def _first(self, text: str) -> tuple[int, str | None]:
+        """The first stop sequence in the text, and where it is; else the text's end."""
+        at, found = len(text), None
+        for stop in self._stops:
+            place = text.find(stop, 0, at + len(stop))
+            if 0 <= place < at:
+                at, found = place, stop
+        return at, found
 
     def _maybe(self, text: str, before: int) -> int:
         """The first place, if there is one `before` that, from which the text may still become a
