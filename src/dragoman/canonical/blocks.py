@@ -7,11 +7,14 @@ arguments) are kept as the text they came in and never re-serialised.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from dragoman.canonical.losses import LossKind
+
+if TYPE_CHECKING:
+    from dragoman.canonical.options import Options
 
 
 class Base64(Struct, frozen=True):
@@ -212,14 +215,32 @@ class ToolResult(Block, frozen=True, kw_only=True):
     custom: bool = False
 
 
+class WebSearch(Block, frozen=True, kw_only=True):
+    """A search of the web that the model's vendor made. `sources` are the URLs that were found;
+    what stood there is known to the vendor alone.
+    """
+
+    query: str = ""
+    sources: tuple[str, ...] = ()
+    failed: bool = False
+
+
 class Foreign(Block, frozen=True, kw_only=True):
     """A block only its own protocol can express.
 
     `origin` names the protocol, `type` the wire type, `raw` the whole JSON value. `loss` says
-    what leaving it out would be.
+    what leaving it out would be. `means` is what it says to others on routes that map hosted
+    tools: nothing by itself if empty (another block tells it), unknown if None.
     """
 
     origin: str
     type: str
     raw: Any
     loss: LossKind = LossKind.CONTENT
+    means: tuple[WebSearch, ...] | None = None
+
+    def loss_on(self, route: Options) -> LossKind:
+        """What leaving it out is on such a route: of a search that is mapped, what was said after
+        it remains."""
+        mapped = self.means is not None and route.hosted_tools == "map"
+        return LossKind.CONVERTED if mapped else self.loss

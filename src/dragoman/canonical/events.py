@@ -42,7 +42,8 @@ class Opened(Struct, frozen=True):
 
 
 class Delta(Struct, frozen=True):
-    """More of the block's text, reasoning or tool arguments. `logprobs` belong to this piece."""
+    """More of the block's text, reasoning or tool arguments, or of what is searched for.
+    `logprobs` belong to this piece."""
 
     index: int
     text: str
@@ -56,7 +57,7 @@ class PartBreak(Struct, frozen=True):
 
 
 class Annotated(Struct, frozen=True):
-    """The text block cites a source."""
+    """The text block cites a source, or the web search found it."""
 
     index: int
     annotation: Annotation

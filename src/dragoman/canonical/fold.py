@@ -16,6 +16,8 @@ from dragoman.canonical.blocks import (
     Refusal,
     Text,
     ToolCall,
+    UrlCitation,
+    WebSearch,
 )
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import (
@@ -75,6 +77,9 @@ class _Growing(Struct):
             case Reasoning():
                 parts = (*self.parts, text) if text or self.parts else ()
                 return replace(head, parts=(*head.parts, *parts), opaque=self.opaque or head.opaque)
+            case WebSearch():
+                found = [note.url for note in self.annotations if isinstance(note, UrlCitation)]
+                return replace(head, query=head.query + text, sources=(*head.sources, *found))
         return head
 
 

@@ -30,9 +30,10 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     custom_tools: Literal["wrap", "reject"] = "wrap"
     """Free-text tools where the upstream has none: emulated by a function with one string,
     or treated as lost content."""
-    hosted_tools: Literal["drop", "reject"] = "drop"
+    hosted_tools: Literal["drop", "reject", "map"] = "drop"
     """Vendor-run tools where the upstream has none: dropped and reported, or treated as lost
-    content."""
+    content. `map` makes a web search of one vendor the other's, between Messages and Responses and
+    from Chat's `web_search_options`, and drops the others."""
     late_system: Literal["message", "hoist", "user"] = "message"
     """System messages after the beginning of the conversation, toward Messages upstreams: kept
     in place where legal (else hoisted), always moved to the front, or given as user text."""

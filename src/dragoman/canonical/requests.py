@@ -59,15 +59,51 @@ class CustomTool(Struct, frozen=True, kw_only=True):
     path: str = ""
 
 
+class Extra(Struct, frozen=True):
+    """A field of the client's request that has no home in the canonical model.
+
+    A writer of another protocol reports it; nothing vanishes unseen. `code` is the error code
+    shown when the policy refuses the request for it. `of_search` tells that it asks something of
+    the vendor's web search: it is no loss where a route maps that search.
+    """
+
+    path: str
+    value: Any
+    kind: LossKind
+    detail: str = "has no counterpart upstream"
+    code: str = UNSUPPORTED
+    of_search: bool = False
+
+
+class SearchTool(Struct, frozen=True, kw_only=True):
+    """The vendors' search of the web, as far as they mean the same by it.
+
+    `allowed_domains` are the only ones whose pages are found, None for all. `location` is about
+    where the user is: `city`, `country`, `region`, `timezone`. `context_size` (low, medium, high)
+    is how much of the pages the model reads. `name` is what tool choices call the tool, if it has
+    a name; `choice` tells whether the model must search (`forced`) or may although its choice of
+    tools is restricted (`allowed`). `extras` is what only its own vendor's search can do.
+    """
+
+    name: str | None = None
+    allowed_domains: tuple[str, ...] | None = None
+    location: dict[str, str] | None = None
+    context_size: str | None = None
+    choice: Literal["allowed", "forced"] | None = None
+    extras: tuple[Extra, ...] = ()
+
+
 class HostedTool(Struct, frozen=True, kw_only=True):
     """A tool that only its own vendor can run or describe (web search, code interpreter, shell).
 
-    `origin` names the protocol, `type` the wire type, `raw` the whole declaration.
+    `origin` names the protocol, `type` the wire type, `raw` the whole declaration. `search` is
+    what it means to vendors who search the web as well.
     """
 
     origin: str
     type: str
     raw: dict[str, Any]
+    search: SearchTool | None = None
     path: str = ""
 
 
@@ -126,20 +162,6 @@ class Thinking(Struct, frozen=True, kw_only=True):
     budget: int | None = None
     display: str | None = None
     summary: str | None = None
-
-
-class Extra(Struct, frozen=True):
-    """A field of the client's request that has no home in the canonical model.
-
-    A writer of another protocol reports it; nothing vanishes unseen. `code` is the error code
-    shown when the policy refuses the request for it.
-    """
-
-    path: str
-    value: Any
-    kind: LossKind
-    detail: str = "has no counterpart upstream"
-    code: str = UNSUPPORTED
 
 
 class Request(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ class Usage(Struct, frozen=True, kw_only=True):
     """What one answer cost, in tokens.
 
     `input` includes `cached` (read from a prompt cache) and `cache_write` (written to one);
-    `output` includes `reasoning`. None means that the upstream did not say.
+    `output` includes `reasoning`. `searches` are the vendor's own of the web, told only on routes
+    that map them. None means that the upstream did not say.
     """
 
     input: int = 0
@@ -17,6 +18,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     cached: int | None = None
     cache_write: int | None = None
     reasoning: int | None = None
+    searches: int | None = None
 
     @property
     def total(self) -> int:

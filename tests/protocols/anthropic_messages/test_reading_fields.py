@@ -13,6 +13,7 @@ from dragoman.canonical.requests import (
     HostedTool,
     JsonSchema,
     Request,
+    SearchTool,
     Thinking,
     ToolChoice,
     ToolRef,
@@ -104,8 +105,9 @@ def test_client_tools() -> None:
 )
 def test_hosted_tools(kind: str) -> None:
     raw = {"type": kind, "name": "n"}
+    search = SearchTool(name="web_search") if kind.startswith("web_search") else None
     assert read(tools=[raw]).tools == (
-        HostedTool(origin=NAME, type=kind, raw=raw, path="tools[0]"),
+        HostedTool(origin=NAME, type=kind, raw=raw, search=search, path="tools[0]"),
     )
 
 

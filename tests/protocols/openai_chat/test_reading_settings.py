@@ -13,6 +13,7 @@ from dragoman.canonical.requests import (
     HostedTool,
     JsonObject,
     JsonSchema,
+    SearchTool,
     Thinking,
     ToolChoice,
     ToolRef,
@@ -95,6 +96,7 @@ class TestTools:
                 origin="openai_chat",
                 type="web_search_options",
                 raw=raw,
+                search=SearchTool(context_size="low"),
                 path="web_search_options",
             ),
         )

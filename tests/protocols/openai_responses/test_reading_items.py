@@ -24,6 +24,7 @@ from dragoman.canonical.blocks import (
     ToolResult,
     Url,
     UrlCitation,
+    WebSearch,
 )
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.losses import LossKind
@@ -351,8 +352,9 @@ def test_items_of_the_vendor_alone_are_kept_whole(kind: str, role: str) -> None:
     item = {"type": kind, "id": "x_1", "anything": {"deep": [1]}}
     (turn,) = read_items(item).turns
     assert turn.role == role
+    means = (WebSearch(),) if kind == "web_search_call" else None
     assert turn.blocks == (
-        Foreign(origin=wire.NAME, type=kind, raw=item, loss=CONTENT, path="input[0]"),
+        Foreign(origin=wire.NAME, type=kind, raw=item, loss=CONTENT, means=means, path="input[0]"),
     )
 
 

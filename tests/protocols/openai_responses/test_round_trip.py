@@ -34,6 +34,7 @@ from dragoman.canonical.requests import (
     JsonSchema,
     Request,
     Role,
+    SearchTool,
     Thinking,
     Tool,
     ToolChoice,
@@ -159,7 +160,8 @@ def tools(draw: st.DrawFn) -> list[Tool]:
             else:
                 grammar = draw(st.none() | st.just(Grammar("lark", "start: /x/")))
                 found[key] = CustomTool(**described, grammar=grammar)
-    hosted = HostedTool(origin=wire.NAME, type="web_search", raw={"type": "web_search"})
+    raw = {"type": "web_search"}
+    hosted = HostedTool(origin=wire.NAME, type="web_search", raw=raw, search=SearchTool())
     return [*found.values(), *([hosted] if draw(st.booleans()) else [])]
 
 

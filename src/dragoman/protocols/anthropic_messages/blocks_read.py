@@ -36,6 +36,7 @@ from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, Role
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.web_search import Searches
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import Field, Fields
 
@@ -60,11 +61,12 @@ class BlockReader:
     changes), each with its path.
     """
 
-    __slots__ = ("_extras", "_sealer", "added_tools")
+    __slots__ = ("_extras", "_sealer", "_searches", "added_tools")
 
     def __init__(self, sealer: Sealer, extras: list[Extra]) -> None:
         self._sealer = sealer
         self._extras = extras
+        self._searches: Searches | None = None
         self.added_tools: list[tuple[Any, str]] = []
 
     def message(self, value: Any, path: str, role: Role) -> tuple[Block, ...]:
@@ -148,7 +150,9 @@ class BlockReader:
         loss = wire.FOREIGN_BLOCKS.get(kind)
         if loss is None:
             raise InvalidRequest.at(f"{path}.type", "is not a known content block")
-        return Foreign(origin=wire.NAME, type=kind, raw=item, loss=loss, path=path)
+        self._searches = self._searches or Searches()
+        means = self._searches.meaning(kind, item)
+        return Foreign(origin=wire.NAME, type=kind, raw=item, loss=loss, means=means, path=path)
 
     def _finish(self, fields: Fields, table: Mapping[str, Field] = {}) -> None:
         """The block is read: account for what is left of it."""

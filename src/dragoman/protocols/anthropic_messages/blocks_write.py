@@ -299,7 +299,8 @@ class BlockWriter:
     def _foreign(self, block: Foreign) -> Iterable[JsonObject]:
         if block.origin == wire.NAME:
             return (dict(block.raw),)
-        return self._lose(block, block.loss, f"{block.type} has no counterpart upstream")
+        kind = block.loss_on(self._outbound.options)
+        return self._lose(block, kind, f"{block.type} has no counterpart upstream")
 
 
 def is_plain(entry: JsonObject) -> bool:

@@ -163,6 +163,9 @@ def write_usage(usage: Usage | None, tier: str | None = None) -> JsonObject:
         }
         if usage.reasoning:
             written["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+        if usage.searches:
+            hosted = {"web_search_requests": usage.searches, "web_fetch_requests": 0}
+            written["server_tool_use"] = hosted
     if tier in _SHOWN_TIERS:
         written["service_tier"] = _SHOWN_TIERS[tier]
     return written

@@ -33,6 +33,7 @@ from dragoman.protocols.anthropic_messages.tools import (
     write_choice,
     write_tools,
 )
+from dragoman.protocols.anthropic_messages.web_search import mapped_search
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject, Readers, boolean, number, whole
 
@@ -255,7 +256,8 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     """The body of a Messages request. What it cannot carry is in the ledger."""
     ledger = outbound.ledger
     for extra in request.extras:
-        ledger.add(extra.path, extra.kind, extra.detail, extra.code)
+        if not extra.of_search or mapped_search(request, outbound) is None:
+            ledger.add(extra.path, extra.kind, extra.detail, extra.code)
     tools = write_tools(request, outbound)
     conversation = write_conversation(request, outbound)
     limit = _output_limit(request, outbound)

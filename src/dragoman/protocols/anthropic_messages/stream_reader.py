@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.canonical.blocks import (
     Annotation,
@@ -16,6 +17,7 @@ from dragoman.canonical.blocks import (
     Text,
     ToolCall,
     UrlCitation,
+    WebSearch,
 )
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.events import (
@@ -32,7 +34,8 @@ from dragoman.canonical.events import (
     Started,
 )
 from dragoman.canonical.losses import LossKind
-from dragoman.protocols.anthropic_messages import wire
+from dragoman.canonical.usage import Usage
+from dragoman.protocols.anthropic_messages import web_search, wire
 from dragoman.protocols.anthropic_messages.errors import fault_of
 from dragoman.protocols.anthropic_messages.outcome import (
     explanation_of,
@@ -54,6 +57,8 @@ _TEXT = "text"
 _THINKING = "thinking"
 _REDACTED = "redacted_thinking"
 _TOOL = "tool_use"
+_SEARCH = "search"
+_NO_INPUT = "{}"
 _SKIPPED = "skipped"
 _CLOSED = "closed"
 
@@ -76,6 +81,7 @@ class MessagesReader:
         "_inputs",
         "_kinds",
         "_over",
+        "_searches",
         "_started",
         "_stop",
         "_usage",
@@ -85,6 +91,7 @@ class MessagesReader:
         self._inbound = inbound
         self._kinds: dict[int, str] = {}
         self._inputs: dict[int, str] = {}
+        self._searches: dict[str, int] = {}
         self._calls = 0
         self._id = ""
         self._stop: JsonObject = {}
@@ -163,7 +170,7 @@ class MessagesReader:
         self._started = True
         self._account(message, wire.MESSAGE_FIELDS)
         tier = read_tier(self._usage, self._inbound.options.map_fast)
-        usage = read_usage(self._usage) if self._usage else None
+        usage = self._counted() if self._usage else None
         identifier, model = message.get("id"), message.get("model")
         self._id = identifier if isinstance(identifier, str) else ""
         name = model if isinstance(model, str) else ""
@@ -184,6 +191,10 @@ class MessagesReader:
             return []
         kind = block.get("type")
         known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
+        if known is None and self._inbound.options.hosted_tools == "map":
+            events = self._search_block(index, block)
+            if events is not None:
+                return events
         if known is None or type(kind) is not str:
             self._kinds[index] = _SKIPPED
             self._lose(f"content[{index}]", f"a block of type {str(kind)[:60]} {_DETAIL}")
@@ -196,6 +207,36 @@ class MessagesReader:
         if kind == _TOOL:
             return self._tool_start(index, block)
         return self._thinking_start(index, block)
+
+    def _search_block(self, index: int, block: JsonObject) -> list[Event] | None:
+        """A block of a web search: its call opens what its result closes. None of another block."""
+        kind = block.get("type")
+        if kind == web_search.CALL and block.get("name") == web_search.NAME:
+            self._account_block(block, wire.BLOCK_FIELDS[_TOOL], f"content[{index}].")
+            self._kinds[index] = _SEARCH
+            self._searches[str(block.get("id"))] = index
+            self._inputs[index] = to_json_text(block.get("input") or {})
+            return [Opened(index, WebSearch())]
+        opened = None
+        if kind == web_search.RESULT:
+            opened = self._searches.pop(str(block.get("tool_use_id")), None)
+        if opened is None:
+            return None
+        self._kinds[index] = _SKIPPED
+        self._lose(f"content[{index}]", "of what a search found only the URLs can be told")
+        found = [UrlCitation(url=url) for url in web_search.sources_of(block.get("content"))]
+        return [*(Annotated(opened, source) for source in found), *self._end_search(opened)]
+
+    def _end_search(self, index: int) -> list[Event]:
+        query = self._query(index)
+        self._kinds[index] = _CLOSED
+        return [*query, Closed(index)]
+
+    def _query(self, index: int) -> list[Event]:
+        """What a search looks for, once its input is whole."""
+        text = self._inputs.pop(index, None)
+        query = "" if text is None else web_search.query_of_text(text)
+        return [Delta(index, query)] if query else []
 
     def _account_block(self, block: JsonObject, known: frozenset[str], path: str) -> None:
         if block.get("caller") == {"type": "direct"}:
@@ -275,6 +316,8 @@ class MessagesReader:
     ) -> list[Event]:
         if kind == _SKIPPED:
             return []
+        if kind == _SEARCH:
+            return self._search_input(index, delta.get("partial_json"))
         if kind is None:
             opened = _OPENS.get(what)
             if opened is None:
@@ -290,6 +333,13 @@ class MessagesReader:
         self._lose(f"content[{index}].{what[:60]}", detail)
         return []
 
+    def _search_input(self, index: int, piece: object) -> list[Event]:
+        if isinstance(piece, str) and index in self._inputs:
+            before = self._inputs[index]
+            # The start shows an empty input, which its pieces then spell.
+            self._inputs[index] = piece if before == _NO_INPUT else before + piece
+        return []
+
     def _block_stop(self, event: JsonObject) -> list[Event]:
         index = event.get("index")
         return self._close(index) if type(index) is int else []
@@ -299,6 +349,10 @@ class MessagesReader:
         self._kinds[index] = _CLOSED
         if kind in (_SKIPPED, _CLOSED):
             return []
+        if kind == _SEARCH:
+            # It goes on until its result comes.
+            self._kinds[index] = _SEARCH
+            return self._query(index)
         arguments = self._inputs.pop(index, None)
         if arguments is not None:
             return [Delta(index, arguments), Closed(index)]
@@ -321,12 +375,20 @@ class MessagesReader:
         merge_usage(self._usage, usage)
         self._account(usage, wire.USAGE_FIELDS, "usage.")
         tier = read_tier(self._usage, self._inbound.options.map_fast)
-        return [Metered(read_usage(self._usage), tier)]
+        return [Metered(self._counted(), tier)]
+
+    def _counted(self) -> Usage:
+        usage = read_usage(self._usage)
+        if "server_tool_use" in self._usage and self._inbound.options.hosted_tools == "map":
+            return replace(usage, searches=web_search.searches_of(self._usage))
+        return usage
 
     def _message_stop(self, event: JsonObject) -> list[Event]:
         events: list[Event] = []
         for index, kind in list(self._kinds.items()):
-            if kind is not _CLOSED:
+            if kind is _SEARCH:
+                events += self._end_search(index)
+            elif kind is not _CLOSED:
                 events += self._close(index)
         reason = self._stop.get("stop_reason")
         if reason == "compaction":

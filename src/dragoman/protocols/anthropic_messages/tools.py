@@ -16,7 +16,7 @@ from dragoman.canonical.requests import (
     ToolRef,
 )
 from dragoman.canonical.tools import CUSTOM_INPUT
-from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages import web_search, wire
 from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
 from dragoman.protocols.anthropic_messages.caching import mark
 from dragoman.protocols.anthropic_messages.schemas import is_enforceable
@@ -37,7 +37,8 @@ def read_tool(value: Any, path: str, blocks: BlockReader, extras: list[Extra]) -
     if kind not in (None, "custom"):
         if not kind.startswith(wire.HOSTED_TOOLS):
             fields.fail("type", "is not a known tool type")
-        return HostedTool(origin=wire.NAME, type=kind, raw=value, path=path)
+        search = web_search.read_search(value, kind, path)
+        return HostedTool(origin=wire.NAME, type=kind, raw=value, search=search, path=path)
     tool = FunctionTool(
         name=_name(fields),
         description=fields.take_str("description"),
@@ -91,7 +92,10 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
     for tool in request.tools:
         if isinstance(tool, HostedTool):
             allowed_as = (None, str(tool.raw.get("name", "")))
-            entry = _hosted(tool, outbound)
+            entry = _hosted(tool, request, outbound)
+            if entry is not None and tool.search is not None and tool.search.choice is not None:
+                written.setdefault(web_search.NAME, entry)
+                continue
         else:
             allowed_as = (tool.namespace, tool.name)
             entry = _declaration(tool, outbound, reachable)
@@ -121,9 +125,11 @@ def _deferral_works(request: Request) -> bool:
     return True
 
 
-def _hosted(tool: HostedTool, outbound: Outbound) -> JsonObject | None:
+def _hosted(tool: HostedTool, request: Request, outbound: Outbound) -> JsonObject | None:
     if tool.origin == wire.NAME:
         return dict(tool.raw)
+    if tool.search is not None and tool is web_search.mapped_search(request, outbound):
+        return web_search.write_search(tool, tool.search, outbound)
     kind = LossKind.CONTENT if outbound.options.hosted_tools == "reject" else LossKind.KNOB
     outbound.ledger.add(tool.path, kind, f"hosted tool {tool.type} has no counterpart upstream")
     return None
@@ -196,6 +202,14 @@ def _emulation(tool: CustomTool, outbound: Outbound) -> tuple[str, JsonObject]:
     return "\n\n".join(part for part in (tool.description, grammar) if part), schema
 
 
+def _must_search(request: Request, outbound: Outbound) -> bool:
+    """Whether the client chose its own vendor's web search, which is done here in its place."""
+    for tool in request.tools:
+        if type(tool) is HostedTool and tool.search is not None and tool.search.choice == "forced":
+            return tool is web_search.mapped_search(request, outbound)
+    return False
+
+
 def write_choice(
     request: Request, outbound: Outbound, tools: list[JsonObject]
 ) -> JsonObject | None:
@@ -215,6 +229,8 @@ def write_choice(
             if not any(tool.get("name") == name for tool in tools):
                 outbound.ledger.add(choice.path, LossKind.CONTENT, "the chosen tool is not offered")
                 written = {"type": "auto"}
+    elif outbound.options.hosted_tools == "map" and _must_search(request, outbound):
+        written = {"type": "tool", "name": web_search.NAME}
     if request.parallel_tool_calls is False and mode != "none":
         written = {**(written or {"type": "auto"}), "disable_parallel_tool_use": True}
     return written

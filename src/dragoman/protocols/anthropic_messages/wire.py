@@ -62,6 +62,17 @@ TOOL: dict[str, Field] = {
 }
 """A client tool."""
 
+WEB_SEARCH: dict[str, Field] = {
+    "allowed_callers": Field(_KNOB, neutral=([], ["direct"])),
+    "blocked_domains": Field(_CONTENT, "no domain can be kept out upstream", neutral=([],)),
+    "cache_control": Field(_KNOB, "the cache mark is not sent"),
+    "defer_loading": Field(_KNOB, "the search is offered at once", neutral=(False,)),
+    "max_uses": Field(_KNOB, "searches cannot be limited upstream"),
+    "response_inclusion": Field(_KNOB, neutral=("full",)),
+    "strict": Field(_KNOB, neutral=(False,)),
+}
+"""The service's search of the web, where another vendor's takes its place."""
+
 THINKING: dict[str, Field] = {"block_binding": Field(_KNOB)}
 
 OUTPUT_CONFIG: dict[str, Field] = {"task_budget": Field(_KNOB)}

@@ -187,12 +187,13 @@ class PartWriter:
     Cache marks are collected while parts are written, and the last four kept (`finish`).
     """
 
-    __slots__ = ("_capabilities", "_ledger", "_marked", "_names")
+    __slots__ = ("_capabilities", "_ledger", "_marked", "_names", "_options")
 
     def __init__(self, outbound: Outbound) -> None:
         self._capabilities = outbound.capabilities
         self._ledger = outbound.ledger
         self._names = outbound.names
+        self._options = outbound.options
         self._marked: list[tuple[JsonObject, str]] = []
 
     def parts(self, block: Block) -> list[JsonObject]:
@@ -254,7 +255,8 @@ class PartWriter:
                 name = self._names.outward(block.name, block.namespace)
                 return [text_part(f"The tool {name} is now available.")]
             case Foreign():
-                self._lose(block.path, block.loss, f"{block.type} has no counterpart upstream")
+                kind = block.loss_on(self._options)
+                self._lose(block.path, kind, f"{block.type} has no counterpart upstream")
             case _:
                 self._lose(block.path, LossKind.CONTENT, "has no place in this message upstream")
         return []

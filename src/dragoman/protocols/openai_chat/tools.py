@@ -13,6 +13,7 @@ from dragoman.canonical.requests import (
     Grammar,
     HostedTool,
     Request,
+    SearchTool,
     Tool,
     ToolChoice,
     ToolRef,
@@ -53,9 +54,36 @@ def read_tools(fields: Fields, extras: list[Extra]) -> tuple[Tool, ...]:
     search = fields.take_object(wire.WEB_SEARCH)
     if search is not None:
         tools.append(
-            HostedTool(origin=wire.NAME, type=wire.WEB_SEARCH, raw=search, path=wire.WEB_SEARCH)
+            HostedTool(
+                origin=wire.NAME,
+                type=wire.WEB_SEARCH,
+                raw=search,
+                search=_read_search(search),
+                path=wire.WEB_SEARCH,
+            )
         )
     return tuple(tools)
+
+
+def _read_search(value: JsonObject) -> SearchTool:
+    """What the options mean to other vendors; what is not understood is among the extras."""
+    fields = Fields(value, wire.WEB_SEARCH)
+    extras: list[Extra] = []
+    size, where = fields.take("search_context_size"), fields.take("user_location")
+    if size is not None and size not in wire.SEARCH_SIZES:
+        extras.append(Extra(fields.at("search_context_size"), size, LossKind.KNOB))
+        size = None
+    place = where.get("approximate") if isinstance(where, dict) else None
+    places = place if isinstance(place, dict) else {}
+    location = {name: text for name, text in places.items() if isinstance(text, str)}
+    known = {name: text for name, text in location.items() if name in wire.SEARCH_PLACES}
+    asked = {"type": "approximate", "approximate": known}
+    if where not in (None, asked):
+        extras.append(Extra(fields.at("user_location"), where, LossKind.KNOB))
+    fields.rest(extras)
+    return SearchTool(
+        location=None if where is None else known, context_size=size, extras=tuple(extras)
+    )
 
 
 def _read_tool(value: Any, path: str, extras: list[Extra]) -> Tool:

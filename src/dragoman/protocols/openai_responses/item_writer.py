@@ -27,6 +27,7 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.annotations import write_annotation
 from dragoman.protocols.openai_responses.part_writer import PartWriter
+from dragoman.protocols.openai_responses.web_search import sent_search
 
 
 class ItemWriter:
@@ -110,7 +111,9 @@ class ItemWriter:
                 self.items.append(block.raw)
             case Foreign():
                 detail = "only its own service can express it"
-                self._ledger.add(block.path, block.loss, detail)
+                self._ledger.add(block.path, block.loss_on(self._outbound.options), detail)
+                if block.means and self._outbound.options.hosted_tools == "map":
+                    self.items += map(sent_search, block.means)
             case _:
                 detail = "the model's own messages hold text only"
                 self._ledger.add(block.path, LossKind.CONTENT, detail)

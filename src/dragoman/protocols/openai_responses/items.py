@@ -39,6 +39,7 @@ from dragoman.protocols.openai_responses.tool_search import (
     search_result,
 )
 from dragoman.protocols.openai_responses.tools import read_tools
+from dragoman.protocols.openai_responses.web_search import WEB_SEARCH, read_web_search
 
 
 class ItemReader:
@@ -92,7 +93,10 @@ class ItemReader:
             side: Literal["assistant", "user"] = (
                 "assistant" if kind in wire.FOREIGN_ASSISTANT_ITEMS else "user"
             )
-            self._add(side, path, Foreign(origin=wire.NAME, type=kind, raw=value, path=path))
+            means = (read_web_search(value),) if kind == WEB_SEARCH else None
+            self._add(
+                side, path, Foreign(origin=wire.NAME, type=kind, raw=value, means=means, path=path)
+            )
         else:
             fields.fail("type", f"unknown item type {kind!r}")
 

@@ -30,6 +30,7 @@ from dragoman.protocols.fields import (
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.items import ItemReader
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
+from dragoman.protocols.openai_responses.web_search import SOURCES, with_choice
 
 _INSTEAD_OF_INPUT = ("previous_response_id", "conversation", "prompt")
 
@@ -79,7 +80,10 @@ def read_request(body: JsonObject, sealer: Sealer) -> Request:
     if stream_options is not None:
         stream_options.rest(extras, wire.STREAM_OPTIONS)
     instructions = _read_instructions(fields)
-    tool_choice = read_tool_choice(fields.take("tool_choice"), tools, extras)
+    chosen = fields.take("tool_choice")
+    tool_choice = read_tool_choice(chosen, tools, extras)
+    if type(chosen) is dict and (tool_choice is None or tool_choice.allowed is not None):
+        tools = with_choice(tools, chosen)
     settings = fields.take_given(_SETTINGS, extras)
     fields.rest(extras, wire.REQUEST)
     return Request(
@@ -201,7 +205,8 @@ def _read_logprobs(fields: Fields, extras: list[Extra]) -> tuple[bool, int | Non
             asked = True
         elif value not in wire.IGNORED_INCLUDE:
             detail = "the answer cannot include this"
-            extras.append(Extra(path, value, LossKind.KNOB, detail))
+            of_search = value == SOURCES
+            extras.append(Extra(path, value, LossKind.KNOB, detail, of_search=of_search))
     alternatives = fields.take_int("top_logprobs", minimum=0)
     if asked:
         return True, alternatives

@@ -10,6 +10,7 @@ from dragoman.canonical.blocks import (
     Text,
     ToolCall,
     UrlCitation,
+    WebSearch,
 )
 from dragoman.canonical.envelope import MARKER
 from dragoman.canonical.errors import UpstreamError
@@ -43,6 +44,11 @@ from dragoman.protocols.openai_responses.skeleton import (
     service_tier,
 )
 from dragoman.protocols.openai_responses.stream_reader import metered, report_unread, started
+from dragoman.protocols.openai_responses.web_search import (
+    search_item,
+    tells_sources,
+    tool_usage,
+)
 
 
 def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
@@ -67,7 +73,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     report_unread(body, "", inbound)
     complete = status != "incomplete"
     finish = read_finish(complete, body.get("incomplete_details"), answer.has_calls)
-    return [*events, Finished(finish), *metered(body), Ended(read_moderation(body))]
+    return [*events, Finished(finish), *metered(body, inbound), Ended(read_moderation(body))]
 
 
 def write_response(response: Response, reply: Reply) -> JsonObject:
@@ -95,6 +101,8 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
         "output": output,
         **echo(source),
     }
+    if response.usage is not None and response.usage.searches:
+        written["tool_usage"] = tool_usage(response.usage.searches)
     if response.moderation is not None:
         written["moderation"] = response.moderation
     shown = selected(written, reply.options)
@@ -123,6 +131,11 @@ class _Output:
                 case ToolCall():
                     item_id = self._reply.mint(call_prefix(block))
                     self._add(call_item(item_id, block, block.arguments, "completed"))
+                case WebSearch():
+                    self._current = None
+                    sources = block.sources if tells_sources(self._reply) else None
+                    item_id = self._reply.mint("ws_")
+                    self._items.append(search_item(item_id, block.query, sources, "completed"))
                 case _:
                     self._current = None
                     detail = f"{type(block).__name__.lower()} blocks have no counterpart"

@@ -160,10 +160,11 @@ def queued(name: str, created: int, source: JsonObject) -> JsonObject:
 
 class Skeleton:
     """Renders the response objects of one stream. What repeats the request is encoded once, and
-    the request is not kept. `created` and `tier` are what the upstream told, once it did.
+    the request is not kept. `created`, `tier` and `tool_usage` are what the upstream told, once it
+    did.
     """
 
-    __slots__ = ("_echo", "_head", "_model", "_options", "created", "tier")
+    __slots__ = ("_echo", "_head", "_model", "_options", "created", "tier", "tool_usage")
 
     def __init__(self, reply: Reply) -> None:
         source = reply.request.source
@@ -173,6 +174,7 @@ class Skeleton:
         self._echo = to_json(selected(echo(source), reply.options))[1:]
         self.created = reply.created
         self.tier = service_tier(source)
+        self.tool_usage: JsonObject | None = None
 
     def render(
         self,
@@ -196,6 +198,8 @@ class Skeleton:
             "usage": usage,
             **({} if moderation is None else {"moderation": moderation}),
         }
+        if usage is not None and self.tool_usage is not None:
+            fields["tool_usage"] = self.tool_usage
         changing = selected(fields, self._options)
         if action is not None:
             changing["required_action"] = action

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from dragoman.canonical.blocks import Opaque, Reasoning, ToolCall
+from dragoman.canonical.blocks import Opaque, Reasoning, ToolCall, WebSearch
 from dragoman.canonical.envelope import MARKER, Sealer
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
@@ -24,6 +24,7 @@ from dragoman.protocols.openai_responses.output_items import (
     refusal_part,
     text_part,
 )
+from dragoman.protocols.openai_responses.web_search import search_item
 from dragoman.sse import escape
 
 _EVENT = b'event: %b\ndata: {"type":"%b","sequence_number":%d%b%b}\n\n'
@@ -357,6 +358,50 @@ class HiddenReasoning:
         _, opening = self._frames.announce(empty)
         empty["encrypted_content"] = encrypted_content(block, self._sealer)
         return opening + self._frames.finish(empty)
+
+
+class SearchItem:
+    """A search of the web by the model's vendor: when it began, what for, and that it is over."""
+
+    __slots__ = (
+        "_frames",
+        "_id",
+        "_index",
+        "_tells_sources",
+        "line",
+        "opening",
+        "pieces",
+        "sources",
+    )
+
+    def __init__(
+        self, frames: Frames, item_id: str, head: WebSearch, *, tells_sources: bool
+    ) -> None:
+        self._frames = frames
+        self._id = item_id
+        self._tells_sources = tells_sources
+        self.sources = [*head.sources]
+        self.pieces: list[str] = [head.query] if head.query else []
+        self.line: DeltaLine | None = None
+        self._index, opening = frames.announce(self._whole("in_progress"))
+        self.opening = opening + self._tell("in_progress")
+
+    def _whole(self, status: str) -> JsonObject:
+        sources = self.sources if self._tells_sources else None
+        return search_item(self._id, "".join(self.pieces), sources, status)
+
+    def _tell(self, progress: str) -> bytes:
+        place = {"item_id": self._id, "output_index": self._index}
+        return self._frames.write(f"web_search_call.{progress}", place)
+
+    def search(self, query: str) -> bytes:
+        """It is known what for."""
+        self.pieces.append(query)
+        return self._tell("searching")
+
+    def finish(self, status: str) -> bytes:
+        """The rest of its events."""
+        return self._tell("completed") + self._frames.finish(self._whole("completed"))
 
 
 def whole_reasoning(head: Reasoning, parts: list[str], opaque: Opaque | None) -> Reasoning:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Delta, Ended, Event, Failed, Finished, Metered, Started
@@ -25,6 +26,7 @@ from dragoman.protocols.openai_responses.outcome import (
     read_moderation,
     read_usage,
 )
+from dragoman.protocols.openai_responses.web_search import searches_of, tells_searches_only
 from dragoman.sse import DONE, Frame
 
 _TEXT_DELTA = b"response.output_text.delta"
@@ -78,9 +80,11 @@ def started(response: JsonObject) -> Started:
     )
 
 
-def metered(response: JsonObject) -> list[Event]:
+def metered(response: JsonObject, inbound: Inbound) -> list[Event]:
     """What an answer cost, if its response object says so."""
     usage = read_usage(response.get("usage"))
+    if usage is not None and "tool_usage" in response and inbound.options.hosted_tools == "map":
+        usage = replace(usage, searches=searches_of(response["tool_usage"]))
     return [] if usage is None else [Metered(usage, _word(response, "service_tier"))]
 
 
@@ -293,7 +297,8 @@ class ResponsesReader:
         self._over = True
         details = response.get("incomplete_details")
         finish = read_finish(complete, details, self._answer.has_calls)
-        return [*events, Finished(finish), *metered(response), Ended(read_moderation(response))]
+        cost = metered(response, self._inbound)
+        return [*events, Finished(finish), *cost, Ended(read_moderation(response))]
 
     def _place_of(self, position: int, item: JsonObject) -> int:
         """The number of an item of the whole output. Servers number anew, or name anew."""
@@ -346,7 +351,10 @@ def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
     detail = "has no counterpart for the client"
     if not response.keys() <= wire.RESPONSE_FIELDS:
         for name, told in response.items():
-            if name not in wire.RESPONSE_FIELDS and told not in (None, [], {}):
+            if name == "tool_usage" and inbound.options.hosted_tools == "map":
+                if not tells_searches_only(told):
+                    inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
+            elif name not in wire.RESPONSE_FIELDS and told not in (None, [], {}):
                 inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
     if response.get("moderation") and read_moderation(response) != response["moderation"]:
         inbound.ledger.add(f"{prefix}moderation", LossKind.KNOB, detail)

@@ -21,6 +21,7 @@ from dragoman.canonical.blocks import (
     Text,
     ToolCall,
     UrlCitation,
+    WebSearch,
 )
 from dragoman.canonical.events import (
     Annotated,
@@ -54,7 +55,9 @@ from dragoman.protocols.openai_responses.stream_items import (
     Item,
     MessageItem,
     ReasoningItem,
+    SearchItem,
 )
+from dragoman.protocols.openai_responses.web_search import tells_sources, tool_usage
 from dragoman.sse import COMMENT, DONE, encode
 
 _IN_PROGRESS: Final = Status("in_progress", None, "in_progress")
@@ -79,6 +82,7 @@ class ResponsesWriter:
         "_skeleton",
         "_state",
         "_status",
+        "_tells_sources",
         "_usage",
         "_waits",
     )
@@ -98,6 +102,7 @@ class ResponsesWriter:
         self._item: Item | None = None
         self._head: Block = Text(text="")
         self._block_start = 0
+        self._tells_sources = tells_sources(reply)
         self._pending: list[UrlCitation] = []
         self._line: DeltaLine | None = None
         self._pieces: list[str] = []
@@ -133,6 +138,8 @@ class ResponsesWriter:
                 return self._started(event)
             case Metered():
                 self._usage = write_usage(event.usage)
+                if event.usage.searches:
+                    self._skeleton.tool_usage = tool_usage(event.usage.searches)
                 self._skeleton.tier = event.service_tier or self._skeleton.tier
                 return b""
             case Finished():
@@ -172,6 +179,12 @@ class ResponsesWriter:
                 return finished + self._open_reasoning(block)
             case Text() | Refusal():
                 return finished
+            case WebSearch():
+                search = SearchItem(
+                    self._frames, self._mint("ws_"), block, tells_sources=self._tells_sources
+                )
+                self._item = search
+                return finished + search.opening
         detail = f"{type(block).__name__.lower()} blocks have no counterpart"
         self._ledger.add("content", LossKind.KNOB, detail)
         return finished
@@ -206,7 +219,7 @@ class ResponsesWriter:
             case ToolCall():
                 return self._grow(text)
             case _:
-                return b""
+                return self._item.search(text) if isinstance(self._item, SearchItem) else b""
         self._line, self._pieces = item.line, item.pieces
         return opened + self._grow(text)
 
@@ -254,6 +267,8 @@ class ResponsesWriter:
 
     def _annotated(self, annotation: Annotation) -> bytes:
         if not isinstance(self._head, Text):
+            if isinstance(self._item, SearchItem) and isinstance(annotation, UrlCitation):
+                self._item.sources.append(annotation.url)
             return b""
         if isinstance(annotation, UrlCitation):
             if annotation.cited_text is not None:

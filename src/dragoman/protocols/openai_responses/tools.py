@@ -23,7 +23,7 @@ from dragoman.canonical.requests import (
 )
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject, check_depth
-from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses import web_search, wire
 from dragoman.protocols.openai_responses.machine_tools import read_machine_tool
 from dragoman.protocols.openai_responses.tool_search import read_search_tool
 from dragoman.protocols.openai_schemas import CLOSED, EMPTY, is_strict, with_items
@@ -62,7 +62,8 @@ def _read_tool(value: Any, path: str, extras: list[Extra]) -> Iterable[Tool]:
     tool = read_search_tool(value, path, extras) or read_machine_tool(value, path, extras)
     if tool is not None:
         return (tool,)
-    return (HostedTool(origin=wire.NAME, type=kind, raw=value, path=path),)
+    search = web_search.read_search(value, kind, path)
+    return (HostedTool(origin=wire.NAME, type=kind, raw=value, search=search, path=path),)
 
 
 def _is_hosted(kind: str) -> bool:
@@ -172,7 +173,8 @@ def read_tool_choice(value: Any, tools: Sequence[Tool], extras: list[Extra]) -> 
         fields.rest(extras)
         return ToolChoice(mode="tool", tool=ToolRef(kind, form=kind), path=path)
     detail = "only the vendor of the service can run that tool"
-    extras.append(Extra(path, value, LossKind.CONTENT, detail))
+    of_search = web_search.chosen(value, tools) == "forced"
+    extras.append(Extra(path, value, LossKind.CONTENT, detail, of_search=of_search))
     return None
 
 
@@ -190,13 +192,17 @@ def _read_allowed(fields: Fields, tools: Iterable[Tool], extras: list[Extra]) ->
             refs.append(ToolRef(kind, form=kind))
             entry.rest(extras)
         elif _is_hosted(kind):
-            hosted.append(Extra(entry.path, item, LossKind.KNOB, "hosted tools are not offered"))
+            detail = "hosted tools are not offered"
+            of_search = web_search.is_search(kind) and web_search.is_declared(tools)
+            hosted.append(Extra(entry.path, item, LossKind.KNOB, detail, of_search=of_search))
         else:
             entry.fail("type", f"unknown tool_choice type {kind!r}")
     fields.rest(extras)
     if hosted and not refs:
         detail = "only hosted tools are allowed, and none is offered"
-        extras.append(Extra(fields.path, hosted[0].value, LossKind.CONTENT, detail))
+        of_search = mode == "required" and all(extra.of_search for extra in hosted)
+        lost = Extra(fields.path, hosted[0].value, LossKind.CONTENT, detail, of_search=of_search)
+        extras.append(lost)
         return None
     extras += hosted
     return ToolChoice(
@@ -227,6 +233,8 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
         if isinstance(tool, HostedTool):
             if tool.origin == wire.NAME:
                 written.append(tool.raw)
+            elif tool.search is not None and outbound.options.hosted_tools == "map":
+                written.append(web_search.write_search(tool.search, outbound))
             else:
                 _drop_hosted(tool, outbound)
             continue
@@ -323,6 +331,14 @@ def write_tool_choice(
     refs = [
         _write_ref(ref, outbound) for ref in named or () if (ref.namespace, ref.name) in offered
     ]
+    if len(refs) < len(named or ()) and outbound.options.hosted_tools == "map":
+        searches = web_search.names(request)
+        refs += [web_search.REF for ref in named or () if ref.name in searches]
+        if choice.tool is not None and refs == [web_search.REF]:
+            # A search cannot be chosen by itself, but it can be all that is there or allowed.
+            if len(request.tools) == 1:
+                return "required"
+            return {"type": "allowed_tools", "mode": "required", "tools": refs}
     if len(refs) < len(named or ()):
         detail = "names a tool that is not offered upstream"
         outbound.ledger.add(choice.path, LossKind.CONTENT, detail)

@@ -95,6 +95,16 @@ TOOL: Final[dict[str, Field]] = {
     "output_schema": Field(_KNOB),
     "allowed_callers": Field(_KNOB, neutral=(["direct"], [])),
 }
+WEB_SEARCH: Final[dict[str, Field]] = {
+    "external_web_access": Field(
+        LossKind.CONVERTED, "the upstream searches the live web", neutral=(True,)
+    ),
+    "search_content_types": Field(_KNOB, "texts are searched", neutral=(["text"], [])),
+}
+"""The service's search of the web, where another vendor's takes its place."""
+WEB_FILTERS: Final[dict[str, Field]] = {
+    "blocked_domains": Field(_CONTENT, "no domain can be kept out upstream", neutral=([],)),
+}
 FILE_PART: Final[dict[str, Field]] = {
     "detail": Field(_KNOB, neutral=("auto",)),
 }

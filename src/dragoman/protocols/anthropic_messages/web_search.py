@@ -1,0 +1,157 @@
+"""The service's search of the web: its declaration, and its blocks in a conversation, both ways.
+
+Source: `web_search_tool_20260318_param.py`, `server_tool_use_block_param.py` and
+`web_search_tool_result_block_param.py` of the `anthropic` package 2.11.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from dragoman.canonical.blocks import WebSearch
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import Extra, HostedTool, Request, SearchTool
+from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import Fields, JsonObject
+
+NAME = "web_search"
+"""What the tool is called in declarations, choices and calls."""
+
+CALL = "server_tool_use"
+RESULT = "web_search_tool_result"
+
+_DECLARED = "web_search_"
+_TYPE = "web_search_20260318"
+_PLACES = ("city", "country", "region", "timezone")
+_DEFAULT_CONTEXT = "medium"
+
+
+def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
+    """What a declaration means to other vendors; None of another tool.
+
+    Nothing is refused here, for as it is the tool passes to its own service. What is not
+    understood is among the extras.
+    """
+    if not kind.startswith(_DECLARED):
+        return None
+    fields = Fields(value, path)
+    fields.ignore("type", "name")
+    extras: list[Extra] = []
+    domains = fields.take("allowed_domains")
+    if domains is not None and not _are_texts(domains):
+        extras.append(Extra(fields.at("allowed_domains"), domains, LossKind.CONTENT))
+        domains = None
+    location = _read_location(fields, extras)
+    fields.rest(extras, wire.WEB_SEARCH)
+    return SearchTool(
+        name=NAME,
+        allowed_domains=tuple(domains) if domains else None,
+        location=location,
+        extras=tuple(extras),
+    )
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _read_location(fields: Fields, extras: list[Extra]) -> dict[str, str] | None:
+    value = fields.take("user_location")
+    if not isinstance(value, dict):
+        if value is not None:
+            extras.append(Extra(fields.at("user_location"), value, LossKind.KNOB))
+        return None
+    for name, told in value.items():
+        known = name == "type" or (name in _PLACES and isinstance(told, str))
+        if not known and told is not None:
+            extras.append(Extra(fields.at(f"user_location.{name}"), told, LossKind.KNOB))
+    return {name: value[name] for name in _PLACES if isinstance(value.get(name), str)}
+
+
+def mapped_search(request: Request, outbound: Outbound) -> HostedTool | None:
+    """The first web search of another vendor that this service does in its place. None where the
+    route does not map it, or where another tool has its name."""
+    if outbound.options.hosted_tools != "map":
+        return None
+    found = None
+    for tool in request.tools:
+        if not isinstance(tool, HostedTool):
+            if outbound.names.outward(tool.name, tool.namespace) == NAME:
+                return None
+        elif found is None and tool.search is not None and tool.origin != wire.NAME:
+            found = tool
+    return found
+
+
+def write_search(tool: HostedTool, search: SearchTool, outbound: Outbound) -> JsonObject:
+    """The declaration of another vendor's web search.
+
+    Only direct calls: what the model's own programs searched for would stay in them.
+    """
+    ledger = outbound.ledger
+    entry: JsonObject = {"type": _TYPE, "name": NAME, "allowed_callers": ["direct"]}
+    if search.allowed_domains is not None:
+        entry["allowed_domains"] = list(search.allowed_domains)
+    if search.location:
+        entry["user_location"] = {"type": "approximate", **search.location}
+    if search.context_size not in (None, _DEFAULT_CONTEXT):
+        detail = "how much of the pages is read has no counterpart upstream"
+        ledger.add(f"{tool.path}.search_context_size", LossKind.KNOB, detail)
+    for extra in search.extras:
+        ledger.add(extra.path, extra.kind, extra.detail, extra.code)
+    return entry
+
+
+class Searches:
+    """The searches of a conversation, each told where its result stands."""
+
+    __slots__ = ("_queries",)
+
+    def __init__(self) -> None:
+        self._queries: dict[str, str] = {}
+
+    def meaning(self, kind: str, block: Mapping[str, Any]) -> tuple[WebSearch, ...] | None:
+        """What a block of a history means to others; see `Foreign.means`."""
+        if kind == CALL and block.get("name") == NAME:
+            self._queries[str(block.get("id"))] = query_of(block.get("input"))
+            return ()
+        if kind != RESULT:
+            return None
+        query = self._queries.pop(str(block.get("tool_use_id")), None)
+        if query is None:
+            return None
+        content = block.get("content")
+        failed = not isinstance(content, list)
+        return (WebSearch(query=query, sources=sources_of(content), failed=failed),)
+
+
+def query_of(value: Any) -> str:
+    """What is searched for, from the input of a call."""
+    query = value.get("query") if isinstance(value, dict) else None
+    return query if isinstance(query, str) else ""
+
+
+def query_of_text(text: str) -> str:
+    """The same, from the JSON text of an input; empty if it was cut."""
+    try:
+        return query_of(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return ""
+
+
+def sources_of(content: Any) -> tuple[str, ...]:
+    """The URLs in the content of a result; none if the search failed."""
+    found = content if isinstance(content, list) else ()
+    urls = (item.get("url") for item in found if isinstance(item, dict))
+    return tuple(url for url in urls if isinstance(url, str))
+
+
+def searches_of(usage: Mapping[str, Any]) -> int | None:
+    """How many searches an answer's usage counts."""
+    hosted = usage.get("server_tool_use")
+    count = hosted.get("web_search_requests") if isinstance(hosted, dict) else None
+    return count if type(count) is int and count >= 0 else None
