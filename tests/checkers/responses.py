@@ -6,6 +6,12 @@ from tests.checkers.framing import JsonObject, Verdict, as_object, count, frames
 
 _TERMINALS = {"response.completed", "response.incomplete", "response.failed"}
 _LIFECYCLE = {"response.created", "response.in_progress", *_TERMINALS}
+_BEFORE_SEARCH: dict[str, tuple[str | None, ...]] = {
+    "in_progress": (None,),
+    "searching": ("in_progress", "searching"),
+    "completed": ("in_progress", "searching"),
+}
+"""What comes right before each event of a web search."""
 _PART_TEXTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text"}
 
 
@@ -21,6 +27,7 @@ class _Items:
         self.text = ""
         self.text_done = False
         self.annotations: list[JsonObject] = []
+        self.searches: list[str] = []
 
     def take(self, event: JsonObject) -> None:
         """Check one event that belongs to an item."""
@@ -41,6 +48,8 @@ class _Items:
         elif name == "output_text.annotation.added":
             assert event["annotation_index"] == len(self.annotations)
             self.annotations.append(event["annotation"])
+        elif name.startswith("web_search_call."):
+            self._searched(name.rpartition(".")[2])
         elif name.endswith(".delta"):
             self._check_kind(event)
             assert not self.text_done, "a delta after the text was done"
@@ -64,8 +73,19 @@ class _Items:
                 assert (item["arguments"], item["status"]) == ("", "in_progress")
             case "custom_tool_call":
                 assert item["input"] == ""
+            case "web_search_call":
+                assert item["status"] == "in_progress"
+        self.searches = []
         self.item, self.parts, self.part = item, [], None
         self.text, self.text_done, self.annotations = "", False, []
+
+    def _searched(self, progress: str) -> None:
+        """A search begins, looks for something any number of times, and is over."""
+        assert self.item is not None
+        assert self.item["type"] == "web_search_call"
+        before = self.searches[-1] if self.searches else None
+        assert before in _BEFORE_SEARCH[progress], f"{progress} after {before}"
+        self.searches.append(progress)
 
     def _part_added(self, event: JsonObject) -> None:
         assert self.part is None, "one open part at a time"
@@ -141,6 +161,10 @@ class _Items:
             case "custom_tool_call":
                 assert self.text_done
                 assert item["input"] == self.text
+            case "web_search_call":
+                assert self.searches[-1:] == ["completed"]
+                assert item["status"] == "completed"
+                assert item["action"]["type"] == "search"
         self.done.append(item)
         self.item = None
 

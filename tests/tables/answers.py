@@ -97,7 +97,7 @@ LEAST_ANSWER: dict[str, JsonObject] = {
 
 _OWN = {"id", "created", "created_at", "completed_at"}
 """Members that differ from answer to answer."""
-_MINTED = re.compile(r"\b(msg|rs|fc|ctc)_[0-9a-f]{24}\b")
+_MINTED = re.compile(r"\b(msg|rs|fc|ctc|ws)_[0-9a-f]{24}\b")
 _ENVELOPE = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]+")
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.errors import FaultKind
-from tests.tables.answers import RESPONSES_USAGE, Row, check, ids
-from tests.tables.requests import CONVERTED, KNOB, A, JsonObject, R
+from tests.tables.answers import MESSAGES_USAGE, RESPONSES_USAGE, Row, check, ids
+from tests.tables.requests import CONVERTED, KNOB, WEB, A, JsonObject, R
 from tests.tables.wire_messages import text, thinking, use
 from tests.tables.wire_responses import refused
 
@@ -56,6 +56,38 @@ def call(
 def free(value: str) -> JsonObject:
     head = {"type": "custom_tool_call", "id": "ctc_", "call_id": "c1", "name": "g"}
     return {**head, "input": value, "status": "completed"}
+
+
+MAP = {"hosted_tools": "map"}
+SEARCHED_ONCE = {"web_search_requests": 1, "web_fetch_requests": 0}
+FAILED_SEARCH = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+
+
+def looked_for(query: str, id: str = "s") -> JsonObject:
+    head = {"type": "server_tool_use", "id": id, "name": "web_search"}
+    return {**head, "input": {"query": query}}
+
+
+def found(*urls: str, id: str = "s") -> JsonObject:
+    page = {"type": "web_search_result", "title": "T", "encrypted_content": "HIDDEN"}
+    pages = [{**page, "url": url, "page_age": None} for url in urls]
+    return {"type": "web_search_tool_result", "tool_use_id": id, "content": pages}
+
+
+def searched(query: str, *urls: str) -> JsonObject:
+    action: JsonObject = {"type": "search", "query": query, "queries": [query]}
+    if urls:
+        action["sources"] = [{"type": "url", "url": url} for url in urls]
+    return {"type": "web_search_call", "id": "ws_", "status": "completed", "action": action}
+
+
+def tool_usage(searches: int) -> JsonObject:
+    details = {"image_tokens": 0, "text_tokens": 0}
+    none = {"input_tokens": 0, "input_tokens_details": details, "output_tokens": 0}
+    return {
+        "image_gen": {**none, "total_tokens": 0},
+        "web_search": {"num_requests": searches},
+    }
 
 
 def cited(**fields: Any) -> JsonObject:
@@ -132,6 +164,57 @@ ROWS = [
         ),
         output(X),
         {"content[0]": KNOB, "content[1]": KNOB},
+    ),
+    Row(
+        "a web search, mapped",
+        content(
+            looked_for("q"),
+            found(WEB),
+            text("x"),
+            usage={**MESSAGES_USAGE, "server_tool_use": SEARCHED_ONCE},
+        ),
+        {**output(searched("q"), X), "tool_usage": tool_usage(1)},
+        {"content[1]": KNOB},
+        options=MAP,
+    ),
+    Row(
+        "a web search and its sources, mapped",
+        content(text("a"), looked_for("q"), found(WEB, WEB + "b"), text("x")),
+        output(message("a"), searched("q", WEB, WEB + "b"), X),
+        {"content[2]": KNOB},
+        asked={
+            "tools": [{"type": "web_search"}],
+            "include": ["web_search_call.action.sources"],
+        },
+        options=MAP,
+    ),
+    Row(
+        "two web searches at once, mapped",
+        content(looked_for("q", "s1"), looked_for("r", "s2"), found(id="s2"), found(id="s1")),
+        output(searched("q"), searched("r")),
+        {"content[2]": KNOB, "content[3]": KNOB},
+        options=MAP,
+    ),
+    Row(
+        "a web search that fails, mapped",
+        content(looked_for("q"), {**found(), "content": FAILED_SEARCH}, text("x")),
+        output(searched("q"), X),
+        {"content[1]": KNOB},
+        options=MAP,
+    ),
+    Row(
+        "a web search that is not over, mapped",
+        content(text("x"), looked_for("q"), stop_reason="pause_turn"),
+        output(message("x"), searched("q")),
+        {"stop_reason": CONVERTED},
+        options=MAP,
+    ),
+    Row(
+        "other server tools, mapped",
+        content({**looked_for("q"), "name": "web_fetch"}, found(), text("x")),
+        output(X),
+        {"content[0]": KNOB, "content[1]": KNOB},
+        options=MAP,
     ),
     Row(
         "citation of a web page, its place counted in the whole part",
