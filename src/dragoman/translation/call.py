@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Event
+from dragoman.canonical.events import Event, Failed
 from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger, Loss
 from dragoman.canonical.masking import Mask
@@ -232,8 +232,8 @@ class Call:
         sequencer = Sequencer()
         written: list[bytes] = []
         for event in restored(self._events(body), self._names, outcome, self._stops):
-            if outcome.fault is not None:
-                raise UpstreamError(outcome.fault)
+            if type(event) is Failed:
+                raise UpstreamError(event.fault)
             written += [writer.write(ordered) for ordered in sequencer.push(event)]
         outcome.ended = True
         return b"".join(written)
