@@ -107,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
         try:
             self._parser.feed_data(self._buffer[:nbytes])
+            exchange.on_read()
         except httptools.HttpParserUpgrade:
             exchange.fail(BadAnswer("the upstream switched to another protocol"))
         except httptools.HttpParserError as error:

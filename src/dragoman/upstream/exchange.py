@@ -1,6 +1,7 @@
 """One request and its answer on a connection: what has arrived, who waits, and the clock."""
 
 import asyncio
+from collections.abc import Callable
 from copy import copy
 from typing import Protocol
 
@@ -32,8 +33,8 @@ class Carrier(Protocol):
 class Exchange:
     """The state of one answer.
 
-    The connection feeds it (`on_*`), one caller takes from it (`head`, `next_chunk`). Whatever
-    ends it early closes the connection at once.
+    The connection feeds it (`on_*`), one caller takes from it (`head`, `next_chunk`, `pour`).
+    Whatever ends it early closes the connection at once.
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class Exchange:
         "_clock",
         "_loop",
         "_sent_at",
+        "_taker",
         "_timeouts",
         "_timer",
         "_total_at",
@@ -82,6 +84,7 @@ class Exchange:
         self._waiter: asyncio.Future[None] | None = None
         self._waiting_since = 0.0
         self._sent_at = self._loop.time()
+        self._taker: Callable[[bytes], bool] | None = None
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._body_clock = False
@@ -128,16 +131,40 @@ class Exchange:
                     raise copy(self.error)
                 if self.complete:
                     raise StopAsyncIteration
-                if not self._body_clock:
-                    # Not as soon as the head is there: most whole answers come with it in one read.
-                    self._body_clock = True
-                    self._stop_timer()
-                    self._limit(self._timeouts.idle)
+                self._start_body_clock()
                 await self._arrival()
         except asyncio.CancelledError:
             self.close()
             raise
         return self.take()
+
+    async def pour(self, taker: Callable[[bytes], bool]) -> bool:
+        """Give the body to `taker` as it arrives, at once: neither this task nor those who wait for
+        it are woken for it. Until `taker` says False (returns True), or has had all (False).
+
+        Raises:
+            UpstreamError: the body will not be complete. Raised once all that came was taken.
+            Exception: `taker`'s own.
+        """
+        try:
+            while True:
+                if self._chunks and not taker(self.take()):
+                    return True
+                if self.error is not None:
+                    raise copy(self.error)
+                if self.complete:
+                    return False
+                self._start_body_clock()
+                self._taker = taker
+                await self._arrival()
+                if self._taker is None:
+                    return True
+                self._taker = None
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        finally:
+            self._taker = None
 
     def take(self) -> bytes:
         """The bytes of the body that have arrived, without waiting for any."""
@@ -186,8 +213,23 @@ class Exchange:
         if self._buffered > HIGH_WATER and not self.paused:
             self.paused = True
             self._carrier.pause(True)
-        if self._waiter is not None:
+        if self._waiter is not None and self._taker is None:
             self._wake(self._waiter)
+
+    def on_read(self) -> None:
+        """All that one read of the socket brought has been told."""
+        taker, waiter = self._taker, self._waiter
+        if taker is None or waiter is None or not self._chunks:
+            return
+        self._waiting_since = self._loop.time()
+        try:
+            if taker(self.take()):
+                return
+        except Exception as error:
+            if not waiter.done():
+                waiter.set_exception(error)
+        self._taker = None
+        self._wake(waiter)
 
     def on_complete(self) -> None:
         """The answer is whole."""
@@ -225,6 +267,13 @@ class Exchange:
             waiter.set_result(None)
 
     # The clock: one timer that is set anew when it rings, so that a chunk costs no timer
+
+    def _start_body_clock(self) -> None:
+        """Not as soon as the head is there: most whole answers come with it in one read."""
+        if not self._body_clock:
+            self._body_clock = True
+            self._stop_timer()
+            self._limit(self._timeouts.idle)
 
     def _limit(self, seconds: float) -> None:
         """Ring after `seconds` (0: never), or when the call must be over if that is sooner."""

@@ -1,6 +1,6 @@
 """An upstream's answer: status and headers at once, the body as it comes."""
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from dragoman.upstream.decoding import Inflater
 from dragoman.upstream.errors import BodyTooLarge, UpstreamError
@@ -97,6 +97,22 @@ class UpstreamResponse:
         """
         inflater = self._inflater
         return self._exchange.next_chunk() if inflater is None else self._inflated(inflater)
+
+    async def pour(self, taker: Callable[[bytes], bool]) -> bool:
+        """Give the body to `taker`, piece by piece, the moment it arrives: cheaper than a loop over
+        the answer, which wakes a task for each. Until `taker` says False (returns True), or has
+        had all (False).
+
+        Raises:
+            UpstreamError: the body will not be complete.
+            Exception: `taker`'s own.
+        """
+        if self._inflater is None:
+            return await self._exchange.pour(taker)
+        async for chunk in self:
+            if not taker(chunk):
+                return True
+        return False
 
     async def _inflated(self, inflater: Inflater) -> bytes:
         try:

@@ -81,6 +81,13 @@ class Delivery:
         self._last = self._loop.time()
         self._writing = False
 
+    def put(self, data: bytes) -> bool:
+        """Send whole events, if that takes no waiting; else False, and `write` must."""
+        if not self.committed or self._sign is not None or not self._visit.put(data):
+            return False
+        self._last = self._loop.time()
+        return True
+
     async def end(self, data: bytes = b"") -> None:
         """Send the last events. Nothing is sent after them."""
         self.over = True

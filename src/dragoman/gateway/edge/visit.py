@@ -183,6 +183,10 @@ class Visit:
         """Send a piece of the answer's body; waits while the client reads too slowly."""
         return self._send({"type": "http.response.body", "body": data, "more_body": True})
 
+    def put(self, data: bytes) -> bool:
+        """Send a piece of the answer's body, not empty, if that takes no waiting; else False."""
+        return self.connection is not None and self.connection.put(data)
+
     def end(self, data: bytes = b"") -> Awaitable[None]:
         """Send the last piece of the answer's body."""
         self.ended = True

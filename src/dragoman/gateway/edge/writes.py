@@ -47,6 +47,16 @@ class AnswerTransport:
         """Call nobody."""
         self._on_left = None
 
+    def put(self, data: bytes) -> bool:
+        """Send a piece of an answer's body that has begun, as uvicorn would, without a message and
+        a coroutine for it. False where that cannot be: the client reads too slowly, or is gone.
+        """
+        cycle = self.cycle
+        if not cycle.chunked_encoding or cycle.flow.write_paused or cycle.disconnected:
+            return False
+        cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
+
     # What the protocol tells
 
     def left(self) -> None:

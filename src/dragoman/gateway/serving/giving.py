@@ -4,6 +4,7 @@ something of an answer comes."""
 from __future__ import annotations
 
 import time
+from math import inf
 
 from dragoman.accounts.pool import Lease
 from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_fault
@@ -123,34 +124,41 @@ async def _relay(
 
     `held` is what was written so far. It is let go: it may repeat all of a large request.
     """
-    write, feed = delivery.write, stream.feed
-    patience = trip.target.upstream.timeouts.blank_arguments_s
+    feed, put = stream.feed, delivery.put
+    patience = trip.target.upstream.timeouts.blank_arguments_s or inf
     blank_since = 0.0
     data = b"".join(held)
     held.clear()
+
+    def pass_on(chunk: bytes) -> bool:
+        """Nearly every chunk goes to the client right here; the others' events are left in `data`,
+        to be dealt with below."""
+        nonlocal data, blank_since
+        data = feed(chunk)
+        if stream.over or stream.blank >= _BLANK_RUN:
+            return False
+        blank_since = 0.0
+        if data and not put(data):
+            return False
+        data = b""
+        return True
+
     try:
-        if data and not stream.over:
-            await write(data)
-            data = b""
-        if not stream.over:
-            async for chunk in answer:
-                data = feed(chunk)
-                if stream.over:
+        while not stream.over:
+            if stream.blank >= _BLANK_RUN:
+                now = time.monotonic()
+                blank_since = blank_since or now
+                if now - blank_since >= patience:
+                    told = f"a tool's arguments were white space for {patience:g} s"
+                    data += stream.fail(_late(trip, told))
+                    answer.close()
                     break
-                if stream.blank >= _BLANK_RUN and patience:
-                    now = time.monotonic()
-                    blank_since = blank_since or now
-                    if now - blank_since >= patience:
-                        told = f"a tool's arguments were white space for {patience:g} s"
-                        data += stream.fail(_late(trip, told))
-                        answer.close()
-                        break
-                else:
-                    blank_since = 0.0
-                if data:
-                    await write(data)
-            else:
+            if data:
+                await delivery.write(data)
+                data = b""
+            if not await answer.pour(pass_on):
                 data = stream.finish()
+                break
     except CallFailed as error:
         fault = failed_call(error, trip.target.upstream.name).fault
         data = stream.fail(fault)
