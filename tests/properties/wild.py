@@ -233,7 +233,7 @@ any_options = st.builds(
     orphan_calls=st.sampled_from(("repair", "reject")),
     orphan_results=st.sampled_from(("reject", "drop", "text")),
     tool_error_prefix=st.sampled_from(("", "Error: ")),
-    stop_on_responses=st.sampled_from(("reject", "drop")),
+    stop_on_responses=st.sampled_from(("reject", "drop", "emulate")),
     default_max_tokens=st.sampled_from((100, 2000, 16384)),
     map_fast=st.booleans(),
 )

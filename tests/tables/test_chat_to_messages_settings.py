@@ -240,6 +240,13 @@ SETTINGS = [
         {"stop_sequences": ["x"]},
         {"stop": KNOB},
     ),
+    Row(
+        "stop strings, a blank one among them, emulated",
+        {"stop": ["x", " "]},
+        {"stop_sequences": ["x"]},
+        {"stop": CONVERTED},
+        {"stop_on_responses": "emulate"},
+    ),
     Row("one choice", {"n": 1}),
     Row("two choices", {"n": 2}, {}, {"n": CONTENT}),
     Row(

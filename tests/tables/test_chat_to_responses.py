@@ -289,6 +289,13 @@ SETTINGS = [
         {"stop": KNOB},
         {"stop_on_responses": "drop"},
     ),
+    Row(
+        "stop strings, emulated",
+        {"stop": ["x"]},
+        {},
+        {"stop": CONVERTED},
+        {"stop_on_responses": "emulate"},
+    ),
     *(
         Row(f"knob {name}", {name: value}, {}, {name: KNOB})
         for name, value in (

@@ -180,6 +180,13 @@ SETTINGS = [
         {"stop": list("abcd")},
         {"stop_sequences": CONTENT},
     ),
+    Row(
+        "five stop sequences, the fifth emulated",
+        {"stop_sequences": list("abcde")},
+        {"stop": list("abcd")},
+        {"stop_sequences": CONVERTED},
+        {"stop_on_responses": "emulate"},
+    ),
     Row("sampling", {"temperature": 0, "top_p": 0.5}, {"temperature": 0.0, "top_p": 0.5}),
     Row(
         "sampling, for a model that takes none",

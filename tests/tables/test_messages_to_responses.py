@@ -356,6 +356,20 @@ SETTINGS = [
         {"stop_sequences": KNOB},
         {"stop_on_responses": "drop"},
     ),
+    Row(
+        "stop sequences, emulated",
+        {"stop_sequences": ["a"]},
+        {},
+        {"stop_sequences": CONVERTED},
+        {"stop_on_responses": "emulate"},
+    ),
+    Row(
+        "a stop sequence too long to be emulated",
+        {"stop_sequences": ["a" * 1025]},
+        {},
+        {"stop_sequences": CONTENT},
+        {"stop_on_responses": "emulate"},
+    ),
     Row("sampling", {"temperature": 0, "top_p": 0.5}, {"temperature": 0.0, "top_p": 0.5}),
     Row(
         "sampling, for a model that takes none",
