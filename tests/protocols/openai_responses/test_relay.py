@@ -76,6 +76,12 @@ class TestWholeAnswers:
         assert bytes(members["output"]) == b'[ {"x" : 1} ]'
         assert bytes(members["y"]) == b"1.0"
 
+    def test_a_name_that_is_no_text_is_replaced(self) -> None:
+        body = self.BODY.replace(b' "real"', b'"r\xffal"')
+        expected = self.BODY.replace(b' "real"', b'"shown"')
+        passed, _ = CODEC.forward_response(body, "shown")
+        assert MEMBERS.decode(passed) == MEMBERS.decode(expected)
+
     def test_usage_is_seen(self) -> None:
         body = msgspec.json.encode(ANSWER)
         assert CODEC.forward_response(body, "upstream-model") == (body, USAGE)
@@ -125,6 +131,13 @@ class TestStreams:
         assert found == expected
         same, _ = relayed(stream, "upstream-model")
         assert same == STREAM
+
+    def test_a_name_of_the_model_that_is_no_text(self) -> None:
+        broken = STREAM.replace(b'"upstream-model"', b'"\xff"')
+        assert broken != STREAM
+        passed, relay = relayed(broken, "upstream-model")
+        assert passed == STREAM
+        assert (relay.answer_id, relay.usage, relay.fault) == (ANSWER["id"], USAGE, None)
 
     @pytest.mark.parametrize(
         ("events", "kind"),

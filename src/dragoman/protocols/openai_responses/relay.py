@@ -57,7 +57,7 @@ class _Answer(Struct):
     error: Any = None
     status: Any = None
     id: Any = None
-    model: Any = None
+    model: Raw = _ABSENT
 
 
 class _Lifecycle(Struct):
@@ -102,7 +102,7 @@ def forward_response(
     """
     try:
         answer = _answer.decode(body)
-        right = answer.model == model and not shown
+        right = answer.model == Raw(to_json(model)) and not shown
         passed = body if right else _with(body, {"model": model, **shown})
     except _UNREADABLE:
         raise UpstreamError.unreadable("it is not a response object") from None
