@@ -46,6 +46,16 @@ REQUESTS: dict[str, str] = {
     "Reasoning.*summary=*": "The gateway itself shows reasoning or does not.",
 }
 
+SEARCHES: dict[str, str] = {
+    "WebSearch*ToolParam.type=*": "All versions become the newest of the other vendor.",
+    "*.search_context_size=medium": "The default of the service.",
+    "*.search_content_types=text": "Texts are what a search finds.",
+    "*.response_inclusion=full": "The default of the service.",
+    "UserLocation": "Only OpenAI takes it as said where the user is when nothing is.",
+    "UserLocation.type=approximate": "The only type there is.",
+}
+"""The same of requests on routes where the web search of one vendor becomes the other's."""
+
 ANSWERS: dict[str, str] = {
     # What a gateway says in its own name, or the client's.
     "ChatCompletion*.id": "An answer's id is the gateway's own.",

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import pytest
 
-from tests.losses.excused import REQUESTS, excuse
+from dragoman.canonical.losses import Policy
+from dragoman.canonical.options import Options
+from tests.losses.excused import REQUESTS, SEARCHES, excuse
 from tests.losses.requests import PROTOCOLS, ROOTS, Case, cases
 from tests.losses.verdict import Verdict, judge
+
+MAPPED = Options(policy=Policy.LENIENT, hosted_tools="map")
+
+
+def is_of_search(case: Case) -> bool:
+    """Whether a web search is in the request: its declaration, its call or its result."""
+    return b"web_search" in msgspec.json.encode(case.body())
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
@@ -23,6 +33,17 @@ def test_every_field_arrives_or_is_reported(
         excused = verdict is Verdict.SILENT and excuse(case.probe.label, REQUESTS) is not None
         verdicts["requests", Verdict.EXCUSED if excused else verdict] += 1
         assert excused or verdict is not Verdict.SILENT, f"{case.client} to {upstream}"
+
+
+@pytest.mark.parametrize("case", list(filter(is_of_search, cases())), ids=lambda case: case.id)
+def test_every_field_of_a_web_search_arrives_or_is_reported(case: Case) -> None:
+    """Where the web search of one vendor becomes the other's."""
+    for upstream in PROTOCOLS:
+        if upstream == case.client:
+            continue
+        silent = judge(case, upstream, MAPPED) is Verdict.SILENT
+        excused = silent and excuse(case.probe.label, REQUESTS | SEARCHES) is not None
+        assert excused or not silent, f"{case.client} to {upstream}"
 
 
 def test_the_walk_reaches_the_types() -> None:
@@ -46,3 +67,14 @@ def test_every_excuse_is_needed() -> None:
 
     assert [pattern for pattern in REQUESTS if pattern not in needed] == []
     assert all(REQUESTS.values()), "every excuse has a reason"
+
+
+def test_every_excuse_of_a_search_is_needed() -> None:
+    needed = {
+        excuse(case.probe.label, SEARCHES)
+        for case in filter(is_of_search, cases())
+        for upstream in PROTOCOLS
+        if upstream != case.client and judge(case, upstream, MAPPED) is Verdict.SILENT
+    }
+
+    assert [pattern for pattern in SEARCHES if pattern not in needed] == []

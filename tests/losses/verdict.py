@@ -11,7 +11,7 @@ import msgspec
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Loss, LossKind, Policy
 from dragoman.canonical.options import Options
-from dragoman.translation import Call, translate_request
+from dragoman.translation import translate_request
 from tests.losses.requests import Case
 from tests.losses.walker import path_text
 
@@ -28,46 +28,43 @@ class Verdict(Enum):
     SILENT = "silently lost"
 
 
-def judge(case: Case, upstream: str) -> Verdict:
+def judge(case: Case, upstream: str, options: Options = LENIENT) -> Verdict:
     """Translate the case's request and see where its value went.
 
     A boolean counts as silently lost only if both its values are: one of them is the default.
     """
-    verdict = _judge(case, upstream, case.probe.value)
+    verdict = _judge(case, upstream, case.probe.value, options)
     for second in case.probe.second:
         if verdict is Verdict.SILENT:
-            verdict = _judge(case, upstream, second)
+            verdict = _judge(case, upstream, second, options)
     return verdict
 
 
-def _judge(case: Case, upstream: str, value: Any) -> Verdict:
+def _judge(case: Case, upstream: str, value: Any, options: Options) -> Verdict:
     body = msgspec.json.encode(case.body(value))
     try:
-        call = _translate(case.client, upstream, body)
+        call = translate_request(case.client, upstream, body, options=options)
     except InvalidRequest as error:
         # A wrong tag is reported at the tag, which stands beside the value.
         path = (error.fault.param or "").removesuffix(".type")
         return Verdict.REFUSED if names(path, case) else Verdict.SILENT
     if case.probe.needle is not None and case.probe.needle.encode() in call.body:
         return Verdict.ARRIVED
-    if case.probe.needle is None and _matters(case, upstream, value, call.body):
+    if case.probe.needle is None and _matters(case, upstream, value, call.body, options):
         return Verdict.ARRIVED
     if any(_tells(loss, case) for loss in call.losses):
         return Verdict.REPORTED
     return Verdict.SILENT
 
 
-def _translate(client: str, upstream: str, body: bytes) -> Call:
-    return translate_request(client, upstream, body, options=LENIENT)
-
-
-def _matters(case: Case, upstream: str, value: Any, written: bytes) -> bool:
+def _matters(case: Case, upstream: str, value: Any, written: bytes, options: Options) -> bool:
     """Whether another value, or none, gives another request."""
     for rival in case.probe.rivals:
         if rival is value or (type(rival) is type(value) and rival == value):
             continue
         try:
-            other = _translate(case.client, upstream, msgspec.json.encode(case.body(rival)))
+            body = msgspec.json.encode(case.body(rival))
+            other = translate_request(case.client, upstream, body, options=options)
         except InvalidRequest:
             return True
         if other.body != written:

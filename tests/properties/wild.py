@@ -227,7 +227,7 @@ any_options = st.builds(
     Options,
     policy=st.just(Policy.LENIENT),
     custom_tools=st.sampled_from(("wrap", "reject")),
-    hosted_tools=st.sampled_from(("drop", "reject")),
+    hosted_tools=st.sampled_from(("drop", "reject", "map")),
     invalid_tool_arguments=st.sampled_from(("wrap", "empty", "error")),
     late_system=st.sampled_from(("message", "hoist", "user")),
     orphan_calls=st.sampled_from(("repair", "reject")),

@@ -243,4 +243,4 @@ class Foreign(Block, frozen=True, kw_only=True):
         """What leaving it out is on such a route: of a search that is mapped, what was said after
         it remains."""
         mapped = self.means is not None and route.hosted_tools == "map"
-        return LossKind.CONVERTED if mapped else self.loss
+        return LossKind.KNOB if mapped else self.loss
