@@ -16,9 +16,9 @@ from tests.losses.verdict import Verdict, judge
 MAPPED = Options(policy=Policy.LENIENT, hosted_tools="map")
 
 
-def is_of_search(case: Case) -> bool:
-    """Whether a web search is in the request: its declaration, its call or its result."""
-    return b"web_search" in msgspec.json.encode(case.body())
+def searching() -> list[Case]:
+    """The cases with a web search in the request: its declaration, its call or its result."""
+    return [case for case in cases() if b"web_search" in msgspec.json.encode(case.body())]
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
@@ -35,7 +35,7 @@ def test_every_field_arrives_or_is_reported(
         assert excused or verdict is not Verdict.SILENT, f"{case.client} to {upstream}"
 
 
-@pytest.mark.parametrize("case", list(filter(is_of_search, cases())), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", searching(), ids=lambda case: case.id)
 def test_every_field_of_a_web_search_arrives_or_is_reported(case: Case) -> None:
     """Where the web search of one vendor becomes the other's."""
     for upstream in PROTOCOLS:
@@ -72,7 +72,7 @@ def test_every_excuse_is_needed() -> None:
 def test_every_excuse_of_a_search_is_needed() -> None:
     needed = {
         excuse(case.probe.label, SEARCHES)
-        for case in filter(is_of_search, cases())
+        for case in searching()
         for upstream in PROTOCOLS
         if upstream != case.client and judge(case, upstream, MAPPED) is Verdict.SILENT
     }

@@ -250,7 +250,8 @@ class ChatStreamWriter:
         return b""
 
     def _annotated(self, event: Annotated) -> bytes:
-        self._places.append(event.annotation)
+        if type(self._block) is Text:
+            self._places.append(event.annotation)
         return b""
 
     def _open_call(self, block: ToolCall) -> bytes:
