@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from msgspec.structs import replace
 
+from dragoman.config import Fallback, Route, Secret
 from dragoman.gateway.server import bind
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.translation import Call, ClientRequest
@@ -138,6 +140,22 @@ def test_requests_without_an_account_leave_no_cycles(base_url: str, stream: bool
 
 
 @STREAMED
+@pytest.mark.parametrize("bad", ["500", "429", "reset"])
+def test_requests_whose_last_account_failed_leave_no_cycles(
+    base_url: str, bad: str, stream: bool
+) -> None:
+    with running_gateway(config_for(base_url, keys=(f"sk-sim-{bad}",)), None) as gateway:
+
+        def ask() -> None:
+            for account in gateway.app.pool.accounts():
+                gateway.app.pool.enable(account.name)
+            asked = body("chat", "messages/sim-text", stream=stream)
+            assert call(gateway.base_url, "POST", PATHS["chat"], asked).status >= 400
+
+        assert garbage(gateway, ask) < REQUESTS
+
+
+@STREAMED
 def test_clients_that_leave_leave_no_cycles(gateway: RunningGateway, stream: bool) -> None:
     pace = "delay_ms=30&words=30" if stream else "head_ms=500"
 
@@ -165,3 +183,33 @@ def test_a_stream_holds_no_request(gateway: RunningGateway, api: str, upstream: 
         held = (ClientRequest, Call, UpstreamRequest)
         assert [one for one in gc.get_objects() if isinstance(one, held)] == []
     until(lambda: is_idle(gateway))
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("first", ["account", "upstream"])
+def test_a_stream_holds_no_request_that_failed_before(base_url: str, first: str, api: str) -> None:
+    """Neither of the account before nor of the upstream before, which could not be reached."""
+    with bind("127.0.0.1", 0) as plug:
+        nobody = f"http://127.0.0.1:{plug.getsockname()[1]}"
+    model = "sim-text?delay_ms=50&words=40"
+    target = Route(match="m", upstream="messages", model=model)
+    config = config_for(base_url, keys=("sk-sim-one", GOOD), routes=(target,))
+    if first == "account":
+        bad, *good = (one for one in config.accounts if one.upstream == "messages")
+        config = replace(config, accounts=(replace(bad, proxy=Secret(nobody)), *good))
+    else:
+        there = replace(target, upstream="chat", fallbacks=(Fallback(upstream="messages"),))
+        upstreams = tuple(
+            replace(one, base_url=nobody) if one.name == "chat" else one for one in config.upstreams
+        )
+        config = replace(config, routes=(there,), upstreams=upstreams)
+    with (
+        running_gateway(config, None) as gateway,
+        Connection(gateway.base_url) as connection,
+        uncollected(),
+    ):
+        connection.send("POST", PATHS[api], body(api, "m", stream=True), AUTH)
+        assert connection.head().status == 200
+        assert connection.chunk()
+        held = (ClientRequest, Call, UpstreamRequest)
+        assert [one for one in gc.get_objects() if isinstance(one, held)] == []

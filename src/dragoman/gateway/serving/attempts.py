@@ -24,6 +24,7 @@ from dragoman.gateway.serving.failures import (
 from dragoman.gateway.serving.routing import Target
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 
 class GaveUp(Exception):
@@ -99,7 +100,7 @@ class Attempts:
             except NoAccount as found:
                 if last is None:
                     raise GaveUp(none_left(found)) from None
-                ending, none = NONE_LEFT, found
+                ending, none = NONE_LEFT, _alone(found)
                 break
             name = lease.account.name
             self.made += 1
@@ -114,8 +115,7 @@ class Attempts:
                         unasked.append(name)
                 if not lease.failed(failure.symptom).tries_next:
                     raise GaveUp(failure.fault, failure) from None
-                # Its traceback holds this frame, and with it all of the request.
-                last = more_telling(last, failure.with_traceback(None))
+                last = more_telling(last, _alone(failure))
             finally:
                 lease.give_back()
         assert last is not None
@@ -143,3 +143,10 @@ class Attempts:
 def _others(upstream: Upstream, lease: Lease) -> bool:
     """Whether the account's next call would take another proxy."""
     return lease.account.proxy is None and len(upstream.proxies) > 1
+
+
+def _alone(error: E) -> E:
+    """An error to keep, without where it came from: the frames hold all of the request, and each
+    other."""
+    error.__context__ = None
+    return error.with_traceback(None)
