@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import gzip
+import weakref
+from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +18,8 @@ from .test_calls import post
 
 SOON = 0.2
 END = b"0\r\n\r\n"
+
+Taker = Callable[[bytes], bool]
 
 
 def slowly(*raw: bytes) -> Handler:
@@ -199,6 +205,62 @@ async def test_cancelled_it_closes_the_connection(client: UpstreamClient) -> Non
             with pytest.raises(asyncio.CancelledError):
                 await pouring
             await server.abandoned.wait()
+
+
+async def test_a_caller_that_was_cancelled_is_given_nothing_more(client: UpstreamClient) -> None:
+    """It may hear of it only after what arrives meanwhile, and could not use that any more."""
+
+    async def cancelling(call: Call) -> None:
+        await call.send(STREAM_HEAD + chunk(b"in time"))
+        async with asyncio.timeout(PATIENCE):
+            await begun.wait()
+        await call.send(chunk(b"too late"))
+        pouring.cancel()
+        await call.client_left()
+
+    taken: list[bytes] = []
+    begun = asyncio.Event()
+
+    def take(data: bytes) -> bool:
+        taken.append(data)
+        begun.set()
+        return True
+
+    async with Server(cancelling) as server:
+        response = await client.send(post(server.url))
+        pouring = asyncio.create_task(response.pour(take))
+        with pytest.raises(asyncio.CancelledError):
+            await pouring
+    assert taken == [b"in time"]
+
+
+async def test_an_error_of_the_taker_leaves_nothing_behind(client: UpstreamClient) -> None:
+    """What it was given and what it holds die with the error, without a search for cycles."""
+
+    class Held:
+        """Something that can be watched."""
+
+    def failing(held: Held) -> Taker:
+        def take(data: bytes) -> bool:
+            raise KeyError(held)
+
+        return take
+
+    held = Held()
+    watched = weakref.ref(held)
+    take = failing(held)
+    del held
+    gc.disable()
+    try:
+        async with Server(slowly(STREAM_HEAD, chunk(b"later"), END)) as server:
+            with contextlib.suppress(KeyError):
+                async with await client.send(post(server.url)) as response:
+                    await response.pour(take)
+            del take
+            await asyncio.sleep(0)
+            assert watched() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_coded_body_is_poured_decoded(client: UpstreamClient) -> None:

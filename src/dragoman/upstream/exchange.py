@@ -219,7 +219,8 @@ class Exchange:
     def on_read(self) -> None:
         """All that one read of the socket brought has been told."""
         taker, waiter = self._taker, self._waiter
-        if taker is None or waiter is None or not self._chunks:
+        # Nothing is given to a caller that was cancelled, only not told yet.
+        if taker is None or waiter is None or waiter.done() or not self._chunks:
             return
         self._waiting_since = self._loop.time()
         try:
@@ -230,6 +231,8 @@ class Exchange:
                 waiter.set_exception(error)
         self._taker = None
         self._wake(waiter)
+        # The traceback of an error holds this frame, and the waiter the error.
+        del waiter
 
     def on_complete(self) -> None:
         """The answer is whole."""
