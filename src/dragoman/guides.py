@@ -49,7 +49,8 @@ claude --model {model}""",
         "turn, system messages in the middle of a conversation, interruption and `--continue`. "
         "`/context` is counted by the upstream where it can count, else estimated and marked so.",
         "On Chat and Responses: cache marks, `context_management`, effort finer than the "
-        "upstream knows. On every upstream but Anthropic's own, the text "
+        'upstream knows, and `WebSearch`; with `hosted_tools = "map"` in the options Responses '
+        "upstreams search with their own. On every upstream but Anthropic's own, the text "
         "`x-anthropic-billing-header` on purpose: it changes with every request and would defeat "
         "the prompt cache.",
         "`ANTHROPIC_DEFAULT_HAIKU_MODEL` names the model of titles and summaries. With "
@@ -79,9 +80,10 @@ wire_api = "responses\"""",
         "grammar: where there are none it becomes a function with one string, and its calls are "
         "turned back), namespaces of tools, tools given inside the input (models named `gpt-6-*`), "
         "tool search, encrypted reasoning, compaction, `codex exec resume`.",
-        "`web_search` elsewhere than on Responses: only its vendor can run it. The grammar of a "
-        "free-text tool is told to the model in words and not enforced. `text.verbosity` on "
-        "Messages, `client_metadata` everywhere but on Responses.",
+        "`web_search` elsewhere than on Responses: only its vendor can run it; with "
+        '`hosted_tools = "map"` in the options Messages upstreams search with their own. '
+        "The grammar of a free-text tool is told to the model in words and not enforced. "
+        "`text.verbosity` on Messages, `client_metadata` everywhere but on Responses.",
         "Codex offers more tools to models whose names it knows. To give them to another model, "
         'route such a name: `match = "gpt-5.5"`, `model = "qwen3-coder"`. Messages upstreams '
         "cache only what is marked, and Codex marks nothing: set `auto_cache = true` in the "
@@ -192,7 +194,8 @@ cline --provider openai-compatible --model {model}""",
             ),
         ),
         "Tool loops on all three kinds of upstream.",
-        "`web_search` and `image_generation` (Responses) elsewhere than on Responses.",
+        "`web_search` and `image_generation` (Responses) elsewhere than on Responses; with "
+        '`hosted_tools = "map"` in the options Messages upstreams search with their own.',
         "It does not try again after a stream that was cut: what the gateway can repeat before "
         "the first event, it repeats.",
     ),
@@ -244,7 +247,8 @@ console.log((await client.responses.create({ model: "{model}", input: "Hello!" }
             ),
         ),
         "Both APIs with their stream and parse helpers, on all three kinds of upstream.",
-        "Files by id, stored conversations and hosted tools that the upstream does not have.",
+        "Files by id, stored conversations and hosted tools that the upstream does not have (web "
+        'searches are translated with `hosted_tools = "map"` in the options).',
     ),
     Guide(
         "Anthropic SDKs",
@@ -316,7 +320,8 @@ print(Runner.run_sync(agent, "Hello!").final_output)""",
         ),
         "Both models (`OpenAIChatCompletionsModel` too) with tools, on all three kinds of "
         "upstream.",
-        "Hosted tools elsewhere than on Responses.",
+        "Hosted tools elsewhere than on Responses, but for web searches with "
+        '`hosted_tools = "map"` in the options.',
         "Tracing sends data to OpenAI with your OpenAI key unless it is turned off.",
     ),
     Guide(

@@ -36,7 +36,8 @@ Kinds: **knob**, a hint or setting the client works without; **converted**, told
 The clients were recorded on an upstream of their own protocol, so the reasoning in these
 conversations belongs to another vendor than the upstream of the table, and is left out. In a
 conversation that stays on its upstream it comes back in the gateway's envelope and is sent. Hosted
-tools (`web_search`) are run by the vendor of the client's own protocol and by nobody else.
+tools (`web_search`) are run by the vendor of the client's own protocol and by nobody else, unless a
+route maps them.
 """
 
 

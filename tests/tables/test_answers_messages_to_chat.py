@@ -174,6 +174,21 @@ ROWS = [
         {"content[0]": KNOB, "content[1]": KNOB},
     ),
     Row(
+        "a web search, mapped",
+        content(
+            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}},
+            {
+                "type": "web_search_tool_result",
+                "tool_use_id": "s",
+                "content": [{"type": "web_search_result", "url": "https://e", "title": "T"}],
+            },
+            text("x"),
+        ),
+        message(),
+        {"content": KNOB, "content[1]": KNOB},
+        options={"hosted_tools": "map"},
+    ),
+    Row(
         "citation of a web page",
         content(text("ab"), WEB_CITED, text("tail")),
         message(content="abcitedtail", annotations=[annotation("https://e", "T")]),

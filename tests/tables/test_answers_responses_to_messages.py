@@ -25,6 +25,12 @@ JSON = {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}}
 LOGPROB = {"token": "x", "logprob": -1, "bytes": None, "top_logprobs": []}
 PLACE = {"start_index": 0, "end_index": 1, "title": "T", "url": "https://e"}
 X = message(text("x"))
+FOUND = {"type": "web_search_call", "id": "w", "status": "completed"}
+SEARCHED = {
+    "image_gen": {"input_tokens": 0, "input_tokens_details": {"text_tokens": 0}},
+    "web_search": {"num_requests": 2},
+}
+SEARCHED_TWICE = {"web_search_requests": 2, "web_fetch_requests": 0}
 
 
 def output(*items: JsonObject, **fields: Any) -> JsonObject:
@@ -182,6 +188,21 @@ ROWS = [
     ),
     Row("status queued", output(status="queued"), fault=FAILED),
     Row("usage", {}, {"usage": MESSAGES_USAGE}),
+    Row("searches", {"tool_usage": SEARCHED}, {}, {"tool_usage": KNOB}),
+    Row(
+        "a search, mapped",
+        output({**FOUND, "action": {"type": "search", "query": "q"}}, X, tool_usage=SEARCHED),
+        {**content("x"), "usage": {**MESSAGES_USAGE, "server_tool_use": SEARCHED_TWICE}},
+        {"output[0]": KNOB},
+        options={"hosted_tools": "map"},
+    ),
+    Row(
+        "images, where searches are mapped",
+        {"tool_usage": {**SEARCHED, "image_gen": {"input_tokens": 3, "output_tokens": 4}}},
+        {"usage": {**MESSAGES_USAGE, "server_tool_use": SEARCHED_TWICE}},
+        {"tool_usage": KNOB},
+        options={"hosted_tools": "map"},
+    ),
     Row(
         "no usage",
         {"usage": None},

@@ -52,7 +52,7 @@ REQUEST: Final[dict[str, Field]] = {
     ),
     "prompt": Field(_CONTENT, "prompt templates are stored at OpenAI; send their text as input"),
     "background": Field(_CONTENT, "answers are not made in the background", neutral=(False,)),
-    "max_tool_calls": Field(_KNOB, "there are no hosted tool calls to limit"),
+    "max_tool_calls": Field(_KNOB, "hosted tool calls are not limited"),
     "truncation": Field(_KNOB, "input is never truncated", neutral=("disabled",)),
     "context_management": Field(_KNOB, "context is not managed upstream", neutral=([],)),
     "access_programs": Field(_KNOB),
