@@ -139,6 +139,7 @@ def test_claude_code_searches_over_responses(
     assert sent["tool_choice"] == "required"
     assert seen.text
     assert [block["type"] for block in seen.final["content"]] == ["text"]
+    assert seen.final["usage"]["server_tool_use"]["web_search_requests"] == 1
     assert seen.finish == "end_turn"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from dragoman.simulator.errors import openai_error
 from dragoman.simulator.rendering.answer import Answer
-from dragoman.simulator.script import Citation, Failure
+from dragoman.simulator.script import Citation, Failure, HostedSearch
 from dragoman.simulator.view import JsonObject
 
 _ECHOED: JsonObject = {
@@ -74,6 +74,7 @@ def finished(answer: Answer, output: list[JsonObject]) -> JsonObject:
         "incomplete_details": {"reason": reason} if reason else None,
         "output": output,
         "usage": _usage(answer),
+        **_tool_usage(answer),
     }
 
 
@@ -122,6 +123,20 @@ def _usage(answer: Answer) -> JsonObject:
         "output_tokens_details": {"reasoning_tokens": counts.reasoning},
         "total_tokens": counts.input + counts.output,
     }
+
+
+def _tool_usage(answer: Answer) -> JsonObject:
+    """``tool_usage`` of an answer that searched; the service may leave it out."""
+    searches = sum(isinstance(step, HostedSearch) for step in answer.scenario.steps)
+    if not searches:
+        return {}
+    images = {
+        "input_tokens": 0,
+        "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},
+        "output_tokens": 0,
+        "total_tokens": 0,
+    }
+    return {"tool_usage": {"image_gen": images, "web_search": {"num_requests": searches}}}
 
 
 def _echoed_tool(tool: JsonObject) -> JsonObject:
