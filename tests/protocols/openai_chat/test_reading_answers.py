@@ -243,6 +243,11 @@ class TestFinish:
         assert failure(read_chunks(*chunks, done=False))
         assert failure(read_chunks(chunk({"content": "a"}, "")))
 
+    @pytest.mark.parametrize("delta", ["x", ["x"], 5, None])
+    def test_an_empty_finish_reason_ends_beside_anything_that_is_no_delta(self, delta: Any) -> None:
+        chunks = (chunk({"content": "a"}), chunk(None, "", delta=delta))
+        assert fold(read_chunks(*chunks)).finish.reason is FinishReason.STOP
+
     @pytest.mark.parametrize("word", ["error", "insufficient_system_resource"])
     def test_a_failure_as_the_finish_reason(self, word: str) -> None:
         assert word in failure(read_chunks(chunk({"content": "a"}), chunk({}, word)))

@@ -355,8 +355,10 @@ class ChatStreamReader:
     def _ended_blank(self) -> bool:
         """Whether the last chunk marked the end with an empty finish reason, as some do."""
         choice = self._last_choice
-        delta = choice.get(self._source) or {}
-        return choice.get("finish_reason") == "" and not any(delta.get(n) for n in _SPOKEN)
+        if choice.get("finish_reason") != "":
+            return False
+        delta = choice.get(self._source)
+        return type(delta) is not dict or not any(delta.get(name) for name in _SPOKEN)
 
     def _fail(self, fault: Fault) -> Sequence[Event]:
         self._over = True
