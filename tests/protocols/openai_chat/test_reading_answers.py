@@ -245,7 +245,9 @@ class TestFinish:
 
     @pytest.mark.parametrize("delta", ["x", ["x"], 5, None])
     def test_an_empty_finish_reason_ends_beside_anything_that_is_no_delta(self, delta: Any) -> None:
-        chunks = (chunk({"content": "a"}), chunk(None, "", delta=delta))
+        last = chunk(finish="")
+        last["choices"][0]["delta"] = delta
+        chunks = (chunk({"content": "a"}), last)
         assert fold(read_chunks(*chunks)).finish.reason is FinishReason.STOP
 
     @pytest.mark.parametrize("word", ["error", "insufficient_system_resource"])
