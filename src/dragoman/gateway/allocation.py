@@ -30,8 +30,14 @@ def settle() -> None:
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
     # Whoever sets these for himself knows better.
-    if not any(name.startswith("MALLOC_") for name in os.environ):
+    if not _is_set():
         _keep_some()
+
+
+def _is_set() -> bool:
+    """Whether the environment tells malloc what to do (mallopt(3), glibc's "Tunables")."""
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    return "glibc.malloc." in tunables or any(name.startswith("MALLOC_") for name in os.environ)
 
 
 def _keep_some() -> None:
