@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import time
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.faults.upstream import (
     event,
     events,
     is_streamed,
+    streamed,
 )
 from tests.gateway.clients import (
     APIS,
@@ -35,6 +37,7 @@ from tests.gateway.clients import (
 )
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call
+from tests.gateway.http import events as told
 from tests.upstream.servers import Call, Handler, chunk
 
 CELLS = list(itertools.product(APIS, APIS))
@@ -258,6 +261,32 @@ def flooding(pieces: list[str], pause: float) -> Handler:
         await call.send(LAST_CHUNK)
 
     return handler
+
+
+@pytest.mark.parametrize("target", APIS)
+def test_signs_of_life_that_count_come_in_their_order(
+    over: Over, upstream: Upstream, target: str
+) -> None:
+    """Also one that falls due in the moment in which an answer arrives."""
+    server = Server(keepalive_s=5.0, commit_after_s=LIMIT, shutdown_grace_s=1.0)
+    config = config_for(upstream.url, server=server, keys=(BAD,))
+    counting = replace(config.options, keepalive="numbered")
+    gateway = over(config=replace(config, options=counting))
+    loop = gateway.app._client.clock.loop
+
+    async def at_that_moment(call: Call) -> None:
+        loop.call_soon_threadsafe(time.sleep, 2 * LIMIT)
+        await asyncio.sleep(LIMIT / 2)
+        await call.send(streamed(events(api_of(call), "Go", "od")))
+
+    upstream.behaviours[BAD] = at_that_moment
+
+    answer = ask(gateway, "responses", target, stream=True)
+
+    assert is_good("responses", answer, stream=True)
+    assert not answer.body.startswith(b"event: response.created")
+    numbers = [value["sequence_number"] for _, value in told(answer.body)]
+    assert numbers == list(range(len(numbers)))
 
 
 @pytest.mark.parametrize(("client", "target"), CELLS)

@@ -124,7 +124,7 @@ async def _relay(
 
     `held` is what was written so far. It is let go: it may repeat all of a large request.
     """
-    feed, put = stream.feed, delivery.put
+    feed, put, codec = stream.feed, delivery.put, trip.visit.codec
     patience = trip.target.upstream.timeouts.blank_arguments_s or inf
     blank_since = 0.0
     data = b"".join(held)
@@ -143,6 +143,11 @@ async def _relay(
         data = b""
         return True
 
+    def keepalive() -> bytes:
+        """What is left in `data` has its numbers already: none may come before it."""
+        return codec.keepalive if data else stream.keepalive()
+
+    delivery.keepalive = keepalive
     try:
         while not stream.over:
             if stream.blank >= _BLANK_RUN:
@@ -166,9 +171,6 @@ async def _relay(
         # The upstream would go on generating, at the account's cost.
         answer.close()
     if trip.keeping is not None:
-        # What ends the stream is numbered already.
-        codec = trip.visit.codec
-        delivery.keepalive = lambda: codec.keepalive
         data = await trip.keeping.stream(data)
     await delivery.end(data)
     await drain(answer)

@@ -120,6 +120,4 @@ class Trip:
     def begin(self, stream: AnswerStream) -> None:
         """From here on the client is shown `stream`; no other account can be tried."""
         self.stream = stream
-        if self.delivery is not None:
-            self.delivery.keepalive = stream.keepalive
         del self.call, self.request
