@@ -187,15 +187,13 @@ def _budgets(checked: list[Budget]) -> list[list[str]]:
 
 
 _WHY = {
-    "small request, translated": "Three quarters is the interpreter, a sixth the kernel, and no "
-    "function of ours takes more than a thirtieth: uvicorn and the upstream client alone cost what "
-    "`relay` shows, reading and writing two bodies about 45 µs more, accounts, keys, log and the "
-    "rest of the gateway about 40 µs.",
+    "small request, translated": "A fifth is the kernel, a quarter uvicorn and the upstream "
+    "client; of the rest no function takes more than a thirtieth.",
     "streamed event, translated": "Half is the kernel's work for one read, one write and one poll "
     "per event; the translation is 3 to 4 µs.",
-    "request against nginx": "`relay`, which translates nothing, is at two fifths of the limit and "
-    "passing through at three quarters; bodies read and written in Python do not fit in what is "
-    "left.",
+    "request against nginx": "`relay`, which translates nothing, is at a third of the limit and "
+    "passing through at five sixths; two bodies read and written in Python do not fit in what is "
+    "left. nginx differs by a fifth from run to run.",
     "event against nginx": "nginx makes the same system calls, so the ratio follows what the "
     "kernel charges for them at the moment, half of all that an event costs here.",
     "request against LiteLLM": "The limit was set when LiteLLM took 12 to 24 ms per request; the "
