@@ -17,6 +17,7 @@ from dragoman.canonical.requests import Extra, HostedTool, Request, SearchTool
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.places import read_location
 
 NAME = "web_search"
 """What the tool is called in declarations, choices and calls."""
@@ -26,7 +27,6 @@ RESULT = "web_search_tool_result"
 
 _DECLARED = "web_search_"
 _TYPE = "web_search_20260318"
-_PLACES = ("city", "country", "region", "timezone")
 _DEFAULT_CONTEXT = "medium"
 
 
@@ -45,7 +45,7 @@ def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
     if domains is not None and not _are_texts(domains):
         extras.append(Extra(fields.at("allowed_domains"), domains, LossKind.CONTENT))
         domains = None
-    location = _read_location(fields, extras)
+    location = read_location(fields, extras)
     fields.rest(extras, wire.WEB_SEARCH)
     return SearchTool(
         name=NAME,
@@ -57,19 +57,6 @@ def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
 
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _read_location(fields: Fields, extras: list[Extra]) -> dict[str, str] | None:
-    value = fields.take("user_location")
-    if not isinstance(value, dict):
-        if value is not None:
-            extras.append(Extra(fields.at("user_location"), value, LossKind.KNOB))
-        return None
-    for name, told in value.items():
-        known = name == "type" or (name in _PLACES and isinstance(told, str))
-        if not known and told is not None:
-            extras.append(Extra(fields.at(f"user_location.{name}"), told, LossKind.KNOB))
-    return {name: value[name] for name in _PLACES if isinstance(value.get(name), str)}
 
 
 def mapped_search(request: Request, outbound: Outbound) -> HostedTool | None:

@@ -30,6 +30,7 @@ from dragoman.protocols.openai_schemas import (
     with_items,
     with_object_root,
 )
+from dragoman.protocols.places import PLACES
 
 # --- reading ------------------------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ def _read_search(value: JsonObject) -> SearchTool:
     place = where.get("approximate") if isinstance(where, dict) else None
     places = place if isinstance(place, dict) else {}
     location = {name: text for name, text in places.items() if isinstance(text, str)}
-    known = {name: text for name, text in location.items() if name in wire.SEARCH_PLACES}
+    known = {name: text for name, text in location.items() if name in PLACES}
     asked = {"type": "approximate", "approximate": known}
     if where not in (None, asked):
         extras.append(Extra(fields.at("user_location"), where, LossKind.KNOB))

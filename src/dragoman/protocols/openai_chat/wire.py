@@ -50,8 +50,7 @@ WEB_SEARCH = "web_search_options"
 """Turns on the vendor's own search, as a hosted tool does in the other protocols."""
 
 SEARCH_SIZES = ("low", "medium", "high")
-SEARCH_PLACES = ("city", "country", "region", "timezone")
-"""What the options of a search can say."""
+"""How much of what it finds a search gives to the model."""
 
 STREAM_OPTIONS: dict[str, Field] = {
     "include_obfuscation": Field(KNOB, "padding is not sent", neutral=(False,)),

@@ -17,6 +17,7 @@ from dragoman.canonical.requests import Extra, HostedTool, Request, SearchTool, 
 from dragoman.protocols.base import Outbound, Reply
 from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.places import read_location
 
 WEB_SEARCH: Final = "web_search_call"
 SOURCES: Final = "web_search_call.action.sources"
@@ -25,7 +26,6 @@ REF: Final[JsonObject] = {"type": "web_search"}
 """Names the search among the tools of a choice."""
 
 _TYPE = re.compile(r"web_search(_preview)?(_\d{4}_\d{2}_\d{2})?")
-_PLACES = ("city", "country", "region", "timezone")
 _SIZES = ("low", "medium", "high")
 
 
@@ -51,7 +51,7 @@ def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
     fields.ignore("type")
     extras: list[Extra] = []
     domains = _read_domains(fields, extras)
-    location = _read_location(fields, extras)
+    location = read_location(fields, extras)
     size = fields.take("search_context_size")
     if size is not None and size not in _SIZES:
         extras.append(Extra(fields.at("search_context_size"), size, LossKind.KNOB))
@@ -77,19 +77,6 @@ def _read_domains(fields: Fields, extras: list[Extra]) -> tuple[str, ...] | None
     if domains is not None:
         extras.append(Extra(filters.at("allowed_domains"), domains, LossKind.CONTENT))
     return None
-
-
-def _read_location(fields: Fields, extras: list[Extra]) -> dict[str, str] | None:
-    value = fields.take("user_location")
-    if not isinstance(value, dict):
-        if value is not None:
-            extras.append(Extra(fields.at("user_location"), value, LossKind.KNOB))
-        return None
-    for name, told in value.items():
-        known = name == "type" or (name in _PLACES and isinstance(told, str))
-        if not known and told is not None:
-            extras.append(Extra(fields.at(f"user_location.{name}"), told, LossKind.KNOB))
-    return {name: value[name] for name in _PLACES if isinstance(value.get(name), str)}
 
 
 def chosen(value: Any, tools: Iterable[Tool]) -> Literal["allowed", "forced"] | None:

@@ -1,0 +1,27 @@
+"""Where a user is, as both vendors' web searches are told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import Extra
+from dragoman.protocols.fields import Fields
+
+PLACES: Final = ("city", "country", "region", "timezone")
+"""What is told of an approximate location (web_search_tool.py of openai, user_location_param.py of
+anthropic)."""
+
+
+def read_location(fields: Fields, extras: list[Extra]) -> dict[str, str] | None:
+    """The `user_location` of a web search; what is not known of it goes to `extras`."""
+    value = fields.take("user_location")
+    if not isinstance(value, dict):
+        if value is not None:
+            extras.append(Extra(fields.at("user_location"), value, LossKind.KNOB))
+        return None
+    for name, told in value.items():
+        known = name == "type" or (name in PLACES and isinstance(told, str))
+        if not known and told is not None:
+            extras.append(Extra(fields.at(f"user_location.{name}"), told, LossKind.KNOB))
+    return {name: value[name] for name in PLACES if isinstance(value.get(name), str)}
