@@ -47,3 +47,17 @@ def test_what_was_lost_before_it_failed_is_told_as_of_a_stream() -> None:
     assert outcome.fault == failed.value.fault
     assert not outcome.ended
     assert [loss.path for loss in call.losses] == ["reasoning"]
+
+
+def test_what_a_failed_answer_lost_is_not_told_of_the_next() -> None:
+    """Another account is asked: the request's own losses stay, those of the answer do not."""
+    asks = REQUEST | {"top_k": 3}
+    call = translate_request("anthropic_messages", "openai_chat", msgspec.json.encode(asks))
+    assert [loss.path for loss in call.losses] == ["top_k"]
+    with pytest.raises(UpstreamError):
+        call.stream_of(answer('{"a":'))
+    assert len(call.losses) == 2
+    call.fit()
+    assert [loss.path for loss in call.losses] == ["top_k"]
+    call.stream_of(answer("{}"))
+    assert [loss.path for loss in call.losses] == ["top_k", "reasoning"]

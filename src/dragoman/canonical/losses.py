@@ -73,6 +73,11 @@ class Ledger:
         for loss in losses:
             self._losses.setdefault((loss.path, loss.kind, loss.detail), loss)
 
+    def rewind(self, count: int) -> None:
+        """Forget all but the first `count` losses."""
+        while len(self._losses) > count:
+            self._losses.popitem()
+
     def __iter__(self) -> Iterator[Loss]:
         return iter(tuple(self._losses.values()))
 

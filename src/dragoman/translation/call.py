@@ -116,7 +116,7 @@ class Call:
                 taken = self.codec.taken_stops(request.stop)
                 self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
-        self._plain = self.body, self.ledger
+        self._plain = self.body, self.ledger, len(self.ledger)
 
     def fit(self, *, bound: bool = False, moved: bool = False, least: int = 0) -> int:
         """Make `body` the one for `account`, and `ledger` its losses.
@@ -130,7 +130,9 @@ class Call:
         Raises:
             Refused: the policy does not allow the loss.
         """
-        self.body, self.ledger = self._plain
+        self.body, self.ledger, lost = self._plain
+        # What another account's answer lost has not become of this one's.
+        self.ledger.rewind(lost)
         if self.passes_through:
             without = ALL if bound and moved else least
             left_out = self._source.reasoning(without) if without else 0
