@@ -87,7 +87,7 @@ class Attempts:
         last: Failure | None = None
         ending, none = ALL_TRIED, None
         for _ in range(upstream.attempts):
-            left = self._left(upstream) if self.made else inf
+            left = self._left(upstream)
             if tried and left <= 0:
                 ending = OUT_OF_TIME
                 break
@@ -100,7 +100,7 @@ class Attempts:
             except NoAccount as found:
                 if last is None:
                     raise GaveUp(none_left(found)) from None
-                ending, none = NONE_LEFT, _alone(found)
+                ending, none = NONE_LEFT, alone(found)
                 break
             name = lease.account.name
             self.made += 1
@@ -115,7 +115,7 @@ class Attempts:
                         unasked.append(name)
                 if not lease.failed(failure.symptom).tries_next:
                     raise GaveUp(failure.fault, failure) from None
-                last = more_telling(last, _alone(failure))
+                last = more_telling(last, alone(failure))
             finally:
                 lease.give_back()
         assert last is not None
@@ -145,7 +145,7 @@ def _others(upstream: Upstream, lease: Lease) -> bool:
     return lease.account.proxy is None and len(upstream.proxies) > 1
 
 
-def _alone(error: E) -> E:
+def alone(error: E) -> E:
     """An error to keep, without where it came from: the frames hold all of the request, and each
     other."""
     error.__context__ = None

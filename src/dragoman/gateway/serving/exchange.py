@@ -26,7 +26,7 @@ from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.serving.affinity import NO_PINS, Seams, check_thread, pins_of
 from dragoman.gateway.serving.answers import is_error_object, read_error
-from dragoman.gateway.serving.attempts import Attempts, GaveUp
+from dragoman.gateway.serving.attempts import Attempts, GaveUp, alone
 from dragoman.gateway.serving.failures import (
     Failure,
     failed_call,
@@ -199,8 +199,7 @@ class Exchange:
                 return
             except GaveUp as given_up:
                 if first is None:
-                    # Its traceback holds this frame.
-                    first = given_up.with_traceback(None)
+                    first = alone(given_up)
                     if first.failure is not None:
                         break
             except InvalidRequest:
