@@ -285,7 +285,7 @@ class Call:
 
 def mint(prefix: str) -> str:
     """A fresh id with `prefix`."""
-    # Unlike any other, not secret: without a system call for each.
+    # Unlike any other, not secret: without a system call for each. Forks have their own seeds.
     return prefix + random.getrandbits(96).to_bytes(12, "big").hex()
 
 

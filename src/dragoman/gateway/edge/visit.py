@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
@@ -15,6 +14,7 @@ from dragoman.config.checks import is_loopback
 from dragoman.gateway.edge.errors import ClientGone, Headers, refusal, rendered
 from dragoman.gateway.edge.writes import AnswerTransport
 from dragoman.protocols.base import OFFICIAL, Codec
+from dragoman.translation.call import mint
 from dragoman.upstream.clock import Clock
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -82,8 +82,7 @@ class Visit:
         self.peer: tuple[str, int] | None = scope.get("client")
         self.query: bytes = scope["query_string"]
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        # Unlike any other, not secret. Forked workers have seeds of their own.
-        self.request_id = f"req_{random.getrandbits(96):024x}"
+        self.request_id = mint("req_")
         minted = self.request_id.encode()
         # Each vendor's SDKs read one of them.
         self.lines = b"x-request-id: %b\r\nrequest-id: %b\r\n" % (minted, minted)
