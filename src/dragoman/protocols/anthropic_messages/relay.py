@@ -25,16 +25,11 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _object(members: Mapping[str, msgspec.Raw]) -> bytes:
-    """A JSON object of members whose values stay as they are."""
-    return b"{%b}" % b",".join([to_json(name) + b":" + raw for name, raw in members.items()])
-
-
 def forward_request(
     members: Mapping[str, msgspec.Raw], model: str, capabilities: Capabilities
 ) -> bytes:
     """The client's body with the model replaced."""
-    return _object({**members, "model": msgspec.Raw(to_json(model))})
+    return to_json({**members, "model": model})
 
 
 _ABSENT = msgspec.Raw()
@@ -80,7 +75,7 @@ def _renamed(body: bytes, model: str) -> bytes:
         members = _members.decode(body)
     except _UNREADABLE:  # a name that nothing else looked at is not UTF-8
         raise UpstreamError.unreadable("it is not a JSON object") from None
-    return _object({**members, "model": msgspec.Raw(to_json(model))})
+    return to_json({**members, "model": model})
 
 
 _BLANK = blank_pattern("partial_json")
@@ -158,9 +153,8 @@ class MessagesRelay:
             message = _members.decode(event["message"])
         except (*_UNREADABLE, KeyError):
             return frame.raw
-        message["model"] = msgspec.Raw(to_json(self._model))
-        event["message"] = msgspec.Raw(_object(message))
-        return b"event: message_start\ndata: " + _object(event) + b"\n\n"
+        shown: JsonObject = {**event, "message": {**message, "model": self._model}}
+        return b"event: message_start\ndata: " + to_json(shown) + b"\n\n"
 
     def _note(self, data: bytes, path: tuple[str, ...]) -> None:
         """Remember the usage an event tells, at `path` inside it."""

@@ -180,13 +180,13 @@ def forward_request(
     members: Mapping[str, msgspec.Raw], model: str, capabilities: Capabilities
 ) -> bytes:
     """The client's body with the model replaced and, for streams, usage asked for."""
-    changed: dict[str, bytes] = {"model": to_json(model)}
+    changed: JsonObject = {"model": model}
     if capabilities.stream_usage and _value(members, "stream") is True:
         options = _value(members, "stream_options")
         options = options if type(options) is dict else {}
         if options.get("include_usage") is not True:
-            changed["stream_options"] = to_json({**options, "include_usage": True})
-    return _joined(members, changed)
+            changed["stream_options"] = {**options, "include_usage": True}
+    return to_json({**members, **changed})
 
 
 def forward_response(
@@ -213,7 +213,7 @@ def forward_response(
     counted = read_usage(usage) if type(usage) is dict else None
     if answer.get("model") == model:
         return body, counted
-    return _joined(members, {"model": to_json(model)}), counted
+    return to_json({**members, "model": model}), counted
 
 
 def _check_finished(choice: Any) -> None:
@@ -232,10 +232,3 @@ def _value(members: Mapping[str, msgspec.Raw], name: str) -> Any:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _joined(members: Mapping[str, msgspec.Raw], changed: Mapping[str, bytes]) -> bytes:
-    """The object's members in their order, each value byte for byte unless changed."""
-    values = {**{name: bytes(raw) for name, raw in members.items()}, **changed}
-    pairs = [to_json(name) + b":" + value for name, value in values.items()]
-    return b"{" + b",".join(pairs) + b"}"
