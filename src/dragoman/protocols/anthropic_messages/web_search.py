@@ -17,7 +17,7 @@ from dragoman.canonical.requests import Extra, HostedTool, Request, SearchTool
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
-from dragoman.protocols.places import read_location
+from dragoman.protocols.searches import read_location
 
 NAME = "web_search"
 """What the tool is called in declarations, choices and calls."""

@@ -30,7 +30,7 @@ from dragoman.protocols.openai_schemas import (
     with_items,
     with_object_root,
 )
-from dragoman.protocols.places import PLACES
+from dragoman.protocols.searches import CONTEXT_SIZES, PLACES
 
 # --- reading ------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ def _read_search(value: JsonObject) -> SearchTool:
     fields = Fields(value, wire.WEB_SEARCH)
     extras: list[Extra] = []
     size, where = fields.take("search_context_size"), fields.take("user_location")
-    if size is not None and size not in wire.SEARCH_SIZES:
+    if size is not None and size not in CONTEXT_SIZES:
         extras.append(Extra(fields.at("search_context_size"), size, LossKind.KNOB))
         size = None
     place = where.get("approximate") if isinstance(where, dict) else None

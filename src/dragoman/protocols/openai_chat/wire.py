@@ -49,9 +49,6 @@ REQUEST: dict[str, Field] = {
 WEB_SEARCH = "web_search_options"
 """Turns on the vendor's own search, as a hosted tool does in the other protocols."""
 
-SEARCH_SIZES = ("low", "medium", "high")
-"""How much of what it finds a search gives to the model."""
-
 STREAM_OPTIONS: dict[str, Field] = {
     "include_obfuscation": Field(KNOB, "padding is not sent", neutral=(False,)),
 }

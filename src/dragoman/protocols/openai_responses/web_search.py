@@ -17,7 +17,7 @@ from dragoman.canonical.requests import Extra, HostedTool, Request, SearchTool, 
 from dragoman.protocols.base import Outbound, Reply
 from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.places import read_location
+from dragoman.protocols.searches import CONTEXT_SIZES, read_location
 
 WEB_SEARCH: Final = "web_search_call"
 SOURCES: Final = "web_search_call.action.sources"
@@ -26,7 +26,6 @@ REF: Final[JsonObject] = {"type": "web_search"}
 """Names the search among the tools of a choice."""
 
 _TYPE = re.compile(r"web_search(_preview)?(_\d{4}_\d{2}_\d{2})?")
-_SIZES = ("low", "medium", "high")
 
 
 def is_search(kind: str) -> bool:
@@ -53,7 +52,7 @@ def read_search(value: JsonObject, kind: str, path: str) -> SearchTool | None:
     domains = _read_domains(fields, extras)
     location = read_location(fields, extras)
     size = fields.take("search_context_size")
-    if size is not None and size not in _SIZES:
+    if size is not None and size not in CONTEXT_SIZES:
         extras.append(Extra(fields.at("search_context_size"), size, LossKind.KNOB))
         size = None
     fields.rest(extras, wire.WEB_SEARCH)

@@ -1,4 +1,4 @@
-"""Where a user is, as both vendors' web searches are told."""
+"""What the vendors' web searches are told alike."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Final
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra
 from dragoman.protocols.fields import Fields
+
+CONTEXT_SIZES: Final = ("low", "medium", "high")
+"""How much of what it finds a search gives to the model (OpenAI)."""
 
 PLACES: Final = ("city", "country", "region", "timezone")
 """What is told of an approximate location (web_search_tool.py of openai, user_location_param.py of
