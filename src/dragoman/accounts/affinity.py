@@ -46,8 +46,7 @@ class Affinity:
                 told = now
         pins[digest] = account, now, told
         pins.move_to_end(digest)
-        if now > self._next_end or len(pins) > self._most:
-            self._forget(now)
+        self._forget(now)
         return before is None or before[0] != account or told != before[2]
 
     def learn(self, digest: bytes, account: str, at: float) -> None:

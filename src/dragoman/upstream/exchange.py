@@ -203,8 +203,7 @@ class Exchange:
         """Status and headers are complete."""
         self.status = status
         self.has_head = True
-        if self._waiter is not None:
-            self._wake(self._waiter)
+        self._wake()
 
     def on_body(self, data: bytes) -> None:
         """Bytes of the body arrived."""
@@ -213,8 +212,8 @@ class Exchange:
         if self._buffered > HIGH_WATER and not self.paused:
             self.paused = True
             self._carrier.pause(True)
-        if self._waiter is not None and self._taker is None:
-            self._wake(self._waiter)
+        if self._taker is None:
+            self._wake()
 
     def on_read(self) -> None:
         """All that one read of the socket brought has been told."""
@@ -230,17 +229,15 @@ class Exchange:
             if not waiter.done():
                 waiter.set_exception(error)
         self._taker = None
-        self._wake(waiter)
+        self._wake()
         # The traceback of an error holds this frame, and the waiter the error.
         del waiter
 
     def on_complete(self) -> None:
         """The answer is whole."""
         self.complete = True
-        if self._timer is not None:
-            self._stop_timer()
-        if self._waiter is not None:
-            self._wake(self._waiter)
+        self._stop_timer()
+        self._wake()
 
     def on_lost(self, error: Exception | None) -> None:
         """The connection is gone."""
@@ -260,13 +257,12 @@ class Exchange:
         self.error = error
         self._stop_timer()
         self._carrier.abort()
-        if self._waiter is not None:
-            self._wake(self._waiter)
+        self._wake()
 
-    def _wake(self, waiter: asyncio.Future[None]) -> None:
-        self._waiter = None
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
         # A caller that was cancelled has cancelled what it waits for.
-        if not waiter.done():
+        if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     # The clock: one timer that is set anew when it rings, so that a chunk costs no timer

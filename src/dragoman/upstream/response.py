@@ -36,8 +36,7 @@ class UpstreamResponse:
 
     def __del__(self) -> None:
         """Nobody can read on: an answer that was dropped must not hold its connection."""
-        if not self._exchange.complete:
-            self._exchange.drop()
+        self._exchange.drop()
 
     async def __aenter__(self) -> "UpstreamResponse":
         return self

@@ -143,11 +143,9 @@ class JoiningProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         self._head_size = -1
-        if self._head_timer is not None:
-            self._unset_head_timer()
-        if self._offers:
-            self.headers += self._offers
-            self._offers = []
+        self._unset_head_timer()
+        self.headers += self._offers
+        self._offers = []
         super().on_headers_complete()
         scope = self.scope
         answer: AnswerTransport

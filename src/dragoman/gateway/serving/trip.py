@@ -96,8 +96,7 @@ class Trip:
         self.ledger = call.ledger
         record = self.record
         record.upstream, record.upstream_model = target.upstream.name, target.model
-        if self.delivery is not None:
-            self.announce()
+        self.announce()
 
     def announce(self) -> None:
         """The headers have changed: a stream whose head is not out yet will have them."""
@@ -107,7 +106,7 @@ class Trip:
     def headers(self) -> Headers:
         """The headers of the answer: what was lost so far, and who gives it if that is not whom
         the route names."""
-        headers = losses_header(tuple(self.ledger)) if self.ledger else []
+        headers = losses_header(tuple(self.ledger))
         if self.fell_back:
             headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
         return headers

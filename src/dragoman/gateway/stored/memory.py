@@ -205,10 +205,6 @@ def _unkept(response: bytes) -> bytes:
     return response if members is None else bytes(join_object({**members, "store": _FALSE}))
 
 
-_GOES_ON = frozenset({"conversation", "previous_response_id"})
-"""Members that tell what a request goes on from."""
-
-
 class Memory:
     """Makes requests whole, and keeps answers. Without a shelf nothing is stored, and what was
     stored elsewhere is not found."""
@@ -227,11 +223,9 @@ class Memory:
         """
         if request.codec.name != "openai_responses":
             return request, None
-        previous = None
-        if not _GOES_ON.isdisjoint(request.members):
-            if request.member("conversation") is not None:
-                raise no_conversations()
-            previous = _text(request, "previous_response_id")
+        if request.member("conversation") is not None:
+            raise no_conversations()
+        previous = _text(request, "previous_response_id")
         wanted = _flag(request, "store") is not False and answered
         background = answered and _flag(request, "background") is True
         if background and not wanted:
@@ -398,8 +392,6 @@ def _text(request: ClientRequest, name: str) -> str | None:
 
 
 def _flag(request: ClientRequest, name: str) -> bool | None:
-    if name not in request.members:
-        return None
     value = request.member(name)
     if value is not None and not isinstance(value, bool):
         raise InvalidRequest.at(name, "must be a boolean")
