@@ -23,6 +23,7 @@ from dragoman.config import (
     parse_config,
     read_config,
 )
+from dragoman.protocols.settings import setting
 
 KEY = "sk-very-secret-0123456789"
 
@@ -159,10 +160,10 @@ def test_routes_inherit_options(folder: Path) -> None:
     """A route sets what it names and takes the rest from the top-level options."""
     first, second = whole(folder).routes
     assert first.model == "gpt-5.5"
-    assert first.options.reasoning_field == "reasoning"
-    assert first.options.responses_done
+    assert setting(first.options, "reasoning_field") == "reasoning"
+    assert setting(first.options, "responses_done")
     assert first.options.policy is Policy.LENIENT
-    assert second.options.reasoning_field == "both"
+    assert setting(second.options, "reasoning_field") == "both"
     assert second.options.policy is Policy.BALANCED
 
 
@@ -531,11 +532,11 @@ def test_a_dialect_sets_what_the_route_does_not() -> None:
         responses_done = false
     """
     first, second = parse_config(text).config.routes
-    assert first.options.responses_done
-    assert first.options.failure_events == "failed"
+    assert setting(first.options, "responses_done")
+    assert setting(first.options, "failure_events") == "failed"
     assert first.options.keepalive == "numbered"
-    assert not second.options.responses_done
-    assert second.options.failure_events == "failed"
+    assert not setting(second.options, "responses_done")
+    assert setting(second.options, "failure_events") == "failed"
 
 
 def test_only_a_responses_upstream_keeps_responses_itself() -> None:

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import Account, Client, Models, Route, Server, Timeouts, Upstream, parse_config
 from dragoman.config.reference import attribute_docs, reference
+from dragoman.protocols.settings import declared_by
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 
@@ -24,8 +25,12 @@ def test_the_page_is_up_to_date() -> None:
     [Account, Capabilities, Client, Models, Options, Route, Server, Timeouts, Upstream],
 )
 def test_every_setting_is_explained(table: type[Struct]) -> None:
-    docs = attribute_docs(table)
-    assert [field.name for field in msgspec.structs.fields(table) if not docs.get(field.name)] == []
+    parts = declared_by(table) if issubclass(table, Extensible) else (table,)
+    for part in parts:
+        docs = attribute_docs(part)
+        assert [
+            field.name for field in msgspec.structs.fields(part) if not docs.get(field.name)
+        ] == []
 
 
 def test_the_example_on_the_page_is_a_configuration() -> None:

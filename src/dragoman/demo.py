@@ -32,7 +32,7 @@ def demo_config(
     upstreams = tuple(
         Upstream(
             name=name,
-            protocol=protocol,  # type: ignore[arg-type]  # the values are the literal's words
+            protocol=protocol,
             base_url=simulator_url,
             models=(f"sim-{name}",),
         )

@@ -7,6 +7,7 @@ from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Options
 from dragoman.canonical.pairing import UNAVAILABLE, coalesce, pair_tools
 from dragoman.canonical.requests import Turn
+from dragoman.protocols.settings import make_options
 
 
 def call(id: str) -> ToolCall:
@@ -65,7 +66,7 @@ def test_a_call_at_the_very_end_is_answered_too() -> None:
 
 
 def test_a_missing_result_can_be_refused() -> None:
-    _, ledger = pair(assistant(call("a")), options=Options(orphan_calls="reject"))
+    _, ledger = pair(assistant(call("a")), options=make_options(orphan_calls="reject"))
     assert [loss.kind for loss in ledger] == [LossKind.CONTENT]
 
 
@@ -76,7 +77,7 @@ def test_a_result_without_a_call_is_lost_content_by_default() -> None:
 
 
 def test_a_result_without_a_call_can_become_text() -> None:
-    paired, ledger = pair(user(result("x", "42")), options=Options(orphan_results="text"))
+    paired, ledger = pair(user(result("x", "42")), options=make_options(orphan_results="text"))
     assert paired == [user(Text(text="42"))]
     assert [loss.kind for loss in ledger] == [LossKind.CONVERTED]
 

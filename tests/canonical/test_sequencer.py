@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from dragoman.canonical.blocks import Text
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.events import Closed, Delta, Ended, Event, Failed, Finished, Opened, Started
-from dragoman.canonical.fold import fold
 from dragoman.canonical.grammar import State, step
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.sequencer import Sequencer
+from tests.folded import fold
 
 STOP = Finished(Finish(FinishReason.STOP))
 

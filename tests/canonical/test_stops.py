@@ -29,17 +29,23 @@ from dragoman.canonical.events import (
     Opened,
     Started,
 )
-from dragoman.canonical.fold import fold
 from dragoman.canonical.grammar import State, step
-from dragoman.canonical.options import Options
-from dragoman.canonical.responses import Finish, FinishReason, Response
+from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import LONGEST, MOST, StopCutter, cut_whole, emulated
 from dragoman.canonical.usage import Usage
+from dragoman.protocols.settings import make_options
+from tests.folded import Response, fold
 
 STOP = Finished(Finish(FinishReason.STOP))
 USAGE = Usage(input=3, output=9)
 FAILED = Failed(Fault(FaultKind.UPSTREAM_FAILED, "gone"))
+
+
+def ordered(events: list[Event]) -> list[Event]:
+    """The events, one block after another."""
+    sequencer = Sequencer()
+    return [event for read in events for event in sequencer.push(read)]
 
 
 def said(*pieces: str, index: int = 0) -> list[Event]:
@@ -233,7 +239,7 @@ def test_a_block_that_waits_for_the_one_that_is_cut_is_not_shown() -> None:
         Closed(1),
         Closed(0),
     )
-    for made in (fold(streamed(events, "END")), fold(cut_whole(events, ["END"]))):
+    for made in (fold(streamed(events, "END")), fold(cut_whole(ordered(events), ["END"]))):
         assert made.blocks == (Text(text="a "),)
 
 
@@ -255,7 +261,7 @@ def test_a_sequence_in_what_is_held_counts_before_a_failure() -> None:
 
 def test_a_whole_answer_that_failed_after_the_cut_is_as_good_as_its_stream() -> None:
     events = [Started("a", "m"), *said("a END b"), FAILED]
-    assert texts(fold(cut_whole(events, ["END"]))) == ["a "]
+    assert texts(fold(cut_whole(ordered(events), ["END"]))) == ["a "]
 
 
 def test_moderation_of_a_whole_answer_is_kept() -> None:
@@ -337,15 +343,15 @@ def test_a_citation_stays_if_the_text_it_cites_does() -> None:
 
 
 def test_which_are_emulated() -> None:
-    options = Options(stop_on_responses="emulate")
+    options = make_options(stop_on_responses="emulate")
     assert emulated(("a", "b", "a", ""), ("b",), options) == ("a",)
     assert emulated(("a",), ("a",), options) == ()
     for value in ("reject", "drop"):
-        assert emulated(("a",), (), Options(stop_on_responses=value)) == ()
+        assert emulated(("a",), (), make_options(stop_on_responses=value)) == ()
 
 
 def test_too_many_or_too_long_are_not_emulated() -> None:
-    options = Options(stop_on_responses="emulate")
+    options = make_options(stop_on_responses="emulate")
     for most in (tuple(map(str, range(MOST))), ("a" * LONGEST,)):
         assert emulated(most, (), options) == most
     for more in (tuple(map(str, range(MOST + 1))), ("a" * (LONGEST + 1), "b")):

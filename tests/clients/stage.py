@@ -104,7 +104,7 @@ def playing(
         upstreams=(
             Upstream(
                 name=kind,
-                protocol=UPSTREAMS[kind],  # type: ignore[arg-type]  # the literal's words
+                protocol=UPSTREAMS[kind],
                 base_url=simulator.base_url,
                 capabilities=capabilities or Capabilities(),
             ),

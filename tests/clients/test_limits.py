@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.canonical.options import Capabilities
+from dragoman.protocols.settings import make_capabilities
 from dragoman.simulator.testing import RunningSimulator
 from tests.clients.programs import Api
 from tests.clients.stage import playing
@@ -24,7 +24,7 @@ FIELDS = {
 def test_the_output_limit_is_fitted(kind: Api, simulator: RunningSimulator, tmp_path: Path) -> None:
     """Claude Code asks for 32,000 tokens and more, whatever the model."""
     target = tmp_path / "work" / "notes.txt"
-    capabilities = Capabilities(max_output_tokens=LIMIT)
+    capabilities = make_capabilities(max_output_tokens=LIMIT)
     with playing(kind, simulator, capabilities=capabilities) as stage:
         finished = stage.run("claude-code", "claude-sonnet-5", ask(target), tmp_path)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.canonical.dialects import DIALECTS
 from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.canonical.options import Options
 from dragoman.protocols import CODECS
+from dragoman.protocols.dialects import DIALECTS
+from dragoman.protocols.settings import make_options
 from dragoman.translation import Call, translate_request
 from tests.checkers.framing import frames
 from tests.dialects.upstreams import CALLS, TEXT, UPSTREAMS
@@ -19,7 +19,7 @@ ASKED = {"model": "m", "input": "hi", "stream": True}
 
 
 def call(dialect: Any, upstream: str) -> Call:
-    options = Options(**DIALECTS[dialect])
+    options = make_options(**DIALECTS[dialect])
     return translate_request(
         "openai_responses", upstream, json.dumps(ASKED).encode(), model="up", options=options
     )
@@ -80,8 +80,8 @@ def test_antwort_tells_a_failure_once(upstream: str) -> None:
 )
 def test_errors_of_open_responses(kind: FaultKind, status: int, name: str) -> None:
     """req: 153"""
-    options = Options(error_style="openresponses")
-    shown = CODECS["openai_responses"].write_error(Fault(kind, "told"), "r", options)
+    options = make_options(error_style="openresponses")
+    shown = CODECS["openai_responses"].translate.write_error(Fault(kind, "told"), "r", options)
     assert shown.status == status
     assert shown.body["error"]["type"] == name
     assert shown.body["error"]["message"] == "told"

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.options import Options
+from dragoman.protocols.settings import make_options
 from dragoman.translation import Call, translate_request
 from tests.checkers import CHECKERS
 from tests.fuzz.counts import ANSWERS
@@ -19,7 +19,7 @@ from tests.losses.clients import asking
 from tests.losses.requests import CHAT, MESSAGES, PROTOCOLS, RESPONSES
 
 BATCHES = 5
-LENIENT = Options(policy=Policy.LENIENT)
+LENIENT = make_options(policy=Policy.LENIENT)
 
 
 def call(client: str, upstream: str, stream: bool) -> Call:

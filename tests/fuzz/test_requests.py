@@ -9,8 +9,8 @@ import pytest
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.options import Options
 from dragoman.protocols import CODECS
+from dragoman.protocols.settings import make_options
 from dragoman.translation import ClientRequest, Settings
 from dragoman.translation.call import Call
 from tests.fuzz.counts import REQUESTS
@@ -18,7 +18,7 @@ from tests.fuzz.mutations import damage, encode
 from tests.losses.requests import PROTOCOLS, RESPONSES, Case, cases
 
 BATCHES = 10
-LENIENT = Settings(options=Options(policy=Policy.LENIENT))
+LENIENT = Settings(options=make_options(policy=Policy.LENIENT))
 
 
 def merged(rng: random.Random, corpus: list[Case]) -> dict[str, object]:
@@ -70,7 +70,7 @@ def outcome(client: str, upstream: str, body: bytes) -> str:
 
 def check_refusal(client: str, error: InvalidRequest) -> None:
     """A refusal has words, and a shape in the client's protocol."""
-    rendered = CODECS[client].write_error(error.fault, "req_1")
+    rendered = CODECS[client].translate.write_error(error.fault, "req_1")
     assert 400 <= rendered.status < 500
     assert rendered.body["error"]["message"]
     msgspec.json.encode(rendered.body)

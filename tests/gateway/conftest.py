@@ -55,7 +55,7 @@ def config_for(
         upstreams=tuple(
             Upstream(
                 name=name,
-                protocol=protocol,  # type: ignore[arg-type]
+                protocol=protocol,
                 base_url=base_url,
                 timeouts=timeouts,
             )

@@ -9,6 +9,7 @@ import pytest
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Route
 from dragoman.gateway.testing import RunningGateway
+from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Fault, FaultKind
 from dragoman.simulator.testing import RunningSimulator
@@ -84,10 +85,10 @@ def test_others_are_asked_for_a_whole_answer(
 @pytest.mark.parametrize(
     ("capabilities", "options", "tokens", "streams"),
     [
-        (Capabilities(stream_above=0), Options(), 10, True),
-        (Capabilities(stream_above=1_000_000), Options(), 64_000, False),
-        (Capabilities(max_output_tokens=8192), Options(), 64_000, False),
-        (Capabilities(), Options(default_max_tokens=32_000), None, True),
+        (make_capabilities(stream_above=0), Options(), 10, True),
+        (make_capabilities(stream_above=1_000_000), Options(), 64_000, False),
+        (make_capabilities(max_output_tokens=8192), Options(), 64_000, False),
+        (Capabilities(), make_options(default_max_tokens=32_000), None, True),
         (Capabilities(), Options(), None, False),
     ],
 )
@@ -116,7 +117,7 @@ def test_any_upstream_can_be_told_to_stream(
     start: Start, simulator: RunningSimulator, upstream: str
 ) -> None:
     """Where the client names no limit the answer may have any length."""
-    capabilities = Capabilities(stream_above=100)
+    capabilities = make_capabilities(stream_above=100)
     route = Route(match="m", upstream=upstream, model="sim-text", capabilities=capabilities)
     gateway = start(routes=(route,))
     client = "responses" if upstream == "chat" else "chat"

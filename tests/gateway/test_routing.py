@@ -6,9 +6,9 @@ import pytest
 
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Config, Fallback, Models, Route, Upstream
 from dragoman.gateway.serving.routing import Router
+from dragoman.protocols.settings import make_capabilities, make_options, setting
 
 
 def upstreams(*names: str) -> tuple[Upstream, ...]:
@@ -63,15 +63,15 @@ def test_who_is_sent_the_billing_text(base_url: str, told: bool | None, sent: bo
         name="a",
         protocol="anthropic_messages",
         base_url=base_url,
-        capabilities=Capabilities(billing_header=told),
+        capabilities=make_capabilities(billing_header=told),
     )
     other = Upstream(name="b", protocol="openai_chat", base_url="https://b.example")
     route = Route(match="m", upstream="b", fallbacks=(Fallback(upstream="a"),))
     routes = (Route(match="n", upstream="a"), route)
     router = Router(Config(upstreams=(upstream, other), routes=routes))
     targets = [router.resolve("n"), router.resolve("a/x"), *router.resolve("m").fallbacks]
-    assert [target.capabilities.billing_header for target in targets] == [sent] * 3
-    assert router.resolve("m").capabilities.billing_header is None
+    assert [setting(target.capabilities, "billing_header") for target in targets] == [sent] * 3
+    assert setting(router.resolve("m").capabilities, "billing_header") is None
 
 
 ROUTED = Config(
@@ -126,9 +126,13 @@ def test_options_of_the_route() -> None:
         upstreams=upstreams("a"),
         routes=(
             Route(match="strict", upstream="a", policy=Policy.STRICT),
-            Route(match="own", upstream="a", options=Options(policy=Policy.LENIENT, map_fast=True)),
+            Route(
+                match="own",
+                upstream="a",
+                options=make_options(policy=Policy.LENIENT, map_fast=True),
+            ),
         ),
-        options=Options(map_fast=True),
+        options=make_options(map_fast=True),
     )
     router = Router(config)
     assert router.resolve("strict").options.policy is Policy.STRICT

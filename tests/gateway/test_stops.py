@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.states import AccountState
-from dragoman.canonical.options import Options
 from dragoman.canonical.stops import LONGEST, MOST
 from dragoman.config import Admin, Secret, Storage
 from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.protocols.settings import make_options
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import (
     PATHS,
@@ -43,7 +43,7 @@ def gateway(simulator: RunningSimulator, tmp_path: Path) -> Iterator[RunningGate
     """A gateway that emulates stop sequences and writes down what was used."""
     config = replace(
         config_for(simulator.base_url),
-        options=Options(stop_on_responses="emulate"),
+        options=make_options(stop_on_responses="emulate"),
         storage=Storage(path=str(tmp_path / "store.db"), key=Secret("a key"), sync_s=0.05),
         admin=Admin(key=Secret(TOKEN)),
     )
@@ -148,7 +148,7 @@ def test_upstreams_that_do_not_answer_as_they_were_asked(
     given = call(simulator.base_url, "POST", PATHS["responses"], made)
     with answering(200, given.headers["content-type"], given.body) as base_url:
         config = config_for(base_url)
-        gateway = start(replace(config, options=Options(stop_on_responses="emulate")))
+        gateway = start(replace(config, options=make_options(stop_on_responses="emulate")))
         answer = asked(gateway, "messages", "responses/m", " between", stream=asked_to_stream)
     if asked_to_stream:
         assert completed("messages", answer.body)

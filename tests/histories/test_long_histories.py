@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import Loss
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.simulator import ParallelTools, Reasoning, Scenario, Text, ToolCall
 from dragoman.simulator.script import Protocol, Step
 from dragoman.simulator.testing import RunningSimulator, running_simulator
@@ -149,10 +149,10 @@ def test_reasoning_goes_back_to_those_who_can_use_it(
     assert states == (2 * ROUNDS if carried else 0)
 
 
-DETAILS = {"options": Options(reasoning_details=True)}
-BUDGETS = {"capabilities": Capabilities(adaptive_thinking=False)}
-HOISTED = {"options": Options(late_system="hoist")}
-ASKED = {"capabilities": Capabilities(replay_reasoning="always")}
+DETAILS = {"options": make_options(reasoning_details=True)}
+BUDGETS = {"capabilities": make_capabilities(adaptive_thinking=False)}
+HOISTED = {"options": make_options(late_system="hoist")}
+ASKED = {"capabilities": make_capabilities(replay_reasoning="always")}
 
 
 @pytest.mark.parametrize(
@@ -300,4 +300,4 @@ def test_results_without_calls_are_refused_or_told(
         return
     with pytest.raises(Refused):
         translate_request(client, upstream, msgspec.json.encode(body))
-    ask(simulator, client, upstream, body, options=Options(orphan_results=orphans))
+    ask(simulator, client, upstream, body, options=make_options(orphan_results=orphans))

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import Ledger, Loss, LossKind, Policy
-from dragoman.canonical.options import Options
+from dragoman.protocols.settings import make_options
 from dragoman.translation import Call, translate_request
 from tests.losses.excused import REQUESTS, excuse
 from tests.losses.requests import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Case, cases
@@ -125,7 +125,7 @@ def _concerns(loss: Loss, case: Case) -> bool:
 
 
 def _translated(client: str, upstream: str, body: bytes) -> Call:
-    return translate_request(client, upstream, body, options=Options(policy=Policy.LENIENT))
+    return translate_request(client, upstream, body, options=make_options(policy=Policy.LENIENT))
 
 
 def _told(loss: Loss) -> str:

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.options import Options
+from dragoman.protocols.settings import make_options
 from tests.losses.excused import REQUESTS, SEARCHES, excuse
 from tests.losses.requests import PROTOCOLS, ROOTS, Case, cases
 from tests.losses.verdict import Verdict, judge
 
-MAPPED = Options(policy=Policy.LENIENT, hosted_tools="map")
+MAPPED = make_options(policy=Policy.LENIENT, hosted_tools="map")
 
 
 def searching() -> list[Case]:

@@ -11,11 +11,12 @@ import msgspec
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Loss, LossKind, Policy
 from dragoman.canonical.options import Options
+from dragoman.protocols.settings import make_options
 from dragoman.translation import translate_request
 from tests.losses.requests import Case
 from tests.losses.walker import path_text
 
-LENIENT = Options(policy=Policy.LENIENT)
+LENIENT = make_options(policy=Policy.LENIENT)
 
 
 class Verdict(Enum):

@@ -12,24 +12,24 @@ import msgspec
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.events import Event
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger, Policy
 from dragoman.canonical.names import ToolNames
-from dragoman.canonical.options import Options
 from dragoman.canonical.requests import Request
-from dragoman.canonical.responses import Response
+from dragoman.canonical.tools import ToolRestorer
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Inbound, Outbound, Reply
+from dragoman.protocols.settings import make_options
 from dragoman.sse import Decoder
-from dragoman.translation import Call, Outcome, tool_names, translate_request
-from dragoman.translation.streams import restored
+from dragoman.translation import Call, tool_names, translate_request
+from tests import folded
+from tests.folded import Response, fold
 from tests.losses.clients import asking
 
 PROTOCOLS = tuple(CODECS)
 CELLS = tuple(itertools.product(PROTOCOLS, PROTOCOLS))
 CROSSINGS = tuple(itertools.permutations(PROTOCOLS, 2))
-LENIENT = Options(policy=Policy.LENIENT)
-STRICT = Options(policy=Policy.STRICT)
+LENIENT = make_options(policy=Policy.LENIENT)
+STRICT = make_options(policy=Policy.STRICT)
 NO_NAMES = ToolNames((), 64)
 
 
@@ -50,8 +50,8 @@ def reply(protocol: str, stream: bool = False) -> Reply:
     """What a writer of the protocol needs for an answer in which everything may be shown."""
     codec = CODECS[protocol]
     return Reply(
-        request=codec.read_request(asking(protocol, stream), Sealer()),
-        id=codec.id_prefix + "1",
+        request=codec.translate.read_request(asking(protocol, stream), Sealer()),
+        id=codec.endpoint.id_prefix + "1",
         created=5,
         model="filler",
         ledger=Ledger(),
@@ -68,36 +68,42 @@ def inbound() -> Inbound:
 
 def write_stream(protocol: str, events: Iterable[Event]) -> bytes:
     """The bytes of a stream of the protocol."""
-    writer = CODECS[protocol].stream_writer(reply(protocol, stream=True))
+    writer = CODECS[protocol].translate.answer_writer(reply(protocol, stream=True), True)
     return b"".join([writer.write(event) for event in events])
 
 
 def read_stream(protocol: str, stream: bytes) -> list[Event]:
     """The events of a stream of the protocol."""
-    reader = CODECS[protocol].stream_reader(inbound())
+    reader = CODECS[protocol].translate.stream_reader(inbound())
     decoder = Decoder()
     frames = [*decoder.feed(stream), *decoder.finish()]
     events = [*(event for frame in frames for event in reader.read(frame)), *reader.finish()]
-    return list(restored(events, NO_NAMES, Outcome()))
+    return restored(events)
+
+
+def restored(events: Iterable[Event]) -> list[Event]:
+    """The events with the client's own tools in them."""
+    restorer = ToolRestorer(NO_NAMES)
+    return [changed for event in events for changed in restorer.push(event)]
 
 
 def write_whole(protocol: str, answer: Response) -> dict[str, Any]:
     """The body of an answer, through JSON as it would come over the network."""
-    body = CODECS[protocol].write_response(answer, reply(protocol))
+    body = folded.write_whole(CODECS[protocol], answer, reply(protocol))
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
     return decoded
 
 
 def read_whole(protocol: str, body: dict[str, Any]) -> Response:
     """An answer body, folded."""
-    events = CODECS[protocol].read_response(body, inbound())
-    return fold(restored(events, NO_NAMES, Outcome()))
+    events = CODECS[protocol].translate.read_response(body, inbound())
+    return fold(restored(events))
 
 
 def write_request(protocol: str, request: Request, ledger: Ledger | None = None) -> dict[str, Any]:
     """The body of a request of the protocol."""
     codec = CODECS[protocol]
-    body = codec.write_request(
+    body = codec.translate.write_request(
         request,
         Outbound(
             model=request.model,
@@ -113,7 +119,7 @@ def write_request(protocol: str, request: Request, ledger: Ledger | None = None)
 
 def read_request(protocol: str, body: dict[str, Any]) -> Request:
     """A request body in canonical form."""
-    return CODECS[protocol].read_request(body, Sealer())
+    return CODECS[protocol].translate.read_request(body, Sealer())
 
 
 def call(client: str, upstream: str, stream: bool = False) -> Call:

@@ -46,9 +46,10 @@ from dragoman.canonical.requests import (
     ToolRef,
     Turn,
 )
-from dragoman.canonical.responses import Finish, FinishReason, Response
+from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import to_json_text
+from tests.folded import Response
 
 PNG = "iVBORw0KGgo="
 PDF = "JVBERi0xLjQK"

@@ -47,7 +47,7 @@ def test_a_stream_does_not_hold_the_request(client: str, upstream: str) -> None:
 @pytest.mark.parametrize("upstream", CODECS)
 def test_a_reader_dies_with_its_last_reference(upstream: str) -> None:
     """The collector, which would find cycles, rarely runs."""
-    reader = CODECS[upstream].stream_reader(inbound())
+    reader = CODECS[upstream].translate.stream_reader(inbound())
     begun = write_stream(upstream, [Started("1", "m"), Opened(0, Text(text="")), Delta(0, "Hi")])
     assert [event for frame in Decoder().feed(begun) for event in reader.read(frame)]
     holders = [held for held in reachable(reader) if _holds(held, reader)]

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.blocks import Opaque, Reasoning, Text, ToolCall
 from dragoman.canonical.requests import CustomTool, FunctionTool
-from dragoman.canonical.responses import Finish, FinishReason, Response
+from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.translation import Call, translate_request
 from tests.checkers import CHECKERS
+from tests.folded import Response
 from tests.losses.clients import asking
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.properties import strategies as own

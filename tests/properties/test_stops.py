@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.blocks import Text
 from dragoman.canonical.events import Closed, Delta, Ended, Event, Finished, Opened, Started
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.options import Options
-from dragoman.canonical.responses import Finish, FinishReason, Response
+from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.protocols.settings import make_options
 from dragoman.translation import Call, translate_request
 from tests.checkers import CHECKERS
+from tests.folded import Response, fold
 from tests.losses.clients import asking
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.properties import strategies as own
@@ -25,7 +25,7 @@ from tests.properties.cells import (
     write_whole,
 )
 
-EMULATE = Options(policy=Policy.LENIENT, stop_on_responses="emulate")
+EMULATE = make_options(policy=Policy.LENIENT, stop_on_responses="emulate")
 TAKEN = {CHAT: ["no", "nor", "never", "neither"], MESSAGES: ["no"], RESPONSES: []}
 """Sent upstream, so that all others are emulated."""
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.blocks import Text, ToolCall
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.fold import fold
-from dragoman.canonical.responses import Response
 from dragoman.protocols.base import to_json_text
 from dragoman.translation import Call
 from tests.checkers import CHECKERS
+from tests.folded import Response, fold
 from tests.losses.answers import stream_cases
 from tests.losses.requests import CHAT, MESSAGES
 from tests.properties import strategies as own

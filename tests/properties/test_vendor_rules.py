@@ -15,10 +15,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.options import Capabilities, Options
+from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
+from dragoman.protocols.settings import with_settings
 from dragoman.simulator.errors import ApiError
 from dragoman.simulator.validation import check_chat, check_messages, check_responses
 from dragoman.translation import translate_request
@@ -42,7 +43,7 @@ VALIDATORS: dict[str, Callable[[dict[str, Any], str], None]] = {
 
 
 def refusal(
-    protocol: str, body: dict[str, Any], version: str = USUAL.anthropic_version
+    protocol: str, body: dict[str, Any], version: str = MessagesCapabilities().anthropic_version
 ) -> ApiError | None:
     """Why the service would not take a body."""
     try:
@@ -154,7 +155,7 @@ def test_wild_histories_are_sent_as_the_service_wants_them(
     options = data.draw(st.one_of(st.just(BALANCED), any_options))
     abilities = data.draw(st.one_of(st.just(USUAL), any_capabilities))
     version = data.draw(st.sampled_from(VERSIONS))
-    abilities = replace(abilities, anthropic_version=version)
+    abilities = with_settings(abilities, {"anthropic_version": version})
 
     written = translated(client, upstream, msgspec.json.encode(body), options, abilities)
 
@@ -192,7 +193,7 @@ def check_blame(
     body: Any,
     written: dict[str, Any],
     about: object,
-    version: str = USUAL.anthropic_version,
+    version: str = MessagesCapabilities().anthropic_version,
 ) -> None:
     """What the upstream refuses is a value of the client's own, or its own service would."""
     error = refusal(upstream, written, version)

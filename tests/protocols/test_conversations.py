@@ -11,7 +11,7 @@ from dragoman.canonical.blocks import Opaque, Reasoning
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import LossKind, Policy
-from dragoman.canonical.options import Options
+from dragoman.protocols.settings import make_options
 from dragoman.translation import ALL, ClientRequest, translate_request
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
@@ -215,6 +215,6 @@ def test_an_envelope_tells_whose_reasoning_it_holds(
 
 def test_a_strict_policy_refuses_the_loss() -> None:
     body = json.dumps({"model": "m", "input": THOUGHT}).encode()
-    made = translate_request(RESPONSES, RESPONSES, body, options=Options(policy=Policy.STRICT))
+    made = translate_request(RESPONSES, RESPONSES, body, options=make_options(policy=Policy.STRICT))
     with pytest.raises(Refused):
         made.fit(bound=True, moved=True)

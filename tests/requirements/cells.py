@@ -8,6 +8,7 @@ from typing import Any
 
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
+from dragoman.protocols.settings import make_options
 from dragoman.translation import AnswerStream, Call, translate_request
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
@@ -42,7 +43,7 @@ def calling(
         upstream,
         json.dumps(asking(client) if body is None else body).encode(),
         model="theirs",
-        options=options or Options(policy=Policy(policy)),
+        options=options or make_options(policy=Policy(policy)),
         capabilities=capabilities or Capabilities(),
         response_id={CHAT: "chatcmpl-1", MESSAGES: "msg_1", RESPONSES: "resp_1"}[client],
         created=1700000000,

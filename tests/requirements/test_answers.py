@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.errors import FaultKind, UpstreamError
-from dragoman.canonical.options import Options
+from dragoman.protocols.settings import make_options
 from dragoman.translation import translate_request
 from tests.requirements.cells import (
     CHAT,
@@ -109,7 +109,7 @@ def test_routes_can_decide_on_thinking(show: Any, asked: bool, seen: bool) -> No
     """req: 56"""
     answer = chat_answer(message("Hello", reasoning_content="Hm."))
     body = THINKS if asked else None
-    made = shown(MESSAGES, CHAT, answer, body, options=Options(show_reasoning=show))
+    made = shown(MESSAGES, CHAT, answer, body, options=make_options(show_reasoning=show))
     assert (made["content"][0]["type"] == "thinking") is seen
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.options import Capabilities
+from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.translation import Call
 from tests.requirements.cells import CHAT, MESSAGES, WEATHER, Json, asking, calling, lost, sent
 
@@ -54,7 +55,7 @@ def test_a_system_string_is_the_first_message() -> None:
     [
         # Joined with nothing, the last word of one text and the first of the next would be one.
         (Capabilities(), [text("One."), text("Two.")]),
-        (Capabilities(system_as_string=True), "One.\n\nTwo."),
+        (make_capabilities(system_as_string=True), "One.\n\nTwo."),
     ],
 )
 def test_system_blocks_are_one_message(capabilities: Capabilities, content: Any) -> None:
@@ -134,7 +135,7 @@ def test_thinking_is_left_out() -> None:
     made = calling(MESSAGES, CHAT, asking(MESSAGES, messages=list(turns)))
     assert json.loads(made.body)["messages"][1] == {"role": "assistant", "content": "Hello"}
     assert lost(made) == {"messages[1].content[0]": "knob", "messages[1].content[1]": "knob"}
-    replayed = messages(*turns, capabilities=Capabilities(replay_reasoning="always"))
+    replayed = messages(*turns, capabilities=make_capabilities(replay_reasoning="always"))
     assert replayed[1] == {"role": "assistant", "content": "Hello", "reasoning_content": "Hm."}
 
 
@@ -207,7 +208,7 @@ def test_the_error_flag_has_no_place() -> None:
     told = {"role": "tool", "tool_call_id": "toolu_1", "content": "No such file"}
     assert json.loads(made.body)["messages"][2] == told
     assert lost(made) == {"messages[2].content[0].is_error": "knob"}
-    prefixed = messages(*turns, options=Options(tool_error_prefix="Error: "))
+    prefixed = messages(*turns, options=make_options(tool_error_prefix="Error: "))
     assert prefixed[2]["content"] == "Error: No such file"
 
 
@@ -244,14 +245,14 @@ def test_the_output_limit() -> None:
     default, 16384 and not 4096, is for clients whose protocol lets them say nothing. req: 27"""
     asked = asking(MESSAGES, max_tokens=77)
     assert sent(MESSAGES, CHAT, asked)["max_completion_tokens"] == 77
-    older = Capabilities(max_tokens_field="max_tokens")
+    older = make_capabilities(max_tokens_field="max_tokens")
     assert sent(MESSAGES, CHAT, asked, capabilities=older)["max_tokens"] == 77
     del asked["max_tokens"]
     with pytest.raises(InvalidRequest) as caught:
         sent(MESSAGES, CHAT, asked)
     assert caught.value.fault.param == "max_tokens"
     assert sent(CHAT, MESSAGES, asking(CHAT))["max_tokens"] == 16384
-    seed = Options(default_max_tokens=4096)
+    seed = make_options(default_max_tokens=4096)
     assert sent(CHAT, MESSAGES, asking(CHAT), options=seed)["max_tokens"] == 4096
 
 
@@ -271,7 +272,7 @@ def test_thinking_where_the_upstream_has_none() -> None:
     assert json.loads(made.body)["reasoning_effort"] == "medium"
     assert "thinking" not in json.loads(made.body)
     assert lost(made) == {"thinking": "knob"}
-    made = calling(MESSAGES, CHAT, asked, capabilities=Capabilities(effort="none"))
+    made = calling(MESSAGES, CHAT, asked, capabilities=make_capabilities(effort="none"))
     assert not {"thinking", "reasoning_effort"} & json.loads(made.body).keys()
     assert lost(made) == {"thinking": "knob"}
 
@@ -297,12 +298,12 @@ def test_cache_marks_where_the_upstream_has_none() -> None:
     assert "cache" not in made.body.decode()
     assert marks_lost(made) == {"system[0]", "messages[0].content[0]", "tools[0]"}
     with pytest.raises(InvalidRequest):
-        calling(MESSAGES, CHAT, MARKED, options=Options(policy=Policy.STRICT))
+        calling(MESSAGES, CHAT, MARKED, options=make_options(policy=Policy.STRICT))
 
 
 def test_cache_marks_where_the_upstream_takes_them() -> None:
     """They become breakpoints of the upstream's own kind; tools take none. req: 30"""
-    capabilities = Capabilities(prompt_cache_breakpoints=True)
+    capabilities = make_capabilities(prompt_cache_breakpoints=True)
     made = calling(MESSAGES, CHAT, MARKED, capabilities=capabilities)
     mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
     assert json.loads(made.body)["messages"] == [

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.canonical.options import Options
 from dragoman.gateway.testing import RunningGateway
+from dragoman.protocols.settings import make_options
 from tests.gateway.http import AUTH, Connection
 from tests.requirements.cells import (
     CHAT,
@@ -139,7 +139,7 @@ def test_usage_that_a_passed_on_stream_brings(asked: bool) -> None:
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "both"])
 def test_the_field_of_reasoning(field: Any) -> None:
     """req: 79"""
-    made = deltas(streamed(CHAT, MESSAGES, SPOKEN, options=Options(reasoning_field=field)))
+    made = deltas(streamed(CHAT, MESSAGES, SPOKEN, options=make_options(reasoning_field=field)))
     names = ("reasoning_content", "reasoning") if field == "both" else (field,)
     assert made[1] == dict.fromkeys(names, "Hm.")
 

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.options import Options
+from dragoman.protocols.settings import make_options
 from tests.requirements.cells import (
     CHAT,
     MESSAGES,
@@ -78,7 +78,7 @@ def test_late_system_texts(
     late_system: Any, system: Any, roles: list[str], kinds: dict[str, str]
 ) -> None:
     """Their place has a meaning, so they keep it; `hoist` moves them to the top as well. req: 31"""
-    call = calling(CHAT, MESSAGES, body_of(*LATE), options=Options(late_system=late_system))
+    call = calling(CHAT, MESSAGES, body_of(*LATE), options=make_options(late_system=late_system))
     body = json.loads(call.body)
     assert body["system"] == system
     assert [message["role"] for message in body["messages"]] == roles
@@ -209,12 +209,15 @@ def test_arguments_that_are_no_object(arguments: str) -> None:
     assert block["input"] == {"invalid_arguments": arguments}
     assert lost(call) == {"messages[1].tool_calls[0]": "converted"}
 
-    for refusing in (Options(invalid_tool_arguments="error"), Options(policy=Policy.STRICT)):
+    for refusing in (
+        make_options(invalid_tool_arguments="error"),
+        make_options(policy=Policy.STRICT),
+    ):
         with pytest.raises(Refused) as caught:
             calling(CHAT, MESSAGES, asked, options=refusing)
         assert caught.value.fault.param == "messages[1].tool_calls[0]"
 
-    call = calling(CHAT, MESSAGES, asked, options=Options(invalid_tool_arguments="empty"))
+    call = calling(CHAT, MESSAGES, asked, options=make_options(invalid_tool_arguments="empty"))
     assert json.loads(call.body)["messages"][1]["content"][0]["input"] == {}
     assert lost(call) == {"messages[1].tool_calls[0]": "converted"}
 
@@ -319,7 +322,7 @@ CUSTOM: dict[str, Json] = {
 def test_custom_tools_can_be_refused(path: str) -> None:
     """As contract 002 asks; so is any choice of one. req: 41"""
     with pytest.raises(Refused) as caught:
-        calling(CHAT, MESSAGES, CUSTOM[path], options=Options(custom_tools="reject"))
+        calling(CHAT, MESSAGES, CUSTOM[path], options=make_options(custom_tools="reject"))
     assert caught.value.fault.param == path
     chosen = body_of(
         said("user", "Hi"),
@@ -327,7 +330,7 @@ def test_custom_tools_can_be_refused(path: str) -> None:
         tool_choice={"type": "custom", "custom": {"name": "patch"}},
     )
     with pytest.raises(Refused) as caught:
-        calling(CHAT, MESSAGES, chosen, options=Options(custom_tools="reject"))
+        calling(CHAT, MESSAGES, chosen, options=make_options(custom_tools="reject"))
     assert {"tools[1].custom", "tool_choice"} == set(caught.value.paths)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Client, Route, Secret
 from dragoman.gateway.testing import RunningGateway
+from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import body
 from tests.gateway.conftest import Start
@@ -391,8 +391,8 @@ def made(row: Row, upstream: str, policy: Policy) -> Any:
         row.client,
         upstream,
         row.request,
-        options=Options(policy=policy, **row.options),
-        capabilities=Capabilities(**row.capabilities),
+        options=make_options(policy=policy, **row.options),
+        capabilities=make_capabilities(**row.capabilities),
     )
 
 

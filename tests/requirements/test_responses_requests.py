@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.protocols.settings import make_capabilities, make_options
 from tests.requirements.cells import (
     CHAT,
     MESSAGES,
@@ -43,7 +43,7 @@ def test_a_string_is_one_user_message() -> None:
 def test_instructions_are_the_first_message(role: Any) -> None:
     """In the role that the upstream knows. req: 46"""
     asked = asking(RESPONSES, instructions="Be brief.")
-    body = sent(RESPONSES, CHAT, asked, capabilities=Capabilities(system_role=role))
+    body = sent(RESPONSES, CHAT, asked, capabilities=make_capabilities(system_role=role))
     assert body["messages"] == [
         {"role": role, "content": "Be brief."},
         {"role": "user", "content": "Hi"},
@@ -94,14 +94,14 @@ def test_the_output_limit() -> None:
     """Only a Messages upstream must be given one, so only there is a default, of 16384: the 4096
     of contract 000 would cut models that think. req: 49"""
     asked = asking(RESPONSES, max_output_tokens=77)
-    older = Capabilities(max_tokens_field="max_tokens")
+    older = make_capabilities(max_tokens_field="max_tokens")
     assert sent(RESPONSES, CHAT, asked)["max_completion_tokens"] == 77
     assert sent(RESPONSES, CHAT, asked, capabilities=older)["max_tokens"] == 77
     assert sent(RESPONSES, MESSAGES, asked)["max_tokens"] == 77
     silent = asking(RESPONSES)
     assert not {"max_tokens", "max_completion_tokens"} & sent(RESPONSES, CHAT, silent).keys()
     assert sent(RESPONSES, MESSAGES, silent)["max_tokens"] == 16384
-    seed = Options(default_max_tokens=4096)
+    seed = make_options(default_max_tokens=4096)
     assert sent(RESPONSES, MESSAGES, silent, options=seed)["max_tokens"] == 4096
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.canonical.options import Options
+from dragoman.protocols.settings import make_options
 from tests.requirements.cells import (
     CHAT,
     CHAT_USAGE,
@@ -350,7 +350,7 @@ def test_what_follows_the_terminal_event(finish: str | None) -> None:
     stream = chat_stream(ROLE, *([chat_chunk({}, finish)] if finish else []))
     plain = streamed(RESPONSES, CHAT, stream)
     assert b"[DONE]" not in plain
-    closed = streamed(RESPONSES, CHAT, stream, options=Options(responses_done=True))
+    closed = streamed(RESPONSES, CHAT, stream, options=make_options(responses_done=True))
     assert closed.endswith(b"\n\n" + DONE)
     assert closed.count(DONE) == 1
 

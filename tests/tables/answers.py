@@ -18,7 +18,7 @@ import pytest
 from dragoman.canonical.envelope import MARKER, PREFIX, Sealer
 from dragoman.canonical.errors import FaultKind, UpstreamError
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.options import Options
+from dragoman.protocols.settings import make_options
 from dragoman.translation import Call, translate_request
 from tests.checkers import CHECKERS
 from tests.tables.clients import answer_of
@@ -176,7 +176,7 @@ def _call(client: str, upstream: str, row: Row, *, stream: bool = False) -> Call
         if client == C:
             body["stream_options"] = {"include_usage": True}
     return translate_request(
-        client, upstream, json.dumps(body).encode(), options=Options(**row.options)
+        client, upstream, json.dumps(body).encode(), options=make_options(**row.options)
     )
 
 

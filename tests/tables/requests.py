@@ -19,7 +19,7 @@ import pytest
 
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import LossKind, Policy
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.translation import Call, translate_request
 
 JsonObject = dict[str, Any]
@@ -126,8 +126,8 @@ def _translate(client: str, upstream: str, row: Row, policy: Policy) -> Call:
         client,
         upstream,
         json.dumps(body).encode(),
-        options=Options(**{"policy": policy, **row.options}),
-        capabilities=Capabilities(**row.upstream),
+        options=make_options(**{"policy": policy, **row.options}),
+        capabilities=make_capabilities(**row.upstream),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dragoman.canonical.options import Options
+from dragoman.protocols.settings import make_options
 from dragoman.translation import translate_request
 from tests.checkers import CHECKERS
 from tests.checkers.framing import frames
@@ -49,7 +49,7 @@ def check(upstream: str, client: str, row: Row) -> None:
     data = b"".join(_frame(event) for event in row.given)
     body = {**LEAST[client], "stream": True, **row.asked}
     call = translate_request(
-        client, upstream, json.dumps(body).encode(), options=Options(**row.options)
+        client, upstream, json.dumps(body).encode(), options=make_options(**row.options)
     )
     stream = call.stream()
     written = stream.feed(data) + stream.finish()

@@ -170,7 +170,7 @@ def body_of(protocol: str, told: Told) -> dict[str, Any]:
 
 
 def shown_to(client: str, fault: Fault) -> Shown:
-    rendered = CODECS[client].write_error(fault, "req_1")
+    rendered = CODECS[client].translate.write_error(fault, "req_1")
     error = rendered.body["error"]
     assert error["message"]
     return Shown(rendered.status, error["type"], error.get("code"))
@@ -183,7 +183,7 @@ def test_row(kind: FaultKind, upstream: str, client: str) -> None:
     told, shown = ROWS[kind]
     body = json.dumps(body_of(upstream, told[upstream])).encode()
     headers = {"retry-after": "7"}
-    fault = CODECS[upstream].read_error(told[upstream].status, headers, body)
+    fault = CODECS[upstream].translate.read_error(told[upstream].status, headers, body)
     assert fault.kind is kind
     assert fault.retry_after == 7
     if client != A and shown[client].code is None:

@@ -6,8 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dragoman.canonical.dialects import DIALECTS
 from dragoman.canonical.options import Capabilities, Options
+from dragoman.protocols.dialects import DIALECTS
+from dragoman.protocols.settings import fields_of
 
 TABLES = sorted(path.stem for path in Path(__file__).parent.glob("test_*_*.py"))
 EVERYWHERE = {"policy"}
@@ -36,12 +37,12 @@ def test_every_setting_has_a_row() -> None:
     lists = [value for table in tables for value in vars(table).values() if isinstance(value, list)]
     rows = [row for rows in lists for row in rows if type(row).__name__ == "Row"]
     assert settings_of(rows, "options") == (
-        set(Options.__struct_fields__) - EVERYWHERE - SHOWN_BY_DIALECTS
+        set(fields_of(Options)) - EVERYWHERE - SHOWN_BY_DIALECTS
     )
-    translated = set(Capabilities.__struct_fields__) - SHOWN_WHERE_NOTHING_IS_TRANSLATED
+    translated = set(fields_of(Capabilities)) - SHOWN_WHERE_NOTHING_IS_TRANSLATED
     assert settings_of(rows, "upstream") == translated
 
 
 def test_dialects_set_options_that_exist() -> None:
     chosen = {name for dialect in DIALECTS.values() for name in dialect}
-    assert SHOWN_BY_DIALECTS <= chosen <= set(Options.__struct_fields__)
+    assert SHOWN_BY_DIALECTS <= chosen <= set(fields_of(Options))

@@ -15,13 +15,13 @@ import pytest
 from dragoman.canonical.envelope import PREFIX, Sealer
 from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import LossKind, Policy
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.translation import translate_request
 
 JsonObject = dict[str, Any]
 
 KNOB = LossKind.KNOB
-DETAILS = Options(reasoning_details=True)
+DETAILS = make_options(reasoning_details=True)
 C, A, R = "openai_chat", "anthropic_messages", "openai_responses"
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
@@ -152,7 +152,7 @@ def test_reasoning_reaches_its_maker_again_and_nobody_else(
 ) -> None:
     answer = answered(client, maker, sealer)
     body = json.dumps(next_request(client, answer)).encode()
-    replay = Capabilities(replay_reasoning="always")
+    replay = make_capabilities(replay_reasoning="always")
     call = translate_request(client, following, body, sealer=sealer, capabilities=replay)
     sent = json.loads(call.body)
     found = reasoning_in(following, sent)
@@ -207,4 +207,4 @@ def test_a_passed_on_conversation_keeps_its_bytes_but_for_envelopes(
     assert call.body.count(spoken.encode()) == 2
     assert [(loss.path, loss.kind) for loss in call.losses] == [(path, KNOB)]
     with pytest.raises(Refused):
-        translate_request(protocol, protocol, sealed, options=Options(policy=Policy.STRICT))
+        translate_request(protocol, protocol, sealed, options=make_options(policy=Policy.STRICT))

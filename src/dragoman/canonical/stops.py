@@ -21,7 +21,6 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.options import Options
 from dragoman.canonical.responses import Finish, FinishReason
-from dragoman.canonical.sequencer import Sequencer
 
 EMULATED = "not taken upstream: the answer is cut at it here"
 """What the ledger says of stop sequences that are emulated."""
@@ -181,14 +180,13 @@ class StopCutter:
         return due
 
 
-def cut_whole(events: Sequence[Event], stops: Sequence[str]) -> Sequence[Event]:
-    """The events of a whole answer up to the first stop sequence, one block after another.
+def cut_whole(ordered: Sequence[Event], stops: Sequence[str]) -> list[Event]:
+    """The events of a whole answer, in grammatical order, up to the first stop sequence.
 
     What the upstream told at its end (usage, moderation) is kept: it is what was generated.
     Citations, which stand behind their text in whole answers, stay where they are of what is left.
     """
-    sequencer, cutter = Sequencer(), StopCutter(stops)
-    ordered = [changed for event in events for changed in sequencer.push(event)]
+    cutter = StopCutter(stops)
     meters = [event for event in ordered if type(event) is Metered]
     citations: dict[int, list[Event]] = {}
     """Those of each text block."""

@@ -11,6 +11,7 @@ from dragoman.config.convert import suggestion
 from dragoman.config.names import covers
 from dragoman.config.settings import Client, Config, Route, Storage
 from dragoman.config.toml_lines import Path
+from dragoman.protocols import CODECS
 
 Fault = tuple[Path, str]
 
@@ -25,9 +26,10 @@ def errors(config: Config) -> Iterator[Fault]:
     yield from _unknown_upstreams(config)
     for index, upstream in enumerate(config.upstreams):
         yield from _url(upstream.base_url, ("upstreams", index, "base_url"), ("http", "https"))
-        if upstream.stored_responses == "pass" and upstream.protocol != "openai_responses":
+        if upstream.stored_responses == "pass" and not upstream.codec.endpoint.stores_responses:
             path = ("upstreams", index, "stored_responses")
-            yield path, "only an openai_responses upstream can keep responses itself"
+            able = [name for name, codec in CODECS.items() if codec.endpoint.stores_responses]
+            yield path, f"only an {' or '.join(able)} upstream can keep responses itself"
         if upstream.proxy is not None:
             yield from _url(upstream.proxy.reveal(), ("upstreams", index, "proxy"), _PROXIES)
         for number, proxy in enumerate(upstream.proxies):

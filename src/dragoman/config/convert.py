@@ -12,8 +12,10 @@ from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_orig
 import msgspec
 from msgspec import Struct
 
+from dragoman.canonical.options import Extensible
 from dragoman.config.secret import Secret, SecretError
 from dragoman.config.toml_lines import Path
+from dragoman.protocols.settings import fields_of, with_settings
 
 Resolve = Callable[[str], Secret]
 """Turns a reference into its secret or raises `SecretError`."""
@@ -60,7 +62,11 @@ class Converter:
             self._fault(path, f"expected a table: {what % name}")
             return None
         before = len(self.faults)
-        fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
+        fields = (
+            fields_of(kind)
+            if issubclass(kind, Extensible)
+            else {info.encode_name: info for info in msgspec.structs.fields(kind)}
+        )
         for key in value.keys() - fields.keys():
             self._fault((*path, key), f"unknown key{suggestion(key, fields)}")
         for name in fields.keys() - value.keys():
@@ -71,7 +77,11 @@ class Converter:
             for name, info in fields.items()
             if name in value
         }
-        return kind(**arguments) if len(self.faults) == before else None
+        if len(self.faults) != before:
+            return None
+        return (
+            with_settings(kind(), arguments) if issubclass(kind, Extensible) else kind(**arguments)
+        )
 
     def _leaf(self, value: object, kind: Any, path: Path) -> Any:
         try:
@@ -79,7 +89,10 @@ class Converter:
                 return self._resolve(msgspec.convert(value, str))
             if isinstance(value, float) and not math.isfinite(value):
                 raise msgspec.ValidationError("Expected a number that is finite")
-            return msgspec.convert(value, kind)
+            converted = msgspec.convert(value, kind)
+            if type(converted) is str and (known := registered(kind)) and converted not in known:
+                raise msgspec.ValidationError("Expected a name that is registered")
+            return converted
         except SecretError as error:
             self._fault(path, str(error))
         except msgspec.ValidationError as error:
@@ -121,7 +134,18 @@ def _plain(kind: Any) -> Any:
             return kind
 
 
+def registered(kind: Any) -> list[str]:
+    """The names that a kind of text may be, where they are registered (`choices` of its `Meta`);
+    empty for any text."""
+    for part in get_args(kind)[1:] if get_origin(kind) is Annotated else ():
+        if isinstance(part, msgspec.Meta) and part.extra and "choices" in part.extra:
+            return list(part.extra["choices"])
+    return []
+
+
 def _choices(kind: Any) -> list[str]:
+    if known := registered(kind):
+        return known
     plain = _plain(kind)
     if get_origin(plain) is Literal:
         return [str(choice) for choice in get_args(plain)]

@@ -13,7 +13,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.canonical.dialects import DIALECTS
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import checks
 from dragoman.config.convert import Converter, dotted
@@ -23,6 +22,8 @@ from dragoman.config.secret import Secret, resolve_secret
 from dragoman.config.settings import Config, Models, Route
 from dragoman.config.toml_lines import Path as KeyPath
 from dragoman.config.toml_lines import TomlLines
+from dragoman.protocols.dialects import DIALECTS
+from dragoman.protocols.settings import setting, with_settings
 
 _log = logging.getLogger(__name__)
 
@@ -137,10 +138,10 @@ def _completed(config: Config, document: dict[str, Any]) -> Config:
 
 def _with_options(route: Route, shared: Options, raw: dict[str, Any]) -> Route:
     own = dict(DIALECTS[route.dialect])
-    own |= {name: getattr(route.options, name) for name in raw.get("options", {})}
+    own |= {name: setting(route.options, name) for name in raw.get("options", {})}
     if route.policy is not None:
         own["policy"] = route.policy
-    return replace(route, options=replace(shared, **own))
+    return replace(route, options=with_settings(shared, own))
 
 
 def _with_capabilities(
@@ -150,8 +151,8 @@ def _with_capabilities(
     shared = upstreams.get(route.upstream)
     if route.capabilities is None or shared is None:
         return route
-    own = {name: getattr(route.capabilities, name) for name in raw.get("capabilities", {})}
-    return replace(route, capabilities=replace(shared, **own))
+    own = {name: setting(route.capabilities, name) for name in raw.get("capabilities", {})}
+    return replace(route, capabilities=with_settings(shared, own))
 
 
 def _with_builtin(models: Models, raw: dict[str, Any]) -> Models:

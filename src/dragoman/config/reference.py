@@ -10,7 +10,7 @@ import inspect
 import json
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -21,8 +21,9 @@ from msgspec import Struct
 from msgspec.structs import FieldInfo
 
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
+from dragoman.config.convert import registered
 from dragoman.config.secret import Secret
 from dragoman.config.settings import (
     Account,
@@ -38,6 +39,7 @@ from dragoman.config.settings import (
     Upstream,
 )
 from dragoman.failing import Rule
+from dragoman.protocols.settings import declared_by, fields_of
 
 _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[server]`", Server),
@@ -108,7 +110,12 @@ def _section(heading: str, table: type[Struct]) -> str:
     docs = attribute_docs(table)
     summary = _one_line(inspect.getdoc(table) or "")
     lines = [f"## {heading}", "", summary, ""]
-    for info in msgspec.structs.fields(table):
+    fields: Iterable[FieldInfo] = msgspec.structs.fields(table)
+    if issubclass(table, Extensible):
+        fields = fields_of(table).values()
+        for part in declared_by(table):
+            docs |= attribute_docs(part)
+    for info in fields:
         if _is_table(info.type):
             continue
         default = "required" if info.required else f"default {_default(info)}"
@@ -137,6 +144,8 @@ def attribute_docs(table: type[Struct]) -> dict[str, str]:
 def _type(kind: Any) -> str:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
+        if known := registered(kind):
+            return _either(tuple(known))
         return _type(arguments[0]) + _bounds(arguments[1:])
     if origin in (Union, UnionType):
         return " or ".join(_type(arm) for arm in arguments if arm is not NoneType)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, field
 
-from dragoman.canonical.dialects import Dialect
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import Secret
 from dragoman.failing import Rule
+from dragoman.protocols import CODECS
+from dragoman.protocols.base import Codec
+from dragoman.protocols.dialects import Dialect
 
 Name = Annotated[
     str,
@@ -32,7 +33,8 @@ NonEmpty = Annotated[str, Meta(min_length=1)]
 Seconds = Annotated[float, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 
-ProtocolName = Literal["openai_chat", "anthropic_messages", "openai_responses"]
+ProtocolName = Annotated[str, Meta(extra={"choices": CODECS})]
+"""The name of a protocol that is registered."""
 AuthStyle = Literal["bearer", "x-api-key", "api-key"]
 AccountRules = Literal["default", "sop", "none"]
 Selection = Literal[
@@ -189,24 +191,23 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     think: the same vendor's Responses upstream, where its Chat one refuses both together."""
 
     @property
-    def is_anthropic(self) -> bool:
-        """Whether the service is Anthropic itself, by its host."""
-        host = urlsplit(self.base_url).hostname or ""
-        return host == "anthropic.com" or host.endswith(".anthropic.com")
+    def codec(self) -> Codec:
+        """What the service speaks."""
+        return CODECS[self.protocol]
 
     @property
     def binds_reasoning(self) -> bool:
         """Whether only the account that made encrypted reasoning can use it."""
         if self.reasoning_bound_to is not None:
             return self.reasoning_bound_to == "account"
-        return self.protocol == "openai_responses"
+        return self.codec.endpoint.binds_reasoning
 
     @property
-    def auth_style(self) -> AuthStyle:
+    def auth_style(self) -> str:
         """The header that carries the account's key, the protocol's own where none is set."""
         if self.auth is not None:
             return self.auth
-        return "x-api-key" if self.protocol == "anthropic_messages" else "bearer"
+        return self.codec.endpoint.auth
 
 
 class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,12 +14,10 @@ from contextlib import suppress
 from functools import partial
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from dragoman.accounts.keeper import Keeper
 from dragoman.accounts.pool import Pool, Wanted
 from dragoman.accounts.usage import Meter
-from dragoman.canonical.dialects import DIALECTS
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config, Upstream
@@ -45,7 +43,9 @@ from dragoman.gateway.stored.memory import Memory, Shelf
 from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
+from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.settings import with_settings
 from dragoman.storage.opening import responses_for, store_for, vault_for
 from dragoman.upstream.client import UpstreamClient
 
@@ -295,13 +295,14 @@ class Gateway:
         """
         caller = self._keys.identify(visit.headers)
         if caller.dialect is not None:
-            visit.options = replace(visit.options, **DIALECTS[caller.dialect])
+            visit.options = with_settings(visit.options, DIALECTS[caller.dialect])
         return caller
 
     def _make_routes(self) -> dict[str, Route]:
         generate: Handler = self._exchange.serve
         routes = {
-            f"/v1{codec.path}": Route(name, {"POST": generate}) for name, codec in CODECS.items()
+            f"/v1{codec.endpoint.path}": Route(name, {"POST": generate})
+            for name, codec in CODECS.items()
         }
         routes["/v1/responses"] = Route("openai_responses", {"POST": self._stored.create})
         for path, protocol in (

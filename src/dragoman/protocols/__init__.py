@@ -7,7 +7,25 @@ from dragoman.protocols.base import Codec
 from dragoman.protocols.openai_chat import CODEC as _OPENAI_CHAT
 from dragoman.protocols.openai_responses import CODEC as _OPENAI_RESPONSES
 
-CODECS: dict[str, Codec] = {
-    codec.name: codec for codec in (_OPENAI_CHAT, _ANTHROPIC_MESSAGES, _OPENAI_RESPONSES)
-}
+CODECS: dict[str, Codec] = {}
 """Every protocol by its name in the configuration."""
+
+
+def register(codec: Codec) -> None:
+    """Make a protocol known, before a configuration is read that names it.
+
+    Raises:
+        ValueError: there is one of that name already.
+    """
+    if codec.name in CODECS:
+        raise ValueError(f"there is a protocol {codec.name!r} already")
+    CODECS[codec.name] = codec
+
+
+def unregister(name: str) -> None:
+    """Forget a protocol, as if it had never been registered."""
+    del CODECS[name]
+
+
+for _codec in (_OPENAI_CHAT, _ANTHROPIC_MESSAGES, _OPENAI_RESPONSES):
+    register(_codec)

@@ -7,7 +7,6 @@ the upstream's, an answer is read by the upstream's and written by the client's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -20,7 +19,6 @@ from dragoman.canonical.losses import Ledger
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Request
-from dragoman.canonical.responses import Response
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Frame
@@ -90,14 +88,20 @@ class StreamReader(Protocol):
         ...
 
 
-class StreamWriter(Protocol):
-    """Turns events in grammatical order into the bytes of the client's stream.
+class AnswerWriter(Protocol):
+    """Builds the client's answer from events in grammatical order, as its state, and renders the
+    frames of the client's stream from it. One instance writes one answer.
 
     Raises `IllegalEvent` for an event out of order.
     """
 
     def write(self, event: Event) -> bytes:
-        """The frames of one event, possibly none (`b""`), ready to be sent in one piece."""
+        """Take one event. Returns its frames, possibly none (`b""`), ready to be sent in one
+        piece; none where the answer is not streamed."""
+        ...
+
+    def answer(self) -> JsonObject:
+        """The whole answer, once `Ended` was written."""
         ...
 
     def keepalive(self) -> bytes:
@@ -187,6 +191,22 @@ class RelayMaker(Protocol):
         ...
 
 
+def _as_given(capabilities: Capabilities, base_url: str) -> Capabilities:
+    return capabilities
+
+
+def _no_headers(capabilities: Capabilities) -> Mapping[str, str]:
+    return {}
+
+
+def _own_limit(request: Request, options: Options) -> int | None:
+    return request.max_output_tokens
+
+
+def _always(options: Options) -> bool:
+    return True
+
+
 class Beginning(Struct, frozen=True):
     """What a conversation begins with: `text` stays the same in all its later requests, `is_all`
     tells that the model has said nothing yet."""
@@ -195,61 +215,99 @@ class Beginning(Struct, frozen=True):
     is_all: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Codec:
-    """One protocol, both ways.
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """Where and how a protocol is called, by clients and at upstreams."""
 
-    The functions are pure; the classes hold the state of one stream. See each package's
-    modules (`requests`, `responses`, `streams`, `errors`, `relay`) for the rules.
-    """
-
-    name: str
-    """The protocol's name in the configuration: openai_chat, anthropic_messages, ..."""
     path: str
     """Path below the base URL's `/v1`, for example `/chat/completions`."""
     id_prefix: str
     """Prefix of response ids: `chatcmpl-`, `msg_`, `resp_`."""
-    tool_name_limit: int
-    """Longest tool name the protocol allows."""
-    namespaces: bool
-    """Whether tools can be declared in namespaces."""
-    taken_stops: Callable[[Sequence[str]], tuple[str, ...]]
-    """Those of a request's stop sequences that the protocol takes."""
+    auth: str = "bearer"
+    """How its services take a key: `bearer` (`Authorization: Bearer`), or the header's name."""
+    headers: Callable[[Capabilities], Mapping[str, str]] = _no_headers
+    """Headers that every request to an upstream has, by their names in lower case."""
+    forwarded: tuple[str, ...] = ()
+    """Names, in lower case, of the headers that a client of the protocol may say to an upstream
+    of it beside the body."""
+    binds_reasoning: bool = False
+    """Whether commonly only the account that made encrypted reasoning can use it."""
+    stores_responses: bool = False
+    """Whether its services can keep responses that later requests name."""
+    capabilities: type[Struct] | None = None
+    """The protocol's own capabilities of an upstream, see `Capabilities.of`; None if it has
+    none."""
+    completed: Callable[[Capabilities, str], Capabilities] = _as_given
+    """The capabilities with what the protocol and the upstream's base URL tell filled in."""
+
+
+class Translate(Struct, frozen=True, kw_only=True):
+    """How requests, answers and errors of a protocol are read and written."""
+
     read_request: Callable[[JsonObject, Sealer], Request]
     """Raises InvalidRequest naming the field."""
     write_request: Callable[[Request, Outbound], JsonObject]
     """The upstream's body. Everything of the request that it does not carry is in the ledger."""
-    read_response: Callable[[JsonObject, Inbound], Sequence[Event]]
+    read_response: Callable[[JsonObject, Inbound], Iterable[Event]]
     """A whole answer as the events of its stream. Raises UpstreamError when it is unusable."""
-    write_response: Callable[[Response, Reply], JsonObject]
-    """The client's body."""
     stream_reader: Callable[[Inbound], StreamReader]
-    stream_writer: Callable[[Reply], StreamWriter]
+    answer_writer: Callable[[Reply, bool], AnswerWriter]
+    """Writes one answer; the flag tells whether it is streamed."""
     read_error: Callable[[int, Mapping[str, str], bytes], Fault]
     """An upstream's error answer (status, lower-case headers, body) as a fault."""
     write_error: ErrorWriter
     keepalive: bytes
     """What to write in a stream during silence."""
+    tool_name_limit: int
+    """Longest tool name the protocol allows."""
+    namespaces: bool = False
+    """Whether tools can be declared in namespaces."""
+    taken_stops: Callable[[Sequence[str]], tuple[str, ...]]
+    """Those of a request's stop sequences that the protocol takes."""
+    output_limit: Callable[[Request, Options], int | None] = _own_limit
+    """The output limit, in tokens, that a request has when it is written; None for none."""
+    options: type[Struct] | None = None
+    """The protocol's own options of a translation, see `Options.of`; None if it has none."""
+
+
+class Passthrough(Struct, frozen=True, kw_only=True):
+    """What is done when client and upstream speak the same protocol."""
+
     shape: msgspec.json.Decoder[Any]
-    """Pass-through: decodes what must be right of a body before it goes upstream as it is."""
+    """Decodes what must be right of a body before it goes upstream as it is."""
+    suits: Callable[[Options], bool] = _always
+    """Whether answers may be passed through; False where options have clients shown what no
+    upstream writes."""
     without_envelopes: Callable[[Mapping[str, msgspec.Raw], Ledger], Mapping[str, msgspec.Raw]]
-    """Pass-through: the client's top-level members without the reasoning state that a client
-    was given in place of another upstream. Other values byte for byte."""
+    """The client's top-level members without the reasoning state that a client was given in
+    place of another upstream. Other values byte for byte."""
     without_reasoning: Callable[
         [Mapping[str, msgspec.Raw], Ledger, int], tuple[Mapping[str, msgspec.Raw], int]
     ]
-    """Pass-through: the client's top-level members without the first so many pieces of reasoning
-    that only their maker can read, and how many were left out."""
+    """The client's top-level members without the first so many pieces of reasoning that only
+    their maker can read, and how many were left out."""
     fitted: Callable[[Mapping[str, msgspec.Raw], Capabilities, Ledger], Mapping[str, msgspec.Raw]]
-    """Pass-through: the client's top-level members without what this upstream would refuse or is
-    not to see. Other values byte for byte."""
+    """The client's top-level members without what this upstream would refuse or is not to see.
+    Other values byte for byte."""
     beginning: Callable[[Mapping[str, msgspec.Raw]], Beginning]
     """What of the client's top-level members is the same in all requests of a conversation."""
     forward_request: Callable[[Mapping[str, msgspec.Raw], str, Capabilities], bytes]
-    """Pass-through: the client's top-level members with the model replaced and, for Chat
-    streams, usage asked for; all other values byte for byte."""
+    """The client's top-level members with the model replaced and, where the protocol has to be
+    asked for it, usage asked for in streams; all other values byte for byte."""
     forward_response: ResponseForwarder
     relay: RelayMaker
+
+
+class Codec(Struct, frozen=True):
+    """One protocol: every fact of it stands behind one of three parts.
+
+    The functions are pure; readers, writers and relays hold the state of one answer.
+    """
+
+    name: str
+    """The protocol's name in the configuration: openai_chat, anthropic_messages, ..."""
+    endpoint: Endpoint
+    translate: Translate
+    passthrough: Passthrough
 
 
 _encoder = msgspec.json.Encoder()

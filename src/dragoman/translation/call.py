@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -15,16 +15,16 @@ from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Event, Failed
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger, Loss
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import CustomTool, FunctionTool, Request, ToolRef
 from dragoman.canonical.sequencer import Sequencer
-from dragoman.canonical.stops import emulated
+from dragoman.canonical.stops import cut_whole, emulated
+from dragoman.canonical.tools import ToolRestorer
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import Codec, Inbound, Outbound, Reply, to_json
+from dragoman.protocols.base import AnswerWriter, Codec, Inbound, Outbound, Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Decoder, escape
 from dragoman.translation.binding import without_foreign
@@ -35,7 +35,6 @@ from dragoman.translation.streams import (
     Outcome,
     RelayedStream,
     TranslatedStream,
-    restored,
 )
 
 ALL = 1 << 62
@@ -96,8 +95,8 @@ class Call:
         self.account = settings.account
         self.mask: Mask | None = None
         self.response_id = settings.response_id
-        self.passes_through = source.codec is self.codec and not (
-            self.codec.name == "openai_responses" and settings.options.reshapes_responses
+        self.passes_through = source.codec is self.codec and self.codec.passthrough.suits(
+            settings.options
         )
         """Whether both sides speak the same protocol, so that nothing is translated."""
         self.streams = source.stream
@@ -106,14 +105,14 @@ class Call:
         self._stops: tuple[str, ...] = ()
         """Stop sequences that the answer is to be cut at here."""
         if self.passes_through:
-            self._names = ToolNames((), self.codec.tool_name_limit)
+            self._names = ToolNames((), self.codec.translate.tool_name_limit)
             self.body = self._forward(0)
         else:
             request = source.read(settings.sealer)
             self.streams = request.stream or self._may_be_long(request)
             self._names = tool_names(request, self.codec)
             if request.stop:
-                taken = self.codec.taken_stops(request.stop)
+                taken = self.codec.translate.taken_stops(request.stop)
                 self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
         self._plain = self.body, self.ledger, len(self.ledger)
@@ -164,11 +163,10 @@ class Call:
     def _may_be_long(self, request: Request) -> bool:
         """Whether an answer may have more tokens than a whole one should be waited for."""
         capabilities = self.settings.capabilities
-        above, limit = capabilities.stream_above, request.max_output_tokens
+        above = capabilities.stream_above
         if above is None:
             return False
-        if limit is None and self.codec.name == "anthropic_messages":
-            limit = self.settings.options.default_max_tokens
+        limit = self.codec.translate.output_limit(request, self.settings.options)
         known = [most for most in (limit, capabilities.max_output_tokens) if most is not None]
         return min(known, default=above + 1) > above
 
@@ -184,7 +182,7 @@ class Call:
             options=settings.options,
             capabilities=settings.capabilities,
         )
-        body = self.codec.write_request(request, outbound)
+        body = self.codec.translate.write_request(request, outbound)
         self.ledger.enforce(settings.options.policy)
         return to_json(body)
 
@@ -201,7 +199,7 @@ class Call:
         """
         outcome = outcome or Outcome()
         if self.passes_through:
-            answer, outcome.usage = self.codec.forward_response(
+            answer, outcome.usage = self.codec.passthrough.forward_response(
                 body, self._source.model, self._source.shown
             )
             outcome.ended = True
@@ -215,10 +213,10 @@ class Call:
             renamed = self.settings.model not in (None, self._source.model)
             shown = self._source.model if renamed else None
             source = self._source
-            relay = self.codec.relay(shown, source.include_usage, source.shown)
-            return RelayedStream(relay, self.codec.keepalive, self.mask)
-        reader = self.codec.stream_reader(self._inbound())
-        writer = self._source.codec.stream_writer(self._reply())
+            relay = self.codec.passthrough.relay(shown, source.include_usage, source.shown)
+            return RelayedStream(relay, self.codec.translate.keepalive, self.mask)
+        reader = self.codec.translate.stream_reader(self._inbound())
+        writer = self._source.codec.translate.answer_writer(self._reply(), True)
         if self._stops:
             return CutStream(reader, self._names, writer, self.mask, self._stops)
         return TranslatedStream(reader, self._names, writer, self.mask)
@@ -229,16 +227,8 @@ class Call:
         Raises:
             UpstreamError: as for `response`.
         """
-        outcome = outcome or Outcome()
-        writer = self._source.codec.stream_writer(self._reply())
-        sequencer = Sequencer()
-        written: list[bytes] = []
-        for event in restored(self._events(body), self._names, outcome, self._stops):
-            if type(event) is Failed:
-                raise UpstreamError(event.fault)
-            written += [writer.write(ordered) for ordered in sequencer.push(event)]
-        outcome.ended = True
-        return b"".join(written)
+        writer = self._source.codec.translate.answer_writer(self._reply(), True)
+        return b"".join(self._written(self._events(body), writer, outcome or Outcome()))
 
     def response_of(self, stream: bytes, outcome: Outcome | None = None) -> bytes:
         """The client's whole answer from an upstream's stream, given whole.
@@ -246,19 +236,46 @@ class Call:
         Raises:
             UpstreamError: the stream failed or is not complete.
         """
-        reader = self.codec.stream_reader(self._inbound())
+        reader = self.codec.translate.stream_reader(self._inbound())
         decoder = Decoder()
         frames = [*decoder.feed(stream), *decoder.finish()]
         events = [event for frame in frames for event in reader.read(frame)]
         return self._whole([*events, *reader.finish()], outcome or Outcome())
 
-    def _events(self, body: bytes) -> Sequence[Event]:
-        return self.codec.read_response(decode_answer(body), self._inbound())
+    def _events(self, body: bytes) -> Iterable[Event]:
+        return self.codec.translate.read_response(decode_answer(body), self._inbound())
 
-    def _whole(self, events: Sequence[Event], outcome: Outcome) -> bytes:
-        folded = fold(restored(events, self._names, outcome, self._stops))
-        outcome.ended = True
-        return escape(to_json(self._source.codec.write_response(folded, self._reply())))
+    def _whole(self, events: Iterable[Event], outcome: Outcome) -> bytes:
+        writer = self._source.codec.translate.answer_writer(self._reply(), False)
+        self._written(events, writer, outcome)
+        return escape(to_json(writer.answer()))
+
+    def _written(
+        self, events: Iterable[Event], writer: AnswerWriter, outcome: Outcome
+    ) -> list[bytes]:
+        """What `writer` makes of all the events of an answer.
+
+        Raises:
+            UpstreamError: the answer failed, or is not complete.
+        """
+        restorer, sequencer = ToolRestorer(self._names), Sequencer()
+        ordered = [
+            event
+            for read in events
+            for restored in restorer.push(read)
+            for event in sequencer.push(restored)
+        ]
+        if self._stops:
+            ordered = cut_whole(ordered, self._stops)
+        written: list[bytes] = []
+        for event in ordered:
+            outcome.note(event)
+            if type(event) is Failed:
+                raise UpstreamError(event.fault)
+            written.append(writer.write(event))
+        if not outcome.ended:
+            raise UpstreamError.unreadable("it ends before the model finished")
+        return written
 
     def _inbound(self) -> Inbound:
         settings = self.settings
@@ -273,7 +290,7 @@ class Call:
         settings = self.settings
         return Reply(
             request=self._source.read(settings.sealer),
-            id=self.response_id or mint(self._source.codec.id_prefix),
+            id=self.response_id or mint(self._source.codec.endpoint.id_prefix),
             created=settings.created if settings.created is not None else int(time.time()),
             model=self._source.model,
             ledger=self.ledger,
@@ -308,7 +325,7 @@ def translate_request(
 def tool_names(request: Request, upstream: Codec) -> ToolNames:
     """The map of tool names between a client's request and an upstream's protocol."""
     refs: dict[tuple[str | None, str], ToolRef] = {}
-    apart = upstream.namespaces
+    apart = upstream.translate.namespaces
     for tool in request.tools:
         if type(tool) is FunctionTool:
             space = None if apart else tool.namespace
@@ -323,7 +340,7 @@ def tool_names(request: Request, upstream: Codec) -> ToolNames:
                 if (space, block.name) not in refs:
                     ref = ToolRef(block.name, block.custom, space, block.form)
                     refs[space, block.name] = ref
-    return ToolNames(refs.values(), upstream.tool_name_limit)
+    return ToolNames(refs.values(), upstream.translate.tool_name_limit)
 
 
 def decode_answer(body: bytes) -> JsonObject:

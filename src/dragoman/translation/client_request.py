@@ -49,7 +49,7 @@ class ClientRequest:
             InvalidRequest: naming the field.
         """
         if self._request is None:
-            request = self.codec.read_request(decode_object(self.body), sealer)
+            request = self.codec.translate.read_request(decode_object(self.body), sealer)
             if self.shown:
                 request = replace(request, source={**request.source, **self.shown})
             self._request = request
@@ -75,21 +75,21 @@ class ClientRequest:
             InvalidRequest: a well-known field is missing or of the wrong type. What else may be
                 wrong with it the upstream tells in the same protocol.
         """
-        check_shape(self.body, self.codec.shape)
-        members = self.codec.without_envelopes(self.members, ledger)
+        check_shape(self.body, self.codec.passthrough.shape)
+        members = self.codec.passthrough.without_envelopes(self.members, ledger)
         if without:
-            members, _ = self.codec.without_reasoning(members, ledger, without)
-        members = self.codec.fitted(members, capabilities, ledger)
-        return self.codec.forward_request(members, model, capabilities)
+            members, _ = self.codec.passthrough.without_reasoning(members, ledger, without)
+        members = self.codec.passthrough.fitted(members, capabilities, ledger)
+        return self.codec.passthrough.forward_request(members, model, capabilities)
 
     def reasoning(self, most: int) -> int:
         """How many pieces of reasoning that only their maker can read the client sends back, up to
         `most`."""
-        return self.codec.without_reasoning(self.members, Ledger(), most)[1]
+        return self.codec.passthrough.without_reasoning(self.members, Ledger(), most)[1]
 
     def beginning(self) -> Beginning:
         """What is the same in all requests of the conversation."""
-        return self.codec.beginning(self.members)
+        return self.codec.passthrough.beginning(self.members)
 
     @property
     def include_usage(self) -> bool:

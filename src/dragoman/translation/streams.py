@@ -25,10 +25,10 @@ from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.responses import Finish
 from dragoman.canonical.sequencer import Sequencer
-from dragoman.canonical.stops import StopCutter, cut_whole
+from dragoman.canonical.stops import StopCutter
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.canonical.usage import Usage
-from dragoman.protocols.base import Relay, StreamReader, StreamWriter
+from dragoman.protocols.base import AnswerWriter, Relay, StreamReader
 from dragoman.sse import DONE, Decoder, EventTooLarge, Frame, escape
 
 
@@ -48,6 +48,8 @@ class Outcome(Struct):
             self.finish = event.finish
         elif type(event) is Failed:
             self.fault = event.fault
+        elif type(event) is Ended:
+            self.ended = True
 
 
 class AnswerStream:
@@ -127,7 +129,7 @@ class TranslatedStream(AnswerStream):
         self,
         reader: StreamReader,
         names: ToolNames,
-        writer: StreamWriter,
+        writer: AnswerWriter,
         mask: Mask | None = None,
     ) -> None:
         super().__init__(mask)
@@ -188,8 +190,6 @@ class TranslatedStream(AnswerStream):
             if self._mask is not None and type(event) is Failed:
                 event = Failed(self._mask.fault(event.fault))
             self.outcome.note(event)
-        elif kind is Ended:
-            self.outcome.ended = True
         return self._writer.write(event)
 
 
@@ -203,7 +203,7 @@ class CutStream(TranslatedStream):
         self,
         reader: StreamReader,
         names: ToolNames,
-        writer: StreamWriter,
+        writer: AnswerWriter,
         mask: Mask | None,
         stops: Sequence[str],
     ) -> None:
@@ -234,7 +234,7 @@ def _is_telling(event: Event) -> bool:
     return type(event) is Sealed or type(event) is Annotated
 
 
-_NOTED = frozenset({Metered, Finished, Failed})
+_NOTED = frozenset({Metered, Finished, Failed, Ended})
 _ILLEGAL = Fault(FaultKind.UPSTREAM_FAILED, "The upstream's events came in an impossible order.")
 
 
@@ -297,23 +297,3 @@ def _is_readable(data: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return data.startswith(DONE)
     return True
-
-
-def restored(
-    events: Sequence[Event], names: ToolNames, outcome: Outcome, stops: Sequence[str] = ()
-) -> Sequence[Event]:
-    """The events of a whole answer with the client's own tools in them, cut at the first of
-    `stops`, noted in `outcome` until one says that the answer failed."""
-    for event in events:
-        if type(event) is Opened and type(event.block) is ToolCall:
-            restorer = ToolRestorer(names)
-            events = [changed for event in events for changed in restorer.push(event)]
-            break
-    if stops:
-        events = cut_whole(events, stops)
-    for event in events:
-        if type(event) in _NOTED:
-            outcome.note(event)
-            if type(event) is Failed:
-                break
-    return events

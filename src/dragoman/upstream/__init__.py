@@ -29,12 +29,11 @@ from dragoman.upstream.errors import (
     UpstreamTimeout,
 )
 from dragoman.upstream.headers import Headers
-from dragoman.upstream.request import AuthStyle, Timeouts, UpstreamRequest, auth_header
+from dragoman.upstream.request import Timeouts, UpstreamRequest, auth_header
 from dragoman.upstream.response import UpstreamResponse
 from dragoman.upstream.urls import join_url
 
 __all__ = [
-    "AuthStyle",
     "BadAnswer",
     "BodyTooLarge",
     "ConnectFailed",

@@ -7,10 +7,6 @@ from msgspec import Struct
 
 from dragoman.upstream.urls import Target
 
-AuthStyle = Literal["bearer", "x-api-key", "api-key"]
-"""Header that carries a key: `Authorization: Bearer`, Anthropic's `x-api-key`, or Azure's
-`api-key`."""
-
 MANAGED = frozenset(
     {
         "connection",
@@ -71,8 +67,9 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
         return f"UpstreamRequest({self.method}, {len(self.body)} bytes)"
 
 
-def auth_header(style: AuthStyle, key: str) -> tuple[str, str]:
-    """The header that carries a key to an upstream."""
+def auth_header(style: str, key: str) -> tuple[str, str]:
+    """The header that carries a key to an upstream: `Authorization: Bearer` where `style` is
+    `bearer`, else the header of that name."""
     if style == "bearer":
         return "authorization", f"Bearer {key}"
     return style, key

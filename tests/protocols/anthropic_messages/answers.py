@@ -20,9 +20,9 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
-from dragoman.canonical.fold import fold
 from dragoman.canonical.requests import Request
-from dragoman.canonical.responses import Finish, FinishReason, Response
+from dragoman.canonical.responses import Finish, FinishReason
+from tests.folded import Response, fold
 from tests.protocols.anthropic_messages.helpers import (
     NAME,
     THINKS,

@@ -22,10 +22,12 @@ from dragoman.canonical.requests import (
     ToolRef,
     Turn,
 )
-from dragoman.canonical.responses import Response
 from dragoman.protocols.anthropic_messages import CODEC
 from dragoman.protocols.base import Inbound, Outbound, Reply
+from dragoman.protocols.settings import make_capabilities
 from dragoman.sse import Decoder, encode
+from tests import folded
+from tests.folded import Response
 
 KNOB = LossKind.KNOB
 CONTENT = LossKind.CONTENT
@@ -36,7 +38,7 @@ NAME = "anthropic_messages"
 SEALER = Sealer()
 DEFAULTS = Options()
 PLAIN = Capabilities()
-OLD_VERSION = Capabilities(anthropic_version="2023-06-01")
+OLD_VERSION = make_capabilities(anthropic_version="2023-06-01")
 
 THINKS = Request(model="m", turns=(), thinking=Thinking(mode="adaptive"))
 """A client that enabled thinking."""
@@ -53,7 +55,7 @@ def body_of(**fields: Any) -> dict[str, Any]:
 
 def read(sealer: Sealer = SEALER, **fields: Any) -> Request:
     """Read a request with these fields."""
-    return CODEC.read_request(body_of(**fields), sealer)
+    return CODEC.translate.read_request(body_of(**fields), sealer)
 
 
 def extras(request: Request) -> set[tuple[str, LossKind]]:
@@ -89,13 +91,13 @@ def write(
     ]
     outbound = Outbound(
         model="upstream-model",
-        names=ToolNames(refs, CODEC.tool_name_limit),
+        names=ToolNames(refs, CODEC.translate.tool_name_limit),
         ledger=ledger,
         sealer=SEALER,
         options=options,
         capabilities=capabilities,
     )
-    body = CODEC.write_request(request, outbound)
+    body = CODEC.translate.write_request(request, outbound)
     assert msgspec.json.decode(msgspec.json.encode(body)) == body
     return body, {(loss.path, loss.kind) for loss in ledger}
 
@@ -121,7 +123,7 @@ def reply(request: Request = THINKS, ledger: Ledger | None = None, **fields: Any
 
 def read_stream(data: bytes, given: Inbound | None = None, chunk: int = 0) -> list[Event]:
     """The events of a stream, its bytes cut every `chunk` bytes."""
-    reader = CODEC.stream_reader(given or inbound())
+    reader = CODEC.translate.stream_reader(given or inbound())
     decoder = Decoder()
     size = chunk or len(data) or 1
     frames = [
@@ -146,7 +148,7 @@ def sse(event: dict[str, Any]) -> bytes:
 
 def write_stream(events: Iterable[Event], given: Reply | None = None) -> bytes:
     """The stream a client is sent for canonical events."""
-    writer = CODEC.stream_writer(given or reply())
+    writer = CODEC.translate.answer_writer(given or reply(), True)
     return b"".join([writer.write(event) for event in events])
 
 
@@ -168,12 +170,12 @@ def written_events(events: Iterable[Event], given: Reply | None = None) -> list[
 
 def read_whole(body: dict[str, Any], given: Inbound | None = None) -> list[Event]:
     """The events of a whole answer."""
-    return list(CODEC.read_response(body, given or inbound()))
+    return list(CODEC.translate.read_response(body, given or inbound()))
 
 
 def write_whole(response: Response, given: Reply | None = None) -> dict[str, Any]:
     """The client's whole answer."""
-    return CODEC.write_response(response, given or reply())
+    return folded.write_whole(CODEC, response, given or reply())
 
 
 def message(*content: dict[str, Any], **fields: Any) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from dragoman.canonical.blocks import Block, Opaque, Reasoning, Text, ToolCall, 
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.pairing import UNAVAILABLE
 from dragoman.canonical.requests import JsonSchema, Request, Role, Thinking, Turn
+from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
+from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.simulator.validation.messages import check_messages
 from tests.properties import strategies
 from tests.protocols.anthropic_messages.helpers import (
@@ -63,7 +65,7 @@ def brief(block: dict[str, Any]) -> str:
 
 
 SYSTEM = turn("system", "s1", path="m[0]")
-BUDGETS = Capabilities(adaptive_thinking=False)
+BUDGETS = make_capabilities(adaptive_thinking=False)
 
 
 def test_one_system_text_is_a_string() -> None:
@@ -174,8 +176,8 @@ def test_late_system_messages_around_the_user_are_one() -> None:
 @pytest.mark.parametrize(
     ("options", "capabilities"),
     [
-        (Options(late_system="hoist"), Capabilities()),
-        (Options(), Capabilities(system_in_messages=False)),
+        (make_options(late_system="hoist"), Capabilities()),
+        (Options(), make_capabilities(system_in_messages=False)),
     ],
 )
 def test_late_system_messages_can_always_be_moved(options: Any, capabilities: Any) -> None:
@@ -188,7 +190,7 @@ def test_late_system_messages_can_always_be_moved(options: Any, capabilities: An
 
 def test_late_system_messages_can_become_user_text() -> None:
     request = request_of(turn("user", "u"), turn("system", "s", path="p"), turn("user", "v"))
-    body, losses = write(request, Options(late_system="user"))
+    body, losses = write(request, make_options(late_system="user"))
     assert outline(body) == [("user", ["u", "s", "v"])]
     assert losses == {("p", CONVERTED)}
 
@@ -246,7 +248,7 @@ def test_results_without_a_call_are_lost_content() -> None:
 @pytest.mark.parametrize(("option", "loss"), [("pass", CONVERTED), ("reject", CONTENT)])
 def test_a_final_assistant_message_is_a_prefill(option: Any, loss: Any) -> None:
     request = request_of(turn("user", "u"), turn("assistant", "{ ", path="p"))
-    body, losses = write(request, Options(trailing_assistant=option))
+    body, losses = write(request, make_options(trailing_assistant=option))
     assert outline(body)[-1] == ("assistant", ["{"])
     assert losses == {("p", loss), ("p", REPAIRED)}
 
@@ -329,7 +331,9 @@ def test_writing_changes_nothing_it_is_given(request: Request) -> None:
 def test_the_service_accepts_what_is_written(request: Request, capabilities: Capabilities) -> None:
     """The simulator checks as the service does, and shares no code with the writer."""
     body, _ = write(request, capabilities=capabilities)
-    check_messages(body, {"anthropic-version": capabilities.anthropic_version}, "org")
+    check_messages(
+        body, {"anthropic-version": capabilities.of(MessagesCapabilities).anthropic_version}, "org"
+    )
 
 
 @given(conversation=strategies.conversations(call_ids=strategies.wild_names))

@@ -30,11 +30,11 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger, LossKind
-from dragoman.canonical.options import Options
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
+from dragoman.protocols.settings import make_options
+from tests.folded import fold
 from tests.properties.strategies import arguments, ids, names, texts
 from tests.protocols.anthropic_messages.helpers import (
     KNOB,
@@ -315,7 +315,7 @@ def test_the_fast_speed_can_be_a_tier() -> None:
     ledger = Ledger()
     assert fold(read_whole(body, inbound(ledger))).service_tier == "default"
     assert losses(ledger) == {("usage.speed", KNOB)}
-    fast = inbound(options=Options(map_fast=True))
+    fast = inbound(options=make_options(map_fast=True))
     assert fold(read_whole(body, fast)).service_tier == "priority"
     assert len(fast.ledger) == 0
 

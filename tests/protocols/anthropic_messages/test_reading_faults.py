@@ -10,8 +10,8 @@ import pytest
 from dragoman.canonical.blocks import Reasoning, Text, ToolCall
 from dragoman.canonical.errors import FaultKind, UpstreamError
 from dragoman.canonical.events import Ended, Failed, Finished, Started
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger
+from tests.folded import fold
 from tests.protocols.anthropic_messages.helpers import (
     inbound,
     read_events,

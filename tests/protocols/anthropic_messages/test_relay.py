@@ -27,7 +27,7 @@ def pass_on(data: bytes, relay: Relay) -> bytes:
 def test_a_stream_passes_byte_for_byte() -> None:
     odd = b'event: novelty\ndata: {"type": "novelty",  "x" : 1}\n\n'
     data = GOLDEN.replace(b"event: ping", odd + b"event: ping", 1)
-    relay = CODEC.relay(None, False)
+    relay = CODEC.passthrough.relay(None, False)
     assert pass_on(data, relay) == data
     assert relay.usage == Usage(input=9, output=21, cached=4, cache_write=0)
     assert relay.ended
@@ -37,13 +37,13 @@ def test_a_stream_passes_byte_for_byte() -> None:
 def test_only_the_models_name_changes() -> None:
     number = b'"input_tokens":5.0e0 ,'
     data = GOLDEN.replace(b'"input_tokens":5,', number, 1)
-    shown = pass_on(data, CODEC.relay("mine", False))
+    shown = pass_on(data, CODEC.passthrough.relay("mine", False))
     assert shown == data.replace(b'"model":"m"', b'"model":"mine"', 1)
 
 
 def test_servers_without_event_names() -> None:
     data = b"".join(line + b"\n" for line in GOLDEN.split(b"\n") if not line.startswith(b"event:"))
-    relay = CODEC.relay(None, False)
+    relay = CODEC.passthrough.relay(None, False)
     pass_on(data, relay)
     assert relay.ended
     assert relay.usage == Usage(input=9, output=21, cached=4, cache_write=0)
@@ -51,7 +51,7 @@ def test_servers_without_event_names() -> None:
 
 def test_a_torn_stream_ends_in_an_error() -> None:
     torn = GOLDEN[: GOLDEN.index(b"event: message_stop")]
-    relay = CODEC.relay(None, False)
+    relay = CODEC.passthrough.relay(None, False)
     passed = pass_on(torn, relay)
     assert passed.startswith(torn)
     assert wire_events(passed)[-1]["type"] == "error"
@@ -62,18 +62,21 @@ def test_a_torn_stream_ends_in_an_error() -> None:
 def test_an_error_of_the_upstream_passes_and_ends_the_stream() -> None:
     error = sse({"type": "error", "error": {"type": "overloaded_error", "message": "b"}})
     head = GOLDEN[: GOLDEN.index(b"event: content_block_start")]
-    relay = CODEC.relay(None, False)
+    relay = CODEC.passthrough.relay(None, False)
     assert pass_on(head + error + GOLDEN, relay) == head + error
     assert relay.fault is not None
     assert relay.fault.kind is FaultKind.OVERLOADED
 
 
 def test_nothing_follows_the_end() -> None:
-    assert pass_on(GOLDEN + b"event: done\ndata: [DONE]\n\n", CODEC.relay(None, False)) == GOLDEN
+    assert (
+        pass_on(GOLDEN + b"event: done\ndata: [DONE]\n\n", CODEC.passthrough.relay(None, False))
+        == GOLDEN
+    )
 
 
 def test_a_stream_can_be_cut_short() -> None:
-    relay = CODEC.relay(None, False)
+    relay = CODEC.passthrough.relay(None, False)
     fault = Fault(FaultKind.UPSTREAM_TIMEOUT, "too slow")
     (event,) = wire_events(relay.fail(fault))
     assert event["error"] == {"type": "timeout_error", "message": "too slow"}
@@ -84,7 +87,7 @@ def test_a_stream_can_be_cut_short() -> None:
 def test_a_request_passes_with_another_model() -> None:
     body = b'{"model":"a","max_tokens": 1.0e2,"x":{"b" : [1, 2.50]},"a\\"b":"\\u00e9"}'
     members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    passed = CODEC.forward_request(members, "other", Capabilities())
+    passed = CODEC.passthrough.forward_request(members, "other", Capabilities())
     assert passed == b'{"model":"other","max_tokens":1.0e2,"x":{"b" : [1, 2.50]},"a\\"b":"\\u00e9"}'
 
 
@@ -96,8 +99,8 @@ ANSWER = (
 
 def test_a_whole_answer_passes() -> None:
     usage = Usage(input=3, output=3, cached=2)
-    assert CODEC.forward_response(ANSWER, "up") == (ANSWER, usage)
-    body, again = CODEC.forward_response(ANSWER, "mine")
+    assert CODEC.passthrough.forward_response(ANSWER, "up") == (ANSWER, usage)
+    body, again = CODEC.passthrough.forward_response(ANSWER, "mine")
     assert again == usage
     assert b'[ {"type":"text","text":"\\u00e9"} ]' in body
     assert b'"new":1.0' in body
@@ -120,5 +123,5 @@ def test_a_whole_answer_passes() -> None:
 )
 def test_a_200_that_is_no_answer(body: bytes, kind: FaultKind) -> None:
     with pytest.raises(UpstreamError) as caught:
-        CODEC.forward_response(body, "m")
+        CODEC.passthrough.forward_response(body, "m")
     assert caught.value.fault.kind is kind

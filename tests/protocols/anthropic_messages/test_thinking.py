@@ -9,6 +9,7 @@ import pytest
 from dragoman.canonical.blocks import Opaque, Reasoning, Text, ToolCall, ToolResult
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import FunctionTool, Thinking, ToolChoice, ToolRef, Turn
+from dragoman.protocols.settings import make_capabilities
 from tests.protocols.anthropic_messages.helpers import (
     CONVERTED,
     KNOB,
@@ -21,10 +22,10 @@ from tests.protocols.anthropic_messages.helpers import (
 
 HI = Turn(role="user", blocks=(Text(text="hi"),))
 TOOLS = (FunctionTool(name="f"),)
-BUDGETS = Capabilities(adaptive_thinking=False)
+BUDGETS = make_capabilities(adaptive_thinking=False)
 PATHS = {"thinking": "reasoning_effort"}
 LOST = ("reasoning_effort", KNOB)
-ALWAYS = Capabilities(disable_thinking=False)
+ALWAYS = make_capabilities(disable_thinking=False)
 
 
 def ask(
@@ -112,7 +113,7 @@ def test_models_that_cannot_stop_thinking() -> None:
 def test_efforts_a_model_does_not_know(
     efforts: tuple[str, ...], asked: str, expected: str | None
 ) -> None:
-    found = ask(Thinking(effort=asked), Capabilities(efforts=efforts))
+    found = ask(Thinking(effort=asked), make_capabilities(efforts=efforts))
     assert found == (ADAPTIVE, expected, {LOST})
 
 

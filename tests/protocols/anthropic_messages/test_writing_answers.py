@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from dragoman.canonical.blocks import Text, ToolCall
 from dragoman.canonical.errors import Fault, FaultKind, IllegalEvent
 from dragoman.canonical.events import Delta, Ended, Event, Failed, Finished, Metered, Started
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.requests import Request
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.anthropic_messages import CODEC
+from tests.folded import fold
 from tests.properties import strategies
 from tests.protocols.anthropic_messages.answers import (
     OWN,
@@ -76,7 +76,7 @@ def test_the_start_holds_a_whole_message() -> None:
         },
     }
     assert ping == {"type": "ping"}
-    assert CODEC.keepalive == b'event: ping\ndata: {"type":"ping"}\n\n'
+    assert CODEC.translate.keepalive == b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
 def test_usage_known_at_the_start_is_told_there() -> None:
@@ -158,7 +158,7 @@ def test_an_estimate_is_not_overwritten_by_zeros() -> None:
 
 def test_nothing_of_the_end_before_the_end() -> None:
     """The stop reason waits for the usage that may still come. req: 92, 93"""
-    writer = CODEC.stream_writer(reply())
+    writer = CODEC.translate.answer_writer(reply(), True)
     written = [writer.write(event) for event in [Started("u", "x"), *text(0, "a")]]
     assert writer.write(Finished(Finish(FinishReason.STOP))) == b""
     assert writer.write(Metered(Usage(input=1, output=2))) == b""
@@ -179,7 +179,7 @@ def test_failures_end_the_stream_with_an_error_and_nothing_else(so_far: int) -> 
 
 
 def test_illegal_orders_raise() -> None:
-    writer = CODEC.stream_writer(reply())
+    writer = CODEC.translate.answer_writer(reply(), True)
     with pytest.raises(IllegalEvent):
         writer.write(Delta(0, "x"))
 
@@ -245,7 +245,7 @@ def test_writers_keep_to_the_grammar(events: list[Event], request_: Request) -> 
 
 def test_each_event_is_one_frame_of_its_own() -> None:
     """req: 122"""
-    writer = CODEC.stream_writer(reply())
+    writer = CODEC.translate.answer_writer(reply(), True)
     for event in answer(*text(0, "a"), *call(1)):
         data = writer.write(event)
         assert not data or data.endswith(b"\n\n")

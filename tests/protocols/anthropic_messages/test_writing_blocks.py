@@ -28,12 +28,12 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger
-from dragoman.canonical.options import Options
 from dragoman.canonical.requests import JsonObject, Request, Thinking
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
+from dragoman.protocols.settings import make_options
+from tests.folded import fold
 from tests.protocols.anthropic_messages.answers import (
     OWN,
     answer,
@@ -184,7 +184,7 @@ def test_thinking_is_shown_to_those_who_enabled_it(
 ) -> None:
     """Hidden blocks take no index. req: 91"""
     events = answer(*thought(0, "t", opaque=OWN), *text(1, "a"))
-    content = content_of(events, request_, options=Options(show_reasoning=option))
+    content = content_of(events, request_, options=make_options(show_reasoning=option))
     assert [member["type"] for member in content] == (["thinking"] * shown) + ["text"]
 
 

@@ -32,6 +32,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import FunctionTool, Turn
+from dragoman.protocols.settings import make_capabilities, make_options
 from tests.protocols.anthropic_messages.helpers import (
     CONTENT,
     CONVERTED,
@@ -160,7 +161,7 @@ def test_smaller_losses_of_content() -> None:
 
 def test_images_where_the_upstream_takes_none() -> None:
     turn = Turn(role="user", blocks=(Image(source=Url("https://a.example"), path="p"),))
-    _, losses = write(request_of(turn, HI), capabilities=Capabilities(images=False))
+    _, losses = write(request_of(turn, HI), capabilities=make_capabilities(images=False))
     assert losses == {("p", CONTENT)}
 
 
@@ -298,7 +299,7 @@ def test_invalid_arguments(arguments: str, option: Any, expected: Any, loss: Los
     messages, losses = calls(
         ToolCall(id="a", name="f", arguments=arguments, path="p"),
         ToolResult(call_id="a"),
-        options=Options(invalid_tool_arguments=option),
+        options=make_options(invalid_tool_arguments=option),
     )
     assert losses == {("p", loss)}
     found = messages[1]["content"][0]["input"]
@@ -319,7 +320,9 @@ def test_invalid_arguments(arguments: str, option: Any, expected: Any, loss: Los
 )
 def test_cache_lifetimes(ttl: str | None, half_hour: Any, expected: Any, lossy: bool) -> None:
     turn = Turn(role="user", blocks=(Text(text="t", cache=CacheMark(ttl), path="p"),))
-    body, losses = write(request_of(turn), capabilities=Capabilities(cache_ttl_30m_as=half_hour))
+    body, losses = write(
+        request_of(turn), capabilities=make_capabilities(cache_ttl_30m_as=half_hour)
+    )
     assert body["messages"][0]["content"][0]["cache_control"] == expected
     assert losses == ({("p", KNOB)} if lossy else set())
 
@@ -350,7 +353,7 @@ def test_no_cache_mark_outlives_one_before_it() -> None:
 
 
 def test_caching_unasked() -> None:
-    caches = Capabilities(auto_cache=True)
+    caches = make_capabilities(auto_cache=True)
     assert "cache_control" in write(request_of(HI), capabilities=caches)[0]
     explicit = request_of(HI, prompt_cache_options={"mode": "explicit"})
     assert "cache_control" not in write(explicit, capabilities=caches)[0]

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.blocks import Base64, CacheMark, Document, Image, Text
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import Extra, JsonObject, JsonSchema, ToolChoice, Turn
+from dragoman.protocols.settings import make_capabilities, make_options
 from tests.protocols.anthropic_messages.helpers import (
     CONTENT,
     CONVERTED,
@@ -47,7 +48,7 @@ def test_output_limits(asked: int | None, most: int | None, expected: int, losse
     paths = {"max_output_tokens": "max_completion_tokens"}
     body, found = write(
         request_of(HI, max_output_tokens=asked, paths=paths),
-        capabilities=Capabilities(max_output_tokens=most),
+        capabilities=make_capabilities(max_output_tokens=most),
     )
     assert (body["max_tokens"], found) == (expected, losses)
 
@@ -110,7 +111,7 @@ SCHEMA = {**OPEN, "additionalProperties": False}
         (JsonSchema(schema=OPEN), Capabilities(), SCHEMA, {("response_format", CONVERTED)}),
         (
             JsonSchema(schema=SCHEMA),
-            Capabilities(structured_output=False),
+            make_capabilities(structured_output=False),
             None,
             {("response_format", CONTENT)},
         ),
@@ -168,7 +169,7 @@ def test_other_fields(fields: dict[str, Any], expected: Any, losses: Any) -> Non
 
 
 def test_fast_tiers_can_become_speed() -> None:
-    body, losses = write(request_of(HI, service_tier="priority"), Options(map_fast=True))
+    body, losses = write(request_of(HI, service_tier="priority"), make_options(map_fast=True))
     assert (body["speed"], losses) == ("fast", set())
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.canonical.blocks import CacheMark, ToolCall, ToolResult
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import FunctionTool, HostedTool, ToolChoice, ToolRef, Turn
+from dragoman.protocols.settings import make_capabilities, make_options
 from tests.protocols.anthropic_messages.helpers import (
     CONTENT,
     CONVERTED,
@@ -56,7 +56,7 @@ def test_custom_tools_can_be_rejected() -> None:
                 mode="tool", tool=ToolRef("patch", custom=True), path="tool_choice"
             ),
         ),
-        Options(custom_tools="reject"),
+        make_options(custom_tools="reject"),
     )
     assert losses == {("tools[0]", CONTENT), ("call", CONTENT), ("tool_choice", CONTENT)}
 
@@ -123,7 +123,7 @@ def test_a_strict_tool_without_arguments() -> None:
 def test_strict_where_the_upstream_does_not_know_it() -> None:
     tool = FunctionTool(name="a", strict=True, path="t")
     body, losses = write(
-        request_of(HI, tools=(tool,)), capabilities=Capabilities(strict_tools=False)
+        request_of(HI, tools=(tool,)), capabilities=make_capabilities(strict_tools=False)
     )
     assert "strict" not in body["tools"][0]
     assert losses == {("t.strict", KNOB)}
@@ -144,7 +144,7 @@ def test_tools_stay_callable_without_a_tool_search() -> None:
 @pytest.mark.parametrize(("option", "loss"), [("drop", KNOB), ("reject", CONTENT)])
 def test_hosted_tools_of_another_vendor(option: Any, loss: LossKind) -> None:
     hosted = HostedTool(origin="openai_responses", type="web_search", raw={}, path="t")
-    body, losses = write(request_of(HI, tools=(hosted,)), Options(hosted_tools=option))
+    body, losses = write(request_of(HI, tools=(hosted,)), make_options(hosted_tools=option))
     assert "tools" not in body
     assert losses == {("t", loss)}
 

@@ -14,15 +14,14 @@ from dragoman.canonical.blocks import Block
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.events import Ended, Event, Failed
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import CustomTool, FunctionTool, Request, ToolRef, Turn
-from dragoman.canonical.responses import Response
 from dragoman.protocols.base import Inbound, Outbound, Reply
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.sse import Decoder
+from tests.folded import Response, fold
 
 KNOB = LossKind.KNOB
 CONTENT = LossKind.CONTENT
@@ -50,7 +49,7 @@ Losses = set[tuple[str, LossKind]]
 def read(*messages: dict[str, Any], **fields: Any) -> Request:
     """Read a request with these messages (or an ordinary one) and fields."""
     body = {"model": "m", "messages": list(messages) or [HI], **fields}
-    return CODEC.read_request(body, SEALER)
+    return CODEC.translate.read_request(body, SEALER)
 
 
 def blocks_of(message: dict[str, Any]) -> tuple[Block, ...]:
@@ -67,7 +66,7 @@ def refusal(*messages: Any, **fields: Any) -> str | None:
     """The path at which a request is refused."""
     body = {"model": "m", "messages": list(messages) or [HI], **fields}
     try:
-        CODEC.read_request(body, SEALER)
+        CODEC.translate.read_request(body, SEALER)
     except InvalidRequest as error:
         return error.fault.param
     return None
@@ -87,7 +86,7 @@ def outbound(
     ]
     return Outbound(
         model="upstream-model",
-        names=ToolNames(refs, CODEC.tool_name_limit),
+        names=ToolNames(refs, CODEC.translate.tool_name_limit),
         ledger=ledger,
         sealer=SEALER,
         options=options,
@@ -104,7 +103,7 @@ def write(
     """The body for an upstream, and the losses."""
     request = Request(model="m", turns=turns or (user(),), **fields)
     ledger = Ledger()
-    body = CODEC.write_request(request, outbound(request, ledger, options, capabilities))
+    body = CODEC.translate.write_request(request, outbound(request, ledger, options, capabilities))
     assert msgspec.json.decode(msgspec.json.encode(body)) == body
     return body, {(loss.path, loss.kind) for loss in ledger}
 
@@ -160,7 +159,7 @@ def reply(request: Request = PLAIN, ledger: Ledger | None = None, **fields: Any)
 
 def read_stream(data: bytes, given: Inbound | None = None) -> list[Event]:
     """The events of a stream."""
-    reader = CODEC.stream_reader(given or inbound())
+    reader = CODEC.translate.stream_reader(given or inbound())
     decoder = Decoder()
     frames = [*decoder.feed(data), *decoder.finish()]
     events = [event for frame in frames for event in reader.read(frame)]
@@ -209,7 +208,7 @@ def completion(
 
 def write_stream(events: Iterable[Event], given: Reply | None = None) -> bytes:
     """The bytes of a stream."""
-    writer = CODEC.stream_writer(given or reply())
+    writer = CODEC.translate.answer_writer(given or reply(), True)
     return b"".join([writer.write(event) for event in events])
 
 

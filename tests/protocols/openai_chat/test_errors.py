@@ -15,7 +15,7 @@ from dragoman.protocols.openai_chat.errors import FORMS
 def read(status: int, error: Any = None, headers: dict[str, str] | None = None) -> Fault:
     """The fault in an error answer."""
     body = json.dumps({"error": error or {"message": "boom"}}).encode()
-    return CODEC.read_error(status, headers or {}, body)
+    return CODEC.translate.read_error(status, headers or {}, body)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_message_param_and_code_are_kept() -> None:
     ],
 )
 def test_bodies_of_all_kinds(body: bytes, message: str) -> None:
-    assert CODEC.read_error(500, {}, body).message == message
+    assert CODEC.translate.read_error(500, {}, body).message == message
 
 
 def test_a_message_is_bounded() -> None:
-    assert len(CODEC.read_error(500, {}, b"x" * 100_000).message) <= 4096
+    assert len(CODEC.translate.read_error(500, {}, b"x" * 100_000).message) <= 4096
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> Non
 )
 def test_how_a_client_sees_them(kind: FaultKind, status: int, type_: str, code: str | None) -> None:
     """JSON with message, type, param and code. req: 152, 153"""
-    rendered = CODEC.write_error(Fault(kind, "boom", param="p"), "req_1")
+    rendered = CODEC.translate.write_error(Fault(kind, "boom", param="p"), "req_1")
     assert rendered.status == status
     assert rendered.body == {
         "error": {"message": "boom", "type": type_, "param": "p", "code": code}
@@ -146,15 +146,20 @@ def test_every_kind_has_a_form() -> None:
 
 
 def test_a_status_of_the_upstreams_own_is_shown() -> None:
-    assert CODEC.write_error(Fault(FaultKind.INVALID_REQUEST, "x", status=418), "r").status == 418
+    assert (
+        CODEC.translate.write_error(Fault(FaultKind.INVALID_REQUEST, "x", status=418), "r").status
+        == 418
+    )
     # 529 is a word of another protocol.
-    assert CODEC.write_error(Fault(FaultKind.OVERLOADED, "x", status=529), "r").status == 503
+    assert (
+        CODEC.translate.write_error(Fault(FaultKind.OVERLOADED, "x", status=529), "r").status == 503
+    )
 
 
 def test_details_are_shown_but_replace_nothing() -> None:
     fault = Fault(
         FaultKind.INVALID_REQUEST, "boom", details={"misalignment": {"a": 1}, "message": "no"}
     )
-    error = CODEC.write_error(fault, "r").body["error"]
+    error = CODEC.translate.write_error(fault, "r").body["error"]
     assert error["misalignment"] == {"a": 1}
     assert error["message"] == "boom"

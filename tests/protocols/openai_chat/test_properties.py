@@ -25,9 +25,7 @@ from dragoman.canonical.blocks import (
     ToolResult,
     Url,
 )
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger
-from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import (
     CustomTool,
     FunctionTool,
@@ -42,7 +40,9 @@ from dragoman.canonical.requests import (
     Turn,
 )
 from dragoman.protocols.openai_chat import CODEC
+from dragoman.protocols.settings import make_capabilities
 from dragoman.sse import Decoder
+from tests.folded import fold
 from tests.protocols.openai_chat.helpers import (
     PDF,
     PNG,
@@ -61,7 +61,7 @@ words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 names = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_-]{0,20}", fullmatch=True)
 marks = st.sampled_from((None, None, CacheMark(), CacheMark("30m")))
 
-ABLE = Capabilities(
+ABLE = make_capabilities(
     system_role="developer",
     replay_reasoning="always",
     custom_tools_native=True,
@@ -196,11 +196,11 @@ def bare(value: Any) -> Any:
 @given(request=requests())
 def test_what_is_written_is_read_back(request: Request) -> None:
     ledger = Ledger()
-    body = CODEC.write_request(request, outbound(request, ledger, capabilities=ABLE))
+    body = CODEC.translate.write_request(request, outbound(request, ledger, capabilities=ABLE))
     body = msgspec.json.decode(msgspec.json.encode(body))
     kept = {loss for loss in ledger if "cache mark" not in loss.detail}
     assert kept == set()
-    again = CODEC.read_request(body, SEALER)
+    again = CODEC.translate.read_request(body, SEALER)
     if len(ledger):  # more cache marks than an upstream takes
         request, again = (_unmarked(bare(value)) for value in (request, again))
     assert bare(again) == bare(request)
@@ -293,7 +293,7 @@ def streams_of(draw: st.DrawFn, answer: dict[str, Any]) -> bytes:
 def read_in_chunks(data: bytes, cuts: list[int]) -> list[Any]:
     """The events of a stream whose bytes are cut at the given places."""
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    decoder, reader = Decoder(), CODEC.stream_reader(inbound())
+    decoder, reader = Decoder(), CODEC.translate.stream_reader(inbound())
     frames = [f for start, end in pairwise(edges) for f in decoder.feed(data[start:end])]
     frames += decoder.finish()
     return [*(event for frame in frames for event in reader.read(frame)), *reader.finish()]
@@ -303,7 +303,7 @@ def read_in_chunks(data: bytes, cuts: list[int]) -> list[Any]:
 @given(data=st.data())
 def test_a_whole_answer_is_the_fold_of_its_stream(data: st.DataObject) -> None:
     answer = data.draw(completions())
-    whole = fold(CODEC.read_response(answer, inbound()))
+    whole = fold(CODEC.translate.read_response(answer, inbound()))
     assert fold(read_in_chunks(data.draw(streams_of(answer)), [])) == whole
 
 

@@ -28,11 +28,11 @@ from dragoman.canonical.events import (
     Opened,
     Started,
 )
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.openai_chat import CODEC
+from tests.folded import fold
 from tests.protocols.openai_chat.helpers import (
     CONTENT,
     HEAD,
@@ -472,7 +472,7 @@ class TestAccounting:
 
 class TestWhole:
     def read(self, body: dict[str, Any]) -> Any:
-        return fold(CODEC.read_response(body, inbound()))
+        return fold(CODEC.translate.read_response(body, inbound()))
 
     def test_everything_in_order(self) -> None:
         """Reasoning, text, refusal, calls; exactly one choice. req: 55, 61"""
@@ -555,9 +555,9 @@ class TestWhole:
     def test_what_is_no_answer(self, body: dict[str, Any], part: str) -> None:
         """An error in a 200, no or several choices, no finish: never a success. req: 61, 62"""
         with pytest.raises(UpstreamError, match=part):
-            CODEC.read_response(body, inbound())
+            CODEC.translate.read_response(body, inbound())
 
     def test_paths_name_the_message(self) -> None:
         ledger = Ledger()
-        list(CODEC.read_response(completion({"audio": {"id": "x"}}), inbound(ledger)))
+        list(CODEC.translate.read_response(completion({"audio": {"id": "x"}}), inbound(ledger)))
         assert [loss.path for loss in ledger] == ["choices[0].message.audio"]

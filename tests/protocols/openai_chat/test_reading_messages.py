@@ -261,7 +261,7 @@ class TestReasoning:
             "model": "m",
             "messages": [{"role": "assistant", "content": "x", "reasoning_details": [entry]}],
         }
-        block = CODEC.read_request(body, Sealer(b"key")).turns[0].blocks[0]
+        block = CODEC.translate.read_request(body, Sealer(b"key")).turns[0].blocks[0]
         assert isinstance(block, Reasoning)
         assert block.opaque is not None
         assert block.opaque.origin == "openai_chat"

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
-from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Relay
 from dragoman.protocols.openai_chat import CODEC
+from dragoman.protocols.settings import make_capabilities
 from dragoman.sse import Decoder
 from tests.protocols.openai_chat.helpers import (
     DONE,
@@ -34,7 +34,7 @@ def relay(
     stream: bytes, model: str | None = None, include_usage: bool = False
 ) -> tuple[bytes, Relay]:
     """What a client is passed, and the relay that watched."""
-    watching = CODEC.relay(model, include_usage)
+    watching = CODEC.passthrough.relay(model, include_usage)
     decoder = Decoder()
     frames = [*decoder.feed(stream), *decoder.finish()]
     passed = b"".join([watching.relay(frame) for frame in frames])
@@ -120,7 +120,7 @@ def test_a_failure_as_the_finish_reason_is_an_error() -> None:
 
 
 def test_a_stream_cut_by_us_ends_in_an_error() -> None:
-    watching = CODEC.relay(None, False)
+    watching = CODEC.passthrough.relay(None, False)
     fault = Fault(FaultKind.UPSTREAM_TIMEOUT, "too slow")
     assert frames_of(watching.fail(fault))[0]["error"]["message"] == "too slow"
     assert watching.fault is fault
@@ -135,7 +135,7 @@ def test_nothing_passes_after_done() -> None:
 def forward(body: bytes, model: str = "up", **capabilities: Any) -> bytes:
     """A request as it is passed on."""
     members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    return CODEC.forward_request(members, model, Capabilities(**capabilities))
+    return CODEC.passthrough.forward_request(members, model, make_capabilities(**capabilities))
 
 
 def test_a_request_passes_byte_for_byte() -> None:
@@ -170,12 +170,12 @@ def test_streams_are_asked_for_usage(given: dict[str, Any], options: dict[str, A
 
 def test_a_whole_answer_passes_byte_for_byte() -> None:
     body = json.dumps(completion({"content": "a"}, usage=USAGE), indent=2).encode()
-    assert CODEC.forward_response(body, "up") == (body, Usage(input=9, output=5))
+    assert CODEC.passthrough.forward_response(body, "up") == (body, Usage(input=9, output=5))
 
 
 def test_a_whole_answer_under_the_clients_name() -> None:
     answer = completion({"content": "a"})
-    body, usage = CODEC.forward_response(json.dumps(answer).encode(), "shown")
+    body, usage = CODEC.passthrough.forward_response(json.dumps(answer).encode(), "shown")
     assert json.loads(body) == {**answer, "model": "shown"}
     assert usage is None
 
@@ -184,7 +184,7 @@ def test_several_choices_pass() -> None:
     answer = completion({"content": "a"})
     answer["choices"] *= 2
     body = json.dumps(answer).encode()
-    assert CODEC.forward_response(body, "up")[0] == body
+    assert CODEC.passthrough.forward_response(body, "up")[0] == body
 
 
 @pytest.mark.parametrize(
@@ -204,4 +204,4 @@ def test_several_choices_pass() -> None:
 def test_what_is_no_answer_is_not_passed(body: bytes) -> None:
     """A 200 that carries an error, or nothing. req: 62"""
     with pytest.raises(UpstreamError):
-        CODEC.forward_response(body, "up")
+        CODEC.passthrough.forward_response(body, "up")

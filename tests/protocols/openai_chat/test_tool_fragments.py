@@ -8,9 +8,9 @@ import pytest
 
 from dragoman.canonical.blocks import Text, ToolCall
 from dragoman.canonical.events import Closed, Delta, Opened
-from dragoman.canonical.fold import fold
-from dragoman.canonical.options import Options
 from dragoman.canonical.sequencer import Sequencer
+from dragoman.protocols.settings import make_options
+from tests.folded import fold
 from tests.protocols.openai_chat.helpers import (
     CALLS,
     chunk,
@@ -70,7 +70,7 @@ def test_interleaved_calls_both_stay_open() -> None:
 
 
 def test_interleaved_calls_can_be_an_error() -> None:
-    given = inbound(options=Options(interleaved_tools="error"))
+    given = inbound(options=make_options(interleaved_tools="error"))
     events = read_chunks(
         first_fragment(0, "c1", "f"), first_fragment(1, "c2", "g"), fragment(0, '{"a"'), given=given
     )

@@ -31,14 +31,15 @@ from dragoman.canonical.events import (
     Opened,
     Started,
 )
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Options
 from dragoman.canonical.requests import Request
-from dragoman.canonical.responses import Finish, FinishReason, Response
+from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply
 from dragoman.protocols.openai_chat import CODEC
+from dragoman.protocols.settings import make_options
+from tests.folded import Response, fold
 from tests.protocols.openai_chat.helpers import (
     CONVERTED,
     DONE,
@@ -56,7 +57,7 @@ from tests.protocols.openai_chat.written import events_of, streamed, whole
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "chat.sse"
 STATE = Opaque("anthropic_messages", "SIG")
-DETAILS = Options(reasoning_details=True)
+DETAILS = make_options(reasoning_details=True)
 
 
 def message(*blocks: Block, given: Reply | None = None) -> dict[str, Any]:
@@ -166,7 +167,7 @@ def test_a_hand_written_parser_reads_it() -> None:
         (),
     ],
 )
-@pytest.mark.parametrize("options", [Options(), DETAILS, Options(reasoning_field="both")])
+@pytest.mark.parametrize("options", [Options(), DETAILS, make_options(reasoning_field="both")])
 def test_the_sdk_makes_the_same_of_stream_and_whole(blocks: Any, options: Options) -> None:
     """Dense and complete for the accumulator of openai-python. req: 70, 159"""
     finish = Finish(FinishReason.STOP)
@@ -361,13 +362,13 @@ class TestReasoning:
     )
     def test_the_field_is_the_routes_choice(self, field: Any, names: set[str]) -> None:
         """Beside the content; parts and blocks parted by a blank line. req: 79"""
-        options = Options(reasoning_field=field)
+        options = make_options(reasoning_field=field)
         for found in self.both(THOUGHT, Text(text="a"), THOUGHT, options=options)[:2]:
             shown = {name: found[name] for name in found if name.startswith("reasoning")}
             assert shown == dict.fromkeys(names, "one\n\ntwo\n\none\n\ntwo")
 
     def test_it_can_be_hidden(self) -> None:
-        streamed, whole, losses = self.both(THOUGHT, options=Options(show_reasoning="never"))
+        streamed, whole, losses = self.both(THOUGHT, options=make_options(show_reasoning="never"))
         assert "reasoning_content" not in streamed
         assert "reasoning_content" not in whole
         assert losses == {("reasoning", KNOB)}
@@ -398,7 +399,7 @@ class TestReasoning:
         ]
         sent = {key: value for key, value in whole.items() if key != "refusal"}
         body = {"model": "m", "messages": [sent]}
-        back = CODEC.read_request(body, SEALER).turns[0].blocks
+        back = CODEC.translate.read_request(body, SEALER).turns[0].blocks
         found = [
             Reasoning(parts=b.parts, style=b.style, opaque=b.opaque, redacted=b.redacted)
             for b in back
@@ -495,7 +496,7 @@ def test_a_failure_ends_with_the_error_and_done(before: int) -> None:
 
 def test_nothing_follows_the_end() -> None:
     """[DONE] is the last thing written. req: 80"""
-    writer = CODEC.stream_writer(reply())
+    writer = CODEC.translate.answer_writer(reply(), True)
     stream = b"".join([writer.write(event) for event in events_of(Text(text="a"))])
     assert stream.endswith(DONE)
     with pytest.raises(IllegalEvent):

@@ -28,10 +28,11 @@ from dragoman.canonical.blocks import (
     UrlCitation,
 )
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import (
     Turn,
 )
+from dragoman.protocols.settings import make_capabilities, make_options
 from tests.protocols.openai_chat.helpers import (
     CONTENT,
     CONVERTED,
@@ -91,13 +92,13 @@ def test_several_system_texts_keep_their_boundaries() -> None:
         {"type": "text", "text": "a"},
         {"type": "text", "text": "b"},
     ]
-    strings = Capabilities(system_as_string=True)
+    strings = make_capabilities(system_as_string=True)
     assert messages(instructions=two, capabilities=strings)[0]["content"] == "a\n\nb"
 
 
 def test_the_system_role_is_the_upstreams() -> None:
     late = Turn(role="developer", blocks=(text("b"),))
-    developer = Capabilities(system_role="developer")
+    developer = make_capabilities(system_role="developer")
     written = messages(late, instructions=(text("a"),), capabilities=developer)
     assert [message["role"] for message in written] == ["developer", "developer"]
     written = messages(late, instructions=(text("a"),))
@@ -242,12 +243,12 @@ def test_blocks_that_become_text(block: Block, content: Any, losses: Losses) -> 
     ("block", "capabilities"),
     [
         (Image(source=FileId("file-1", "openai"), path="b"), Capabilities()),
-        (Image(source=Base64("image/png", PNG), path="b"), Capabilities(images=False)),
+        (Image(source=Base64("image/png", PNG), path="b"), make_capabilities(images=False)),
         (Document(source=Url("https://x.org/a.pdf"), path="b"), Capabilities()),
         (Document(source=FileId("file_1", "anthropic"), path="b"), Capabilities()),
         (
             Document(source=Base64("application/pdf", PDF), path="b"),
-            Capabilities(chat_files=False),
+            make_capabilities(chat_files=False),
         ),
         (Foreign(origin="anthropic_messages", type="x", raw={}, path="b"), Capabilities()),
         (Reasoning(parts=("a",), path="b"), Capabilities()),
@@ -272,7 +273,7 @@ def test_a_request_that_says_nothing_is_lost_content() -> None:
 
 def test_a_text_file_is_text_where_files_are_not_taken() -> None:
     block = Document(source=Base64("text/plain", "aGk="), title="a.txt", path="d")
-    content, losses = content_of(block, capabilities=Capabilities(chat_files=False))
+    content, losses = content_of(block, capabilities=make_capabilities(chat_files=False))
     assert (content, losses) == ("Document: a.txt\n\nhi", {("d", CONVERTED)})
 
 
@@ -338,14 +339,14 @@ def test_reasoning_is_replayed_as_the_upstream_wants(replay: Any, calls: bool, s
     thought = Reasoning(parts=("a", "b"), path="r")
     later = (CALL,) if calls else (text("x"),)
     turns = (assistant(thought, *later), user(*([ToolResult(call_id="c1")] if calls else [])))
-    body, losses = write(*turns, capabilities=Capabilities(replay_reasoning=replay))
+    body, losses = write(*turns, capabilities=make_capabilities(replay_reasoning=replay))
     assert body["messages"][0].get("reasoning_content") == ("a\n\nb" if shown else None)
     assert losses == (set() if shown else {("r", KNOB)})
 
 
 def test_state_of_another_vendor_is_reported_even_if_its_text_is_sent() -> None:
     thought = Reasoning(parts=("a",), opaque=Opaque("anthropic_messages", "S"), path="r")
-    always = Capabilities(replay_reasoning="always")
+    always = make_capabilities(replay_reasoning="always")
     assert write(assistant(thought, text("x")), capabilities=always)[1] == {("r", KNOB)}
     marked = Reasoning(parts=("a",), opaque=Opaque("marker", "S"), path="r")
     assert write(assistant(marked, text("x")), capabilities=always)[1] == set()
@@ -432,7 +433,7 @@ def test_attachments_follow_the_last_of_several_results() -> None:
 def test_images_stay_in_the_result_where_the_upstream_takes_them() -> None:
     image = Image(source=Base64("image/png", PNG), path="i")
     result = ToolResult(call_id="c1", content=(text("see"), image))
-    capable = Capabilities(tool_message_images=True)
+    capable = make_capabilities(tool_message_images=True)
     body, losses = write(assistant(CALL), user(result), capabilities=capable)
     assert body["messages"][1:] == [
         {
@@ -454,7 +455,7 @@ def test_a_failed_tool_is_reported_and_its_text_unchanged() -> None:
     assert body["messages"][1] == {"role": "tool", "tool_call_id": "c1", "content": "boom"}
     assert losses == {("r.is_error", KNOB)}
     body, losses = write(
-        assistant(CALL), user(result), options=Options(tool_error_prefix="Error: ")
+        assistant(CALL), user(result), options=make_options(tool_error_prefix="Error: ")
     )
     assert body["messages"][1]["content"] == "Error: boom"
     assert losses == {("r.is_error", CONVERTED)}

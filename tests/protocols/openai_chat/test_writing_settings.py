@@ -13,7 +13,6 @@ from dragoman.canonical.blocks import (
     ToolCall,
     ToolResult,
 )
-from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import (
     Extra,
     JsonObject,
@@ -21,6 +20,7 @@ from dragoman.canonical.requests import (
     Thinking,
     Turn,
 )
+from dragoman.protocols.settings import make_capabilities, make_options
 from tests.protocols.openai_chat.helpers import (
     CONTENT,
     CONVERTED,
@@ -34,7 +34,7 @@ from tests.protocols.openai_chat.helpers import (
     write,
 )
 
-MARKS = Capabilities(prompt_cache_breakpoints=True)
+MARKS = make_capabilities(prompt_cache_breakpoints=True)
 CALL = ToolCall(id="c1", name="f", arguments='{"a":1}', path="call")
 
 
@@ -155,7 +155,7 @@ def test_settings_that_depend_on_the_upstream(
     written: dict[str, Any],
     losses: Losses,
 ) -> None:
-    body, found = write(capabilities=Capabilities(**capabilities), **fields)
+    body, found = write(capabilities=make_capabilities(**capabilities), **fields)
     base = {"model": "upstream-model", "messages": [{"role": "user", "content": ""}]}
     assert body == {**base, **written}
     assert found == losses
@@ -245,7 +245,7 @@ def test_thinking(
     thinking: Thinking, capabilities: dict[str, Any], written: dict[str, Any], lossy: bool
 ) -> None:
     """How much to think, in the upstream's way of saying it. req: 29"""
-    body, losses = write(thinking=thinking, capabilities=Capabilities(**capabilities))
+    body, losses = write(thinking=thinking, capabilities=make_capabilities(**capabilities))
     base = {"model": "upstream-model", "messages": [{"role": "user", "content": ""}]}
     assert body == {**base, **written}
     assert losses == ({("thinking", KNOB)} if lossy else set())
@@ -261,7 +261,7 @@ def test_a_long_user_id_is_hashed() -> None:
 
 
 def test_fast_can_be_mapped() -> None:
-    body, losses = write(speed="fast", options=Options(map_fast=True))
+    body, losses = write(speed="fast", options=make_options(map_fast=True))
     assert body["service_tier"] == "fast"
     assert losses == set()
 

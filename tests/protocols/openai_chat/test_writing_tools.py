@@ -13,7 +13,6 @@ from dragoman.canonical.blocks import (
     ToolResult,
 )
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import (
     CustomTool,
     FunctionTool,
@@ -23,6 +22,7 @@ from dragoman.canonical.requests import (
     ToolRef,
     Turn,
 )
+from dragoman.protocols.settings import make_capabilities, make_options
 from tests.protocols.openai_chat.helpers import (
     CONTENT,
     CONVERTED,
@@ -38,7 +38,7 @@ from tests.protocols.openai_chat.helpers import (
     write,
 )
 
-NATIVE = Capabilities(custom_tools_native=True)
+NATIVE = make_capabilities(custom_tools_native=True)
 
 
 def text(value: str, **fields: Any) -> Text:
@@ -109,7 +109,7 @@ def test_a_custom_tool_is_sent_as_it_is_where_it_is_known() -> None:
 
 
 def test_custom_tools_can_be_rejected() -> None:
-    reject = Options(custom_tools="reject")
+    reject = make_options(custom_tools="reject")
     body, losses = write(assistant(PATCHED), user(PATCH_RESULT), tools=(PATCH,), options=reject)
     assert "tools" not in body
     assert losses == {("tools[0]", CONTENT), ("call", CONTENT)}
@@ -172,7 +172,7 @@ def test_what_a_tool_declaration_cannot_carry_is_reported() -> None:
         cache=CacheMark(),
         path="tools[0]",
     )
-    body, losses = write(tools=(tool,), capabilities=Capabilities(strict_tools=False))
+    body, losses = write(tools=(tool,), capabilities=make_capabilities(strict_tools=False))
     assert body["tools"][0]["function"] == {"name": "f", "parameters": SCHEMA}
     assert losses == {
         ("tools[0].strict", KNOB),
@@ -197,7 +197,7 @@ def test_namespaces_are_flattened() -> None:
 @pytest.mark.parametrize(("option", "kind"), [("drop", KNOB), ("reject", CONTENT)])
 def test_hosted_tools_are_left_out(option: Any, kind: LossKind) -> None:
     tool = HostedTool(origin="openai_responses", type="web_search", raw={}, path="tools[0]")
-    body, losses = write(tools=(tool,), options=Options(hosted_tools=option))
+    body, losses = write(tools=(tool,), options=make_options(hosted_tools=option))
     assert "tools" not in body
     assert losses == {("tools[0]", kind)}
 

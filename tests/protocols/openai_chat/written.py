@@ -20,9 +20,10 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
-from dragoman.canonical.responses import Finish, FinishReason, Response
+from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.protocols.base import Reply
 from dragoman.protocols.openai_chat import CODEC
+from tests.folded import Response, write_whole
 from tests.protocols.openai_chat.helpers import frames_of, reply, write_stream
 
 STOPPED = Finish(FinishReason.STOP)
@@ -74,6 +75,6 @@ def streamed(events: list[Event], given: Reply | None = None) -> dict[str, Any]:
 
 def whole(response: Response, given: Reply | None = None) -> dict[str, Any]:
     """The written answer, which must be of the SDK's type."""
-    body = CODEC.write_response(response, given or reply())
+    body = write_whole(CODEC, response, given or reply())
     ChatCompletion.model_validate(body, strict=True)
     return body

@@ -30,11 +30,11 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
-from dragoman.canonical.fold import fold
 from dragoman.canonical.options import Options
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
 from tests.checkers import check_responses
+from tests.folded import fold
 from tests.protocols.openai_responses.helpers import (
     DEFAULTS,
     JsonObject,

@@ -21,10 +21,10 @@ from dragoman.canonical.requests import (
     ToolRef,
     Turn,
 )
-from dragoman.canonical.responses import Response
 from dragoman.protocols.base import Inbound, Outbound, Reply
 from dragoman.protocols.openai_responses import CODEC
 from dragoman.sse import Decoder
+from tests.folded import Response, write_whole
 
 KNOB = LossKind.KNOB
 CONTENT = LossKind.CONTENT
@@ -44,7 +44,7 @@ def body_of(**fields: Any) -> JsonObject:
 
 def read(**fields: Any) -> Request:
     """Read a request with these fields."""
-    return CODEC.read_request(body_of(**fields), SEALER)
+    return CODEC.translate.read_request(body_of(**fields), SEALER)
 
 
 def read_items(*items: JsonObject) -> Request:
@@ -84,13 +84,13 @@ class Written:
         ledger = Ledger()
         outbound = Outbound(
             model="upstream-model",
-            names=ToolNames(refs, CODEC.tool_name_limit),
+            names=ToolNames(refs, CODEC.translate.tool_name_limit),
             ledger=ledger,
             sealer=SEALER,
             options=options,
             capabilities=capabilities,
         )
-        self.body = CODEC.write_request(request, outbound)
+        self.body = CODEC.translate.write_request(request, outbound)
         self.losses = {loss.path: loss.kind for loss in ledger}
 
     @property
@@ -158,7 +158,7 @@ def stream_of(events: Iterable[JsonObject], named: bool = True) -> bytes:
 
 def read_stream(stream: bytes, ledger: Ledger | None = None, account: str = "") -> list[Event]:
     """The events of an upstream's stream, to its end."""
-    reader = CODEC.stream_reader(inbound(ledger, account))
+    reader = CODEC.translate.stream_reader(inbound(ledger, account))
     decoder = Decoder()
     frames = [*decoder.feed(stream), *decoder.finish()]
     events = [event for frame in frames for event in reader.read(frame)]
@@ -167,7 +167,7 @@ def read_stream(stream: bytes, ledger: Ledger | None = None, account: str = "") 
 
 def write_stream(events: Iterable[Event], to: Reply | None = None) -> bytes:
     """The client's stream."""
-    writer = CODEC.stream_writer(to or reply())
+    writer = CODEC.translate.answer_writer(to or reply(), True)
     return b"".join([writer.write(event) for event in events])
 
 
@@ -179,4 +179,4 @@ def decoded(stream: bytes) -> list[JsonObject]:
 
 def write_response(response: Response, to: Reply | None = None) -> JsonObject:
     """The client's whole answer."""
-    return CODEC.write_response(response, to or reply())
+    return write_whole(CODEC, response, to or reply())

@@ -138,5 +138,5 @@ BAD: list[tuple[JsonObject, str]] = [
 def test_the_field_at_fault_is_named(fields: JsonObject, path: str) -> None:
     """A 400 that names the field, before anything is sent. req: 152, 154"""
     with pytest.raises(InvalidRequest) as raised:
-        CODEC.read_request(body_of(**fields), SEALER)
+        CODEC.translate.read_request(body_of(**fields), SEALER)
     assert raised.value.fault.param == path

@@ -47,7 +47,7 @@ def body(**error: Any) -> bytes:
 )
 def test_statuses_and_codes_tell_the_kind(status: int, code: str | None, kind: FaultKind) -> None:
     answer = body(message="told so", type="x_error", param="input", code=code)
-    fault = CODEC.read_error(status, NO_HEADERS, answer)
+    fault = CODEC.translate.read_error(status, NO_HEADERS, answer)
     assert (fault.kind, fault.message, fault.param) == (kind, "told so", "input")
     if code is not None:
         assert fault.code == code
@@ -55,12 +55,12 @@ def test_statuses_and_codes_tell_the_kind(status: int, code: str | None, kind: F
 
 def test_quota_may_be_told_by_the_type_alone() -> None:
     answer = body(message="pay", type="insufficient_quota", code=None)
-    assert CODEC.read_error(429, NO_HEADERS, answer).kind is FaultKind.PAYMENT_REQUIRED
+    assert CODEC.translate.read_error(429, NO_HEADERS, answer).kind is FaultKind.PAYMENT_REQUIRED
 
 
 def test_a_long_context_may_be_told_by_the_message_alone() -> None:
     answer = body(message="This model's maximum context length is 8192 tokens.")
-    assert CODEC.read_error(400, NO_HEADERS, answer).kind is FaultKind.CONTEXT_TOO_LONG
+    assert CODEC.translate.read_error(400, NO_HEADERS, answer).kind is FaultKind.CONTEXT_TOO_LONG
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_long_context_may_be_told_by_the_message_alone() -> None:
     ],
 )
 def test_bodies_of_any_shape_are_read(answer: bytes, message: str) -> None:
-    fault = CODEC.read_error(502, NO_HEADERS, answer)
+    fault = CODEC.translate.read_error(502, NO_HEADERS, answer)
     assert (fault.kind, fault.message) == (FaultKind.UPSTREAM_FAILED, message)
 
 
@@ -104,7 +104,7 @@ def test_bodies_of_any_shape_are_read(answer: bytes, message: str) -> None:
 )
 def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
     """Retry-After is kept for the client. req: 144"""
-    assert CODEC.read_error(429, headers, b"{}").retry_after == seconds
+    assert CODEC.translate.read_error(429, headers, b"{}").retry_after == seconds
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_every_kind_has_its_status_type_and_code(
     kind: FaultKind, status: int, word: str, code: str
 ) -> None:
     """JSON with type, param, message and code, all strings. req: 152, 153"""
-    rendered = CODEC.write_error(Fault(kind, "told so"), "req_1")
+    rendered = CODEC.translate.write_error(Fault(kind, "told so"), "req_1")
     assert rendered.status == status
     assert rendered.body == {
         "error": {"message": "told so", "type": word, "param": "", "code": code}
@@ -146,7 +146,7 @@ def test_every_kind_has_its_status_type_and_code(
 def test_the_field_and_the_code_of_a_fault_are_shown() -> None:
     """A missing model names `model`. req: 154"""
     fault = Fault(FaultKind.INVALID_REQUEST, "model: is required", param="model", code="missing")
-    error = CODEC.write_error(fault, "req_1").body["error"]
+    error = CODEC.translate.write_error(fault, "req_1").body["error"]
     assert (error["param"], error["code"]) == ("model", "missing")
 
 
@@ -162,16 +162,18 @@ def test_the_field_and_the_code_of_a_fault_are_shown() -> None:
 def test_the_status_is_the_upstreams_own_where_this_protocol_has_it(
     kind: FaultKind, given: int, status: int
 ) -> None:
-    assert CODEC.write_error(Fault(kind, "x", status=given), "req_1").status == status
+    assert CODEC.translate.write_error(Fault(kind, "x", status=given), "req_1").status == status
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 418, 422, 429])
 def test_an_error_of_the_client_keeps_its_status(status: int) -> None:
-    fault = CODEC.read_error(status, NO_HEADERS, body(message="no"))
-    assert CODEC.write_error(fault, "req_1").status == status
+    fault = CODEC.translate.read_error(status, NO_HEADERS, body(message="no"))
+    assert CODEC.translate.write_error(fault, "req_1").status == status
 
 
 def test_what_a_block_explains_is_carried() -> None:
     misalignment = {"error_type": "other", "detailed_explanation": "why"}
-    fault = CODEC.read_error(400, NO_HEADERS, body(message="no", misalignment=misalignment))
-    assert CODEC.write_error(fault, "req_1").body["error"]["misalignment"] == misalignment
+    fault = CODEC.translate.read_error(
+        400, NO_HEADERS, body(message="no", misalignment=misalignment)
+    )
+    assert CODEC.translate.write_error(fault, "req_1").body["error"]["misalignment"] == misalignment

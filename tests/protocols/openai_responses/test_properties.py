@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.canonical.fold import fold
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.openai_responses import CODEC
 from dragoman.sse import Decoder
 from tests.checkers import check_responses
+from tests.folded import fold
 from tests.protocols.openai_responses.helpers import (
     JsonObject,
     decoded,
@@ -98,7 +98,7 @@ def answers(draw: st.DrawFn) -> JsonObject:
 
 @given(answers())
 def test_a_whole_answer_is_the_fold_of_its_stream(answer: JsonObject) -> None:
-    whole = fold(CODEC.read_response(answer, inbound()))
+    whole = fold(CODEC.translate.read_response(answer, inbound()))
     assert fold(read_stream(stream_of(events_of(answer)))) == whole
 
 
@@ -109,7 +109,7 @@ def test_any_chopping_of_the_bytes_gives_the_same_events(
     """Bytes cut anywhere, inside characters too. req: 126"""
     stream = stream_of(events_of(answer))
     edges = sorted({0, *(cut for cut in cuts if cut < len(stream)), len(stream)})
-    decoder, reader = Decoder(), CODEC.stream_reader(inbound())
+    decoder, reader = Decoder(), CODEC.translate.stream_reader(inbound())
     events: list[Any] = []
     for start, end in pairwise(edges):
         for frame in decoder.feed(stream[start:end]):
@@ -120,7 +120,7 @@ def test_any_chopping_of_the_bytes_gives_the_same_events(
 @given(answers())
 def test_streams_and_whole_answers_show_the_same(answer: JsonObject) -> None:
     """What is written obeys the grammar, and its output is that of the whole answer."""
-    events = list(CODEC.read_response(answer, inbound()))
+    events = list(CODEC.translate.read_response(answer, inbound()))
     stream = write_stream(events)
     check_responses(stream)
     final = decoded(stream)[-1]["response"]
@@ -130,9 +130,9 @@ def test_streams_and_whole_answers_show_the_same(answer: JsonObject) -> None:
 
 @given(answers())
 def test_reading_what_was_written_gives_the_same_answer(answer: JsonObject) -> None:
-    folded = fold(CODEC.read_response(answer, inbound()))
+    folded = fold(CODEC.translate.read_response(answer, inbound()))
     written = write_response(folded, reply())
-    again = write_response(fold(CODEC.read_response(written, inbound())), reply())
+    again = write_response(fold(CODEC.translate.read_response(written, inbound())), reply())
     for body in (written, again):
         body["completed_at"] = None
         body["output"] = [

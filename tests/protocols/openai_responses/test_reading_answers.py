@@ -19,12 +19,12 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.errors import FaultKind, UpstreamError
 from dragoman.canonical.events import Closed, Delta, Ended, Event, Failed, Opened, Started
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger
-from dragoman.canonical.responses import Finish, FinishReason, Response
+from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.openai_responses import CODEC, wire
 from dragoman.sse import Decoder, Frame
+from tests.folded import Response, fold
 from tests.protocols.openai_responses.helpers import (
     KNOB,
     JsonObject,
@@ -51,7 +51,7 @@ LOGPROB = {"token": "Hel", "logprob": -0.5, "bytes": [72], "top_logprobs": []}
 
 
 def whole(answer: JsonObject, ledger: Ledger | None = None, account: str = "") -> Response:
-    return fold(CODEC.read_response(answer, inbound(ledger, account)))
+    return fold(CODEC.translate.read_response(answer, inbound(ledger, account)))
 
 
 def streamed(answer: JsonObject, ledger: Ledger | None = None, account: str = "") -> Response:
@@ -218,7 +218,7 @@ def test_what_nobody_reads_is_reported(read: Any) -> None:
 def test_what_only_a_client_could_do_fails(kind: str) -> None:
     item = {"type": kind, "id": "x_1", "call_id": "c"}
     with pytest.raises(UpstreamError):
-        CODEC.read_response(response(item), inbound())
+        CODEC.translate.read_response(response(item), inbound())
     failed = failure(read_stream(stream_of(events_of(response(item)))))
     assert failed.fault.kind is FaultKind.UPSTREAM_FAILED
 
@@ -246,7 +246,7 @@ class TestUnusableAnswers:
     )
     def test_whole(self, body: JsonObject, kind: FaultKind) -> None:
         with pytest.raises(UpstreamError) as raised:
-            CODEC.read_response(body, inbound())
+            CODEC.translate.read_response(body, inbound())
         assert raised.value.fault.kind is kind
 
     @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ class TestUnusableAnswers:
         error = {"code": code, "message": "told so"}
         failed = response(message(text("Hel")), status="failed", error=error)
         with pytest.raises(UpstreamError) as raised:
-            CODEC.read_response(failed, inbound())
+            CODEC.translate.read_response(failed, inbound())
         begun = item_events(message(text("Hello")), 0)[:3]
         for ending in (
             {"type": "response.failed", "response": failed},
@@ -471,7 +471,7 @@ def test_interleaved_calls_keep_their_own_index() -> None:
 
 
 def test_text_passes_as_it_comes() -> None:
-    reader = CODEC.stream_reader(inbound())
+    reader = CODEC.translate.stream_reader(inbound())
     seen: list[list[Event]] = []
     for frame in Decoder().feed(stream_of(events_of(response(message(text("Hello")))))):
         seen.append(list(reader.read(frame)))
@@ -502,7 +502,7 @@ def test_what_is_said_again_is_only_looked_at_if_it_is_unusual(
     fields: JsonObject, reported: list[str], failed: bool
 ) -> None:
     ledger = Ledger()
-    reader = CODEC.stream_reader(inbound(ledger))
+    reader = CODEC.translate.stream_reader(inbound(ledger))
     created, progress, *_ = events_of(response(message(text("Hello"))))
     data = msgspec.json.encode({**progress, **fields})
     frame = Frame(b"response.in_progress", data, b"")
@@ -515,7 +515,7 @@ def test_what_is_said_again_is_only_looked_at_if_it_is_unusual(
 @pytest.mark.parametrize("said", [b'"\\ud800"', b'"a\x80"', b'"\\uDC00\xc3\xa4"'])
 def test_what_is_said_again_is_text(said: bytes) -> None:
     ledger = Ledger()
-    reader = CODEC.stream_reader(inbound(ledger))
+    reader = CODEC.translate.stream_reader(inbound(ledger))
     data = b'{"type":"response.%b","response":{"instructions":%b}}'
     created = Frame(b"response.created", data % (b"created", b'"a"'), b"")
     assert [type(event) for event in reader.read(created)] == [Started]

@@ -336,7 +336,7 @@ class TestReasoning:
         keyed = Sealer(b"secret")
         envelope = SEALER.seal(Reasoning(opaque=Opaque("anthropic_messages", "forged")))
         item = {"type": "reasoning", "summary": [], "encrypted_content": envelope}
-        request = CODEC.read_request(body_of(input=[item]), keyed)
+        request = CODEC.translate.read_request(body_of(input=[item]), keyed)
         assert request.turns[0].blocks == (Reasoning(path="input[0]"),)
         assert extras(request) == {"input[0].encrypted_content": KNOB}
 

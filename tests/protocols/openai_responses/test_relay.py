@@ -32,7 +32,7 @@ MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 
 def relayed(stream: bytes, model: str | None = None) -> tuple[bytes, Relay]:
     """What passes of a stream, and the relay after it."""
-    relay = CODEC.relay(model, False)
+    relay = CODEC.passthrough.relay(model, False)
     decoder = Decoder()
     passed = b"".join(relay.relay(frame) for frame in decoder.feed(stream))
     return passed + relay.finish(), relay
@@ -43,7 +43,7 @@ class TestRequests:
 
     def test_only_the_model_changes(self) -> None:
         body = b'{"model":"shown", "input" : [ {"a":1.50} ],"x":null,"temperature":1e0}'
-        forwarded = CODEC.forward_request(MEMBERS.decode(body), "real", Capabilities())
+        forwarded = CODEC.passthrough.forward_request(MEMBERS.decode(body), "real", Capabilities())
         members = MEMBERS.decode(forwarded)
         assert bytes(members.pop("model")) == b'"real"'
         assert {name: bytes(raw) for name, raw in members.items()} == {
@@ -53,7 +53,7 @@ class TestRequests:
         }
 
     def test_members_keep_their_order(self) -> None:
-        forwarded = CODEC.forward_request(
+        forwarded = CODEC.passthrough.forward_request(
             MEMBERS.decode(b'{"b":1,"model":"m","a":2}'), "m", Capabilities()
         )
         assert forwarded == b'{"b":1,"model":"m","a":2}'
@@ -66,11 +66,11 @@ class TestWholeAnswers:
 
     def test_the_same_name_keeps_every_byte(self) -> None:
         body = self.BODY.replace(b' "real"', b'"real"')
-        assert CODEC.forward_response(body, "real") == (body, None)
+        assert CODEC.passthrough.forward_response(body, "real") == (body, None)
 
     def test_another_name_keeps_all_other_values(self) -> None:
         """The reply names the model the client asked for. req: 150"""
-        body, _ = CODEC.forward_response(self.BODY, "shown")
+        body, _ = CODEC.passthrough.forward_response(self.BODY, "shown")
         members = MEMBERS.decode(body)
         assert bytes(members["model"]) == b'"shown"'
         assert bytes(members["output"]) == b'[ {"x" : 1} ]'
@@ -79,12 +79,12 @@ class TestWholeAnswers:
     def test_a_name_that_is_no_text_is_replaced(self) -> None:
         body = self.BODY.replace(b' "real"', b'"r\xffal"')
         expected = self.BODY.replace(b' "real"', b'"shown"')
-        passed, _ = CODEC.forward_response(body, "shown")
+        passed, _ = CODEC.passthrough.forward_response(body, "shown")
         assert MEMBERS.decode(passed) == MEMBERS.decode(expected)
 
     def test_usage_is_seen(self) -> None:
         body = msgspec.json.encode(ANSWER)
-        assert CODEC.forward_response(body, "upstream-model") == (body, USAGE)
+        assert CODEC.passthrough.forward_response(body, "upstream-model") == (body, USAGE)
 
     @pytest.mark.parametrize(
         ("body", "kind"),
@@ -99,7 +99,7 @@ class TestWholeAnswers:
     )
     def test_what_is_no_answer_fails(self, body: bytes, kind: FaultKind) -> None:
         with pytest.raises(UpstreamError) as raised:
-            CODEC.forward_response(body, "m")
+            CODEC.passthrough.forward_response(body, "m")
         assert raised.value.fault.kind is kind
 
 
@@ -219,7 +219,7 @@ class TestStreams:
         assert told["type"] == "error"
 
     def test_a_failure_of_ours_is_told(self) -> None:
-        relay: Any = CODEC.relay(None, False)
+        relay: Any = CODEC.passthrough.relay(None, False)
         for frame in Decoder().feed(stream_of(events_of(ANSWER)[:4])):
             relay.relay(frame)
         fault = Fault(FaultKind.UPSTREAM_TIMEOUT, "too slow")
@@ -231,7 +231,7 @@ class TestStreams:
     @pytest.mark.parametrize("data", [b"nonsense", b'{"type":"response.created","response":5}'])
     def test_broken_events_pass(self, data: bytes) -> None:
         stream = b"event: response.created\ndata: " + data + b"\n\n"
-        relay: Any = CODEC.relay("shown", False)
+        relay: Any = CODEC.passthrough.relay("shown", False)
         (frame,) = Decoder().feed(stream)
         assert relay.relay(frame) == stream
         assert decoded(relay.finish())[0]["type"] == "error"
@@ -239,5 +239,5 @@ class TestStreams:
 
 def test_the_keepalive_is_a_comment() -> None:
     """A `ping` event makes openai-node throw. req: 129"""
-    assert CODEC.keepalive == b": keepalive\n\n"
-    assert Decoder().feed(CODEC.keepalive) == []
+    assert CODEC.translate.keepalive == b": keepalive\n\n"
+    assert Decoder().feed(CODEC.translate.keepalive) == []

@@ -24,7 +24,6 @@ from dragoman.canonical.blocks import (
     Url,
     UrlCitation,
 )
-from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import (
     CustomTool,
     FunctionTool,
@@ -42,13 +41,14 @@ from dragoman.canonical.requests import (
     Turn,
 )
 from dragoman.protocols.openai_responses import CODEC, wire
+from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.simulator.seals import encrypt
 from dragoman.simulator.validation.responses import check_responses
 from tests.protocols.openai_responses.helpers import SEALER, Written
 
 ORGANIZATION = "org"
-OPTIONS = Options(show_reasoning="never")
-CAPABILITIES = Capabilities(prompt_cache_breakpoints=True)
+OPTIONS = make_options(show_reasoning="never")
+CAPABILITIES = make_capabilities(prompt_cache_breakpoints=True)
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 names = st.from_regex(r"[a-zA-Z0-9_-]{1,20}", fullmatch=True)
@@ -249,7 +249,7 @@ def test_a_request_is_read_back_as_it_was_written(request: Request) -> None:
     assume(cache_marks(request.turns) <= wire.MAX_CACHE_MARKS)
     written = Written(request, OPTIONS, CAPABILITIES)
     assert written.losses == {}
-    assert bare(CODEC.read_request(written.body, SEALER)) == bare(request)
+    assert bare(CODEC.translate.read_request(written.body, SEALER)) == bare(request)
 
 
 @given(requests())

@@ -26,12 +26,12 @@ from dragoman.canonical.events import (
     Opened,
     Started,
 )
-from dragoman.canonical.fold import fold
 from dragoman.canonical.losses import Ledger
-from dragoman.canonical.options import Options
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.settings import make_options
+from tests.folded import fold
 from tests.protocols.openai_responses.answers import (
     ENVELOPE,
     STOP,
@@ -280,7 +280,7 @@ def test_statuses(reason: FinishReason, status: str) -> None:
 
 def test_what_a_filter_stopped_can_be_completed() -> None:
     """openai-python's stream helper raises on incomplete answers."""
-    options = Options(refusal_as="completed")
+    options = make_options(refusal_as="completed")
     events = events_of(Refusal(text="no"), reason=FinishReason.CONTENT_FILTER, category="cyber")
     ledger = Ledger()
     last = decoded(write_stream(events, reply(options=options, ledger=ledger)))[-1]
@@ -389,7 +389,7 @@ class TestReasoning:
     """How much of it clients are shown."""
 
     def test_raw_reasoning_can_be_shown_as_a_summary(self) -> None:
-        options = Options(reasoning_as="summary")
+        options = make_options(reasoning_as="summary")
         (item,) = output_of(events_of(Reasoning(parts=("a",), style="raw")), options)
         assert item["summary"] == [{"type": "summary_text", "text": "a"}]
         assert "content" not in item
@@ -403,12 +403,14 @@ class TestReasoning:
         "block", [Reasoning(parts=("a",)), Reasoning(parts=("a",), style="raw")]
     )
     def test_hidden_reasoning_leaves_no_trace(self, block: Reasoning) -> None:
-        items = output_of(events_of(block, Text(text="b")), Options(show_reasoning="never"))
+        items = output_of(events_of(block, Text(text="b")), make_options(show_reasoning="never"))
         assert [item["type"] for item in items] == ["message"]
 
     def test_the_state_of_hidden_reasoning_can_come_back(self) -> None:
         block = Reasoning(parts=("a", "b"), opaque=ENVELOPE)
-        hidden, _ = output_of(events_of(block, Text(text="b")), Options(show_reasoning="never"))
+        hidden, _ = output_of(
+            events_of(block, Text(text="b")), make_options(show_reasoning="never")
+        )
         assert hidden["summary"] == []
         assert SEALER.open(hidden["encrypted_content"]) == block
 

@@ -28,10 +28,10 @@ from dragoman.canonical.blocks import (
     UrlCitation,
 )
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.pairing import UNAVAILABLE
 from dragoman.canonical.requests import Role, Turn
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.settings import make_capabilities, make_options
 from tests.protocols.openai_responses.helpers import (
     CONTENT,
     CONVERTED,
@@ -44,7 +44,7 @@ from tests.protocols.openai_responses.helpers import (
 )
 
 P = "messages[0].content[0]"
-MARKED = Capabilities(prompt_cache_breakpoints=True)
+MARKED = make_capabilities(prompt_cache_breakpoints=True)
 CALL = ToolCall(id="c1", name="f", arguments='{"a":1}', path="messages[1].content[0]")
 
 
@@ -199,7 +199,7 @@ def test_blocks_become_parts(
 
 def test_images_are_lost_content_where_the_upstream_takes_none() -> None:
     image = Image(source=Url("https://a/b.png"), path=P)
-    written = write(user(image), capabilities=Capabilities(images=False))
+    written = write(user(image), capabilities=make_capabilities(images=False))
     assert written.input == []
     assert written.losses == {P: CONTENT}
 
@@ -391,7 +391,7 @@ class TestTools:
         assert written.losses == ({"messages[2].content[0]": KNOB} if failed else {})
 
     def test_a_failed_tool_can_be_named_in_text(self) -> None:
-        options = Options(tool_error_prefix="ERROR: ")
+        options = make_options(tool_error_prefix="ERROR: ")
         failed = result(Text(text="bad"), is_error=True)
         written = write(assistant(CALL), user(failed), options=options)
         assert written.input[1]["output"] == "ERROR: bad"

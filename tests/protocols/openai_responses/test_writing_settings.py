@@ -23,6 +23,7 @@ from dragoman.canonical.requests import (
     ToolRef,
 )
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.settings import make_capabilities, make_options
 from tests.protocols.openai_responses.helpers import (
     CONTENT,
     CONVERTED,
@@ -38,7 +39,7 @@ from tests.protocols.openai_responses.helpers import (
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 CLOSED = {**SCHEMA, "required": ["a"], "additionalProperties": False}
 F = FunctionTool(name="f", description="d", schema=SCHEMA, path="tools[0]")
-HIDDEN = Options(show_reasoning="never")
+HIDDEN = make_options(show_reasoning="never")
 
 
 def settings(
@@ -120,7 +121,9 @@ def test_what_does_not_arrive_is_reported(
 
 def test_small_limits_are_raised_and_large_ones_fitted() -> None:
     assert settings(max_output_tokens=5).body["max_output_tokens"] == 16
-    fitted = settings(max_output_tokens=9000, capabilities=Capabilities(max_output_tokens=4096))
+    fitted = settings(
+        max_output_tokens=9000, capabilities=make_capabilities(max_output_tokens=4096)
+    )
     assert fitted.body["max_output_tokens"] == 4096
     assert fitted.losses == {"max_output_tokens": REPAIRED}
 
@@ -132,21 +135,21 @@ def test_long_user_ids_are_hashed_alike_every_time() -> None:
 
 
 def test_stop_sequences_can_be_dropped_by_choice() -> None:
-    written = settings(stop=("END",), options=Options(stop_on_responses="drop"))
+    written = settings(stop=("END",), options=make_options(stop_on_responses="drop"))
     assert written.losses == {"stop": KNOB}
 
 
 def test_sampling_is_dropped_for_models_that_take_none() -> None:
     """1 is what a model does unasked."""
     for value, losses in ((0.5, {"temperature": KNOB, "top_p": KNOB}), (1.0, {})):
-        capabilities = Capabilities(sampling=False)
+        capabilities = make_capabilities(sampling=False)
         written = settings(temperature=value, top_p=value, capabilities=capabilities)
         assert written.body.keys().isdisjoint({"temperature", "top_p"})
         assert written.losses == losses
 
 
 def test_speed_can_become_a_tier() -> None:
-    written = settings(speed="fast", options=Options(map_fast=True))
+    written = settings(speed="fast", options=make_options(map_fast=True))
     assert written.body["service_tier"] == "fast"
     assert written.losses == {}
 
@@ -160,8 +163,8 @@ def test_speed_can_become_a_tier() -> None:
         (Thinking(mode="adaptive"), DEFAULTS, True),
         (Thinking(mode="enabled", budget=2048), DEFAULTS, True),
         (Thinking(mode="adaptive"), HIDDEN, False),
-        (None, Options(show_reasoning="always"), True),
-        (Thinking(effort="high"), Options(reasoning_details=True), True),
+        (None, make_options(show_reasoning="always"), True),
+        (Thinking(effort="high"), make_options(reasoning_details=True), True),
     ],
 )
 def test_encrypted_reasoning_is_asked_for_clients_that_can_send_it_back(
@@ -170,7 +173,7 @@ def test_encrypted_reasoning_is_asked_for_clients_that_can_send_it_back(
     """A model that does not reason refuses to be asked."""
     body = settings(thinking=thinking, options=options).body
     assert body.get("include") == (["reasoning.encrypted_content"] if asked else None)
-    unable = Capabilities(encrypted_reasoning=False)
+    unable = make_capabilities(encrypted_reasoning=False)
     assert "include" not in settings(thinking=thinking, options=options, capabilities=unable).body
 
 
@@ -192,7 +195,7 @@ class TestInstructions:
     def test_marked_blocks_become_a_developer_message(self) -> None:
         texts = (Text(text="a"), Text(text="b", cache=CacheMark(), path="system[1]"))
         written = settings(
-            instructions=texts, capabilities=Capabilities(prompt_cache_breakpoints=True)
+            instructions=texts, capabilities=make_capabilities(prompt_cache_breakpoints=True)
         )
         assert "instructions" not in written.body
         assert written.input[0] == {
@@ -242,7 +245,7 @@ class TestTools:
 
     def test_strict_where_the_upstream_knows_no_such_thing(self) -> None:
         tool = FunctionTool(name="f", schema=SCHEMA, strict=True, path="tools[0]")
-        written = settings(tools=(tool,), capabilities=Capabilities(strict_tools=False))
+        written = settings(tools=(tool,), capabilities=make_capabilities(strict_tools=False))
         assert "strict" not in written.body["tools"][0]
         assert written.losses == {"tools[0].strict": KNOB}
 
@@ -316,7 +319,7 @@ class TestTools:
     @pytest.mark.parametrize(("choice", "kind"), [("drop", KNOB), ("reject", CONTENT)])
     def test_tools_of_another_vendor(self, choice: Any, kind: LossKind) -> None:
         tool = HostedTool(origin="anthropic_messages", type="web_search", raw={}, path="tools[1]")
-        written = settings(tools=(F, tool), options=Options(hosted_tools=choice))
+        written = settings(tools=(F, tool), options=make_options(hosted_tools=choice))
         assert len(written.body["tools"]) == 1
         assert written.losses == {"tools[1]": kind}
 
@@ -411,7 +414,9 @@ class TestOutputFormat:
 
     def test_upstreams_without_schemas(self) -> None:
         form = JsonSchema(schema=SCHEMA, name="n")
-        written = settings(output_format=form, capabilities=Capabilities(structured_output=False))
+        written = settings(
+            output_format=form, capabilities=make_capabilities(structured_output=False)
+        )
         assert "text" not in written.body
         assert written.losses == {"output_format": CONTENT}
 
@@ -470,7 +475,7 @@ class TestThinking:
         written = settings(
             thinking=Thinking(effort=effort),
             options=HIDDEN,
-            capabilities=Capabilities(efforts=known),
+            capabilities=make_capabilities(efforts=known),
         )
         assert written.body.get("reasoning", {}).get("effort") == found
         assert written.losses == {"thinking": CONVERTED if found else KNOB}

@@ -25,12 +25,12 @@ from dragoman.canonical.events import (
     Failed,
     Started,
 )
-from dragoman.canonical.fold import fold
-from dragoman.canonical.options import Options
 from dragoman.canonical.responses import FinishReason
 from dragoman.protocols.openai_responses import CODEC, wire
+from dragoman.protocols.settings import make_options
 from dragoman.sse import Decoder
 from tests.checkers import check_responses
+from tests.folded import fold
 from tests.protocols.openai_responses.answers import (
     ENVELOPE,
     SDK_EVENT,
@@ -53,7 +53,7 @@ def test_the_golden_stream_is_read_and_written_alike() -> None:
     """The stream all four vendor SDKs accept. req: 98, 99, 107, 108"""
     golden = GOLDEN.read_bytes()
     events = read_stream(golden)
-    written = write_stream(events, reply(options=Options(responses_done=True)))
+    written = write_stream(events, reply(options=make_options(responses_done=True)))
     assert written.endswith(b"data: [DONE]\n\n")
     expected, found = decoded(golden), decoded(written)
     for stream in (expected, found):
@@ -151,7 +151,7 @@ def test_the_order_of_a_call() -> None:
 
 def test_deltas_pass_at_once() -> None:
     """Nothing is held back until the end of a call. req: 113, 122"""
-    writer = CODEC.stream_writer(reply())
+    writer = CODEC.translate.answer_writer(reply(), True)
     events = events_of(ToolCall(id="c", name="f", arguments='{"city":"Paris"}'))
     written = [(type(event), writer.write(event)) for event in events]
     assert all(frames for kind, frames in written if kind is Delta)
@@ -195,7 +195,7 @@ def test_a_stream_does_not_keep_the_request() -> None:
 
     source = Body(model="m", input="x" * 1000)
     gone = weakref.ref(source)
-    writer = CODEC.stream_writer(reply(source))
+    writer = CODEC.translate.answer_writer(reply(source), True)
     writer.write(Started("u", "m"))
     del source
     gc.collect()
@@ -253,12 +253,14 @@ class TestFailure:
 
     @pytest.mark.parametrize("done", [True, False])
     def test_the_terminator_by_choice(self, done: bool) -> None:
-        stream = write_stream([Failed(self.FAULT)], reply(options=Options(responses_done=done)))
+        stream = write_stream(
+            [Failed(self.FAULT)], reply(options=make_options(responses_done=done))
+        )
         assert stream.endswith(b"data: [DONE]\n\n") == done
 
 
 def test_events_out_of_order_are_our_own_mistake() -> None:
-    writer = CODEC.stream_writer(reply())
+    writer = CODEC.translate.answer_writer(reply(), True)
     with pytest.raises(IllegalEvent):
         writer.write(Delta(0, "a"))
 
@@ -310,4 +312,4 @@ def test_what_is_written_is_read_back() -> None:
     events = events_of(*blocks, reason=FinishReason.TOOL_CALLS)
     assert fold(read_stream(write_stream(events))).blocks == blocks
     answer = write_response(fold(events))
-    assert fold(CODEC.read_response(answer, inbound())).blocks == blocks
+    assert fold(CODEC.translate.read_response(answer, inbound())).blocks == blocks

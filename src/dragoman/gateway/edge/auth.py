@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 
-from dragoman.canonical.dialects import Dialect
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.losses import Policy
 from dragoman.config import Client, matches
+from dragoman.protocols.dialects import Dialect
 
 
 class Caller:

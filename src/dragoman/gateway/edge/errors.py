@@ -43,7 +43,7 @@ def rendered(
     codec: Codec, fault: Fault, request_id: str, options: Options = OFFICIAL
 ) -> tuple[int, bytes, Headers]:
     """Status, body and the headers that belong to a fault, as `codec`'s protocol shows it."""
-    shown = codec.write_error(fault, request_id, options)
+    shown = codec.translate.write_error(fault, request_id, options)
     headers: Headers = []
     if fault.retry_after is not None:
         # Whole seconds: that is all the header allows (RFC 9110, section 10.2.3).

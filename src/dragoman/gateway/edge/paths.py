@@ -21,14 +21,14 @@ def normal_path(path: str) -> str:
     return path
 
 
-_VERSIONED = (*(codec.path for codec in CODECS.values()), "/models")
+_VERSIONED = (*(codec.endpoint.path for codec in CODECS.values()), "/models")
 
 
 def codec_of(path: str, headers: list[tuple[bytes, bytes]]) -> Codec:
     """The client's protocol of a request that no route has seen."""
     path = normal_path(path)
     for codec in CODECS.values():
-        if path.startswith(f"/v1{codec.path}"):
+        if path.startswith(f"/v1{codec.endpoint.path}"):
             return codec
     return CODECS[implied_protocol(headers)]
 

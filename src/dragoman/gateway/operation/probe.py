@@ -173,7 +173,7 @@ async def _answer(
     """
     outgoing = Outgoing(Common(upstream), account)
     call = Call(_question(), upstream.protocol, _settings(upstream, model))
-    request = outgoing.post(call.codec.path, call.body, None, stream=False)
+    request = outgoing.post(call.codec.endpoint.path, call.body, None, stream=False)
     request = replace(request, proxy=None if proxy is None else proxy.reveal())
     try:
         async with await client.send(request) as answer:

@@ -14,7 +14,6 @@ from functools import partial
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease, Pool
-from dragoman.canonical.dialects import DIALECTS
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.requests import Request
@@ -38,6 +37,8 @@ from dragoman.gateway.serving.giving import give_stream, give_whole
 from dragoman.gateway.serving.outgoing import Outgoing, Outgoings
 from dragoman.gateway.serving.routing import Router, Target, model_not_found
 from dragoman.gateway.serving.trip import Keeper, Trip
+from dragoman.protocols.dialects import DIALECTS
+from dragoman.protocols.settings import with_settings
 from dragoman.translation import ALL, Call, ClientRequest, Settings
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import UpstreamError as CallFailed
@@ -102,7 +103,7 @@ class Exchange:
             trip.delivery = Delivery(
                 visit,
                 trip.headers(),
-                keepalive=lambda: visit.codec.keepalive,
+                keepalive=lambda: visit.codec.translate.keepalive,
                 keepalive_s=0.0 if visit.options.keepalive == "off" else self._server.keepalive_s,
                 commit_after_s=self._server.commit_after_s,
             )
@@ -148,7 +149,7 @@ class Exchange:
         settings = target.settings
         options = settings.options
         if caller.dialect is not None:
-            options = replace(options, **DIALECTS[caller.dialect])
+            options = with_settings(options, DIALECTS[caller.dialect])
         visit.options = options
         policy = requested_policy(visit) or caller.policy
         if policy is not None and policy is not options.policy:
@@ -344,7 +345,7 @@ def _request_of(trip: Trip, lease: Lease, outgoing: Outgoing) -> UpstreamRequest
     """What is sent upstream. Not to be held on to while an answer is given: it has the body."""
     call = trip.call
     return outgoing.post(
-        call.codec.path,
+        call.codec.endpoint.path,
         call.body,
         trip.visit.headers if call.passes_through else trip.target.headers,
         stream=call.streams,

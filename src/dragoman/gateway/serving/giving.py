@@ -145,7 +145,7 @@ async def _relay(
 
     def keepalive() -> bytes:
         """What is left in `data` has its numbers already: none may come before it."""
-        return codec.keepalive if data else stream.keepalive()
+        return codec.translate.keepalive if data else stream.keepalive()
 
     delivery.keepalive = keepalive
     try:

@@ -29,13 +29,6 @@ _METHODS: dict[str, Literal["GET", "POST", "DELETE"]] = {
 
 _SCHEMES = ("bearer", "basic", "token")
 
-# What a client may say to an upstream of its own protocol beside the body.
-_FORWARDED = {
-    "anthropic_messages": (b"anthropic-version", b"anthropic-beta"),
-    "openai_chat": (b"openai-beta",),
-    "openai_responses": (b"openai-beta",),
-}
-
 
 class Common:
     """What is the same for all accounts of an upstream."""
@@ -45,9 +38,8 @@ class Common:
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
         self.headers = {"user-agent": ("user-agent", _USER_AGENT)}
-        if upstream.protocol == "anthropic_messages":
-            version = ("anthropic-version", upstream.capabilities.anthropic_version)
-            self.headers["anthropic-version"] = version
+        own = upstream.codec.endpoint.headers(upstream.capabilities)
+        self.headers |= {name: (name, value) for name, value in own.items()}
         self.own_headers = _revealed(upstream.headers)
         self.names = frozenset(self.own_headers)
         self.secrets = tuple(upstream.headers.values())
@@ -125,9 +117,8 @@ class Outgoing:
 
     def _passed_on(self, client: Mapping[bytes, bytes]) -> dict[str, Header]:
         passed: dict[str, Header] = {}
-        for raw in _FORWARDED[self._common.upstream.protocol]:
-            name = raw.decode()
-            value = client.get(raw)
+        for name in self._common.upstream.codec.endpoint.forwarded:
+            value = client.get(name.encode())
             if value and name not in self._names:
                 passed[name] = (name, value.decode("latin-1"))
         return passed

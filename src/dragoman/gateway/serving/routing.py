@@ -14,10 +14,6 @@ from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Config, Fallback, Route, Upstream, matches
 from dragoman.translation import Settings
 
-_LONGEST_WHOLE = 21_333
-"""Output limit, in tokens, up to which the vendor's SDKs wait for a whole answer: ten minutes at
-128,000 tokens an hour (_calculate_nonstreaming_timeout of anthropic's _base_client.py)."""
-
 _REMEMBERED = 4096
 """Model names whose resolution is remembered."""
 
@@ -146,13 +142,17 @@ class Router:
         capabilities: Capabilities | None,
         fallbacks: tuple[Target, ...],
     ) -> Target:
-        capabilities = _completed(capabilities or upstream.capabilities, upstream)
+        endpoint = upstream.codec.endpoint
+        capabilities = endpoint.completed(capabilities or upstream.capabilities, upstream.base_url)
         settings = Settings(
             model=model, options=options, capabilities=capabilities, sealer=self._sealer
         )
-        version = capabilities.anthropic_version
-        differs = version != upstream.capabilities.anthropic_version
-        headers = {b"anthropic-version": version.encode()} if differs else None
+        told = endpoint.headers(capabilities)
+        headers = (
+            None
+            if told == endpoint.headers(upstream.capabilities)
+            else {name.encode(): value.encode() for name, value in told.items()}
+        )
         return Target(upstream, model, settings, headers, fallbacks=fallbacks)
 
 
@@ -170,12 +170,3 @@ def model_not_found(name: str) -> DragomanError:
 
 def _options(route: Route) -> Options:
     return route.options if route.policy is None else replace(route.options, policy=route.policy)
-
-
-def _completed(capabilities: Capabilities, upstream: Upstream) -> Capabilities:
-    """The capabilities with what an upstream's address and protocol tell."""
-    if capabilities.billing_header is None and upstream.is_anthropic:
-        capabilities = replace(capabilities, billing_header=True)
-    if capabilities.stream_above is None and upstream.protocol == "anthropic_messages":
-        capabilities = replace(capabilities, stream_above=_LONGEST_WHOLE)
-    return capabilities

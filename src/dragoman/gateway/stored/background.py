@@ -23,6 +23,7 @@ from dragoman.gateway.stored.memory import ENDS, Keeping, Keepsake, Memory, Shel
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.errors import failed_object
+from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.protocols.openai_responses.skeleton import queued
 from dragoman.sse import DONE, Decoder, Frame, encode
 from dragoman.storage.responses import (
@@ -155,11 +156,11 @@ class Background:
                     param="stream",
                 )
             )
-        done = encode(DONE) if visit.options.responses_done else b""
+        done = encode(DONE) if visit.options.of(ResponsesOptions).responses_done else b""
         delivery = Delivery(
             visit,
             [],
-            keepalive=lambda: visit.codec.keepalive,
+            keepalive=lambda: visit.codec.translate.keepalive,
             keepalive_s=self._keepalive_s,
             commit_after_s=0.0,
         )

@@ -63,7 +63,7 @@ _CODEC = CODECS["openai_responses"]
 def is_left_to(upstream: Upstream, options: Options) -> bool:
     """Whether an upstream stores the responses that are asked of it: only where its answers are
     shown as they are, for what clients are shown otherwise it does not know."""
-    return upstream.stored_responses == "pass" and not options.reshapes_responses
+    return upstream.stored_responses == "pass" and _CODEC.passthrough.suits(options)
 
 
 class _Named(Struct):
@@ -176,8 +176,8 @@ class Elsewhere:
                         raise DragomanError(_OUT)
                     raise DragomanError(refused(_CODEC, answer.status, answer.headers, told).fault)
                 if is_stream(answer, b""):
-                    relay = _CODEC.relay(None, False)
-                    stream = RelayedStream(relay, _CODEC.keepalive, outgoing.mask)
+                    relay = _CODEC.passthrough.relay(None, False)
+                    stream = RelayedStream(relay, _CODEC.translate.keepalive, outgoing.mask)
                     await self._relay(visit, answer, stream)
                     return
                 body = outgoing.mask.secrets_in(await answer.read(MOST_BYTES))

@@ -259,7 +259,7 @@ class Memory:
         keepsake = None
         if wanted:
             keepsake = Keepsake(
-                id=mint(request.codec.id_prefix),
+                id=mint(request.codec.endpoint.id_prefix),
                 owner=caller.name,
                 created=time.time(),
                 input=tuple([Item(item.id, item.body) for item in own]),

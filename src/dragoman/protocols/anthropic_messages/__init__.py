@@ -17,33 +17,67 @@ from dragoman.protocols.anthropic_messages.relay import (
 )
 from dragoman.protocols.anthropic_messages.requests import read_request, taken_stops, write_request
 from dragoman.protocols.anthropic_messages.responses import read_response, write_response
+from dragoman.protocols.anthropic_messages.settings import (
+    MessagesCapabilities,
+    MessagesOptions,
+    completed,
+    output_limit,
+    version_headers,
+)
 from dragoman.protocols.anthropic_messages.shape import SHAPE
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
 from dragoman.protocols.anthropic_messages.stream_writer import PING, MessagesWriter
-from dragoman.protocols.base import Codec
+from dragoman.protocols.base import (
+    AnswerWriter,
+    Codec,
+    Endpoint,
+    Passthrough,
+    Reply,
+    Translate,
+)
+from dragoman.protocols.folding import FoldedAnswer
+
+
+def _answer_writer(reply: Reply, streamed: bool) -> AnswerWriter:
+    if streamed:
+        return MessagesWriter(reply)
+    return FoldedAnswer(reply, write_response)
+
 
 CODEC = Codec(
     name=wire.NAME,
-    path="/messages",
-    id_prefix="msg_",
-    tool_name_limit=wire.NAME_LIMIT,
-    namespaces=False,
-    taken_stops=taken_stops,
-    read_request=read_request,
-    write_request=write_request,
-    read_response=read_response,
-    write_response=write_response,
-    stream_reader=MessagesReader,
-    stream_writer=MessagesWriter,
-    read_error=read_error,
-    write_error=write_error,
-    keepalive=PING,
-    shape=SHAPE,
-    without_envelopes=without_envelopes,
-    without_reasoning=without_reasoning,
-    fitted=fitted,
-    beginning=beginning,
-    forward_request=forward_request,
-    forward_response=forward_response,
-    relay=MessagesRelay,
+    endpoint=Endpoint(
+        path="/messages",
+        id_prefix="msg_",
+        capabilities=MessagesCapabilities,
+        completed=completed,
+        auth="x-api-key",
+        headers=version_headers,
+        forwarded=("anthropic-version", "anthropic-beta"),
+    ),
+    translate=Translate(
+        read_request=read_request,
+        write_request=write_request,
+        read_response=read_response,
+        stream_reader=MessagesReader,
+        read_error=read_error,
+        write_error=write_error,
+        keepalive=PING,
+        tool_name_limit=wire.NAME_LIMIT,
+        taken_stops=taken_stops,
+        answer_writer=_answer_writer,
+        output_limit=output_limit,
+        options=MessagesOptions,
+    ),
+    passthrough=Passthrough(
+        shape=SHAPE,
+        without_envelopes=without_envelopes,
+        without_reasoning=without_reasoning,
+        fitted=fitted,
+        beginning=beginning,
+        forward_request=forward_request,
+        forward_response=forward_response,
+        relay=MessagesRelay,
+    ),
 )
+"""The protocol, both ways."""

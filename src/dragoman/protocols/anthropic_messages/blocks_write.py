@@ -35,6 +35,7 @@ from dragoman.canonical.requests import Role
 from dragoman.canonical.tools import wrap_custom
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.caching import mark
+from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 
@@ -156,7 +157,10 @@ class BlockWriter:
     def _refused_here(self) -> bool:
         """Whether images and documents are refused in a turn of this role."""
         if self._role == "assistant":
-            return self._outbound.capabilities.anthropic_version != _OLD_VERSION
+            return (
+                self._outbound.capabilities.of(MessagesCapabilities).anthropic_version
+                != _OLD_VERSION
+            )
         return self._role != "user"
 
     def _document(self, block: Document) -> Iterable[JsonObject]:

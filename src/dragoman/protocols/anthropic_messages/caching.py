@@ -9,6 +9,7 @@ from msgspec import Struct
 from dragoman.canonical.blocks import CacheMark
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 
@@ -60,7 +61,7 @@ def settle(body: JsonObject, automatic: CacheMark | None, path: str, outbound: O
 
 def _control(pending: _Pending, outbound: Outbound, short: bool) -> JsonObject:
     asked = pending.mark.ttl
-    half_hour = outbound.capabilities.cache_ttl_30m_as
+    half_hour = outbound.capabilities.of(MessagesCapabilities).cache_ttl_30m_as
     if asked is None:
         given = "1h" if half_hour == "1h" else None
     else:

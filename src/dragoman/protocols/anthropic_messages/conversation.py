@@ -14,6 +14,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.pairing import pair_tools, report_silence
 from dragoman.canonical.requests import Request, Role, Turn
 from dragoman.protocols.anthropic_messages.blocks_write import BlockWriter
+from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities, MessagesOptions
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 
@@ -60,7 +61,7 @@ class Conversation(Struct):
         or a schema for the answer, the user has the last word, as it is with other services."""
         if not self.messages or self.messages[-1]["role"] != "assistant":
             return
-        reject = outbound.options.trailing_assistant == "reject"
+        reject = outbound.options.of(MessagesOptions).trailing_assistant == "reject"
         if possible:
             kind = LossKind.CONTENT if reject else LossKind.CONVERTED
             detail = "a final assistant message becomes a prefill"
@@ -125,7 +126,7 @@ class _Placement:
         role = turn.role
         if role in _SYSTEM_ROLES:
             role = "system"
-            if self._outbound.options.late_system == "user":
+            if self._outbound.options.of(MessagesOptions).late_system == "user":
                 role = "user"
                 detail = "a late system message became user text"
                 self._outbound.ledger.add(turn.path, LossKind.CONVERTED, detail)
@@ -160,8 +161,8 @@ class _Placement:
         if "system" not in [message.role for message in self._messages]:
             return
         in_place = (
-            self._outbound.options.late_system == "message"
-            and self._outbound.capabilities.system_in_messages
+            self._outbound.options.of(MessagesOptions).late_system == "message"
+            and self._outbound.capabilities.of(MessagesCapabilities).system_in_messages
         )
         placed, self._messages = self._messages, []
         waiting: list[_Message] = []

@@ -9,6 +9,7 @@ from msgspec import Raw
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import to_json
 from dragoman.protocols.limits import whole, within
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object, text_of
@@ -22,7 +23,7 @@ def fitted(
 ) -> Mapping[str, Raw]:
     """The members without the billing text where it is for nobody, and with limits the upstream
     takes: what is above the model's output limit, and a thinking budget that leaves no answer."""
-    if not capabilities.billing_header:
+    if not capabilities.of(MessagesCapabilities).billing_header:
         members = _without_billing(members, ledger)
     limited = within(members, ("max_tokens",), capabilities.max_output_tokens, ledger)
     lowered = limited.get("max_tokens") is not members.get("max_tokens")

@@ -26,6 +26,7 @@ from dragoman.protocols.anthropic_messages.blocks_write import is_plain
 from dragoman.protocols.anthropic_messages.caching import settle
 from dragoman.protocols.anthropic_messages.conversation import write_conversation
 from dragoman.protocols.anthropic_messages.schemas import fitted
+from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities, MessagesOptions
 from dragoman.protocols.anthropic_messages.thinking import read_thinking, write_thinking
 from dragoman.protocols.anthropic_messages.tools import (
     read_choice,
@@ -308,7 +309,7 @@ def _output_limit(request: Request, outbound: Outbound) -> int:
     most = outbound.capabilities.max_output_tokens
     limit = request.max_output_tokens
     if limit is None:
-        limit = outbound.options.default_max_tokens
+        limit = outbound.options.of(MessagesOptions).default_max_tokens
         return limit if most is None else min(limit, most)
     if most is not None and limit > most:
         detail = f"the output limit was lowered to the model's {most} tokens"
@@ -324,7 +325,10 @@ def _write_sampling(request: Request, outbound: Outbound, thinks: bool) -> dict[
     if request.temperature is None and request.top_p is None and request.top_k is None:
         return written
     capabilities = outbound.capabilities
-    takes = capabilities.anthropic_version == _OLD_VERSION and capabilities.sampling
+    takes = (
+        capabilities.of(MessagesCapabilities).anthropic_version == _OLD_VERSION
+        and capabilities.sampling
+    )
     # One is the default of both: it asks for nothing.
     temperature = None if request.temperature == 1 else request.temperature
     top_p = None if request.top_p == 1 else request.top_p
@@ -425,7 +429,7 @@ def _write_tier(request: Request, outbound: Outbound) -> dict[str, Any]:
 
 def _cache_by_itself(request: Request, outbound: Outbound) -> CacheMark | None:
     """A top-level cache mark for clients whose own service caches unasked."""
-    if not outbound.capabilities.auto_cache:
+    if not outbound.capabilities.of(MessagesCapabilities).auto_cache:
         return None
     mode = (request.prompt_cache_options or {}).get("mode", "implicit")
     return CacheMark() if mode == "implicit" else None

@@ -305,6 +305,10 @@ class MessagesWriter:
             return self._block.delta(event.text)
         return _WRITERS[type(event)](self, event)
 
+    def answer(self) -> JsonObject:
+        """Not kept: the answer is streamed."""
+        raise NotImplementedError
+
     def keepalive(self) -> bytes:
         """The protocol's own `ping`."""
         return PING

@@ -10,6 +10,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import Extra, Request, Thinking
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
 
@@ -70,7 +71,7 @@ def write_thinking(
         writer.lose("no thinking, for the tool loop began without it")
         written.config, written.effort = writer.off()
     elif choice is not None and choice["type"] in _FORCED:
-        if outbound.capabilities.disable_thinking:
+        if outbound.capabilities.of(MessagesCapabilities).disable_thinking:
             writer.lose("no thinking, for a tool is to be called in any case")
             written.config = {"type": "disabled"}
         else:
@@ -93,6 +94,10 @@ class _Writer:
     def _capabilities(self) -> Capabilities:
         return self._outbound.capabilities
 
+    @property
+    def _own(self) -> MessagesCapabilities:
+        return self._capabilities.of(MessagesCapabilities)
+
     def lose(self, detail: str, kind: LossKind = LossKind.KNOB) -> None:
         self._outbound.ledger.add(self._path, kind, detail)
 
@@ -106,9 +111,9 @@ class _Writer:
                 return config, effort or fallback
             case "enabled":
                 return self._with_display(self._enabled(wish.budget or 0)), effort
-            case "adaptive" if not self._capabilities.adaptive_thinking:
+            case "adaptive" if not self._own.adaptive_thinking:
                 self.lose("adaptive thinking became a budget", LossKind.CONVERTED)
-                budget = self._capabilities.thinking_budgets.get(wish.effort or "high", _MIN_BUDGET)
+                budget = self._own.thinking_budgets.get(wish.effort or "high", _MIN_BUDGET)
                 return self._with_display(self._enabled(budget)), None
             case "adaptive":
                 return self._with_display({"type": "adaptive"}), effort
@@ -119,18 +124,18 @@ class _Writer:
         effort = self._wish.effort
         if effort == "none":
             return self.off()
-        if self._capabilities.adaptive_thinking:
+        if self._own.adaptive_thinking:
             if effort is None and self._wish.summary is None and self._wish.display is None:
                 return None, None
             return self._with_display({"type": "adaptive"}), self._effort(effort)
         if effort is None:
             return None, None
-        budget = self._capabilities.thinking_budgets.get(effort, _MIN_BUDGET)
+        budget = self._own.thinking_budgets.get(effort, _MIN_BUDGET)
         return self._with_display(self._enabled(budget)), None
 
     def off(self) -> tuple[JsonObject | None, str | None]:
         """No thinking, or as little as the model allows."""
-        if self._capabilities.disable_thinking:
+        if self._own.disable_thinking:
             return {"type": "disabled"}, None
         self.lose("thinking cannot be turned off upstream")
         return None, "low"

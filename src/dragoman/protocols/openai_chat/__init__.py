@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.base import Codec
+from dragoman.protocols.base import (
+    AnswerWriter,
+    Codec,
+    Endpoint,
+    Passthrough,
+    Reply,
+    Translate,
+)
+from dragoman.protocols.folding import FoldedAnswer
 from dragoman.protocols.openai_chat.errors import read_error, write_error
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.relay import (
@@ -13,35 +21,50 @@ from dragoman.protocols.openai_chat.relay import (
 )
 from dragoman.protocols.openai_chat.requests import read_request, taken_stops, write_request
 from dragoman.protocols.openai_chat.responses import read_response, write_response
+from dragoman.protocols.openai_chat.settings import ChatCapabilities, ChatOptions
 from dragoman.protocols.openai_chat.shape import SHAPE
 from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
 from dragoman.protocols.openai_chat.stream_writer import ChatStreamWriter
 from dragoman.protocols.openai_chat.wire import NAME
 from dragoman.sse import COMMENT
 
+
+def _answer_writer(reply: Reply, streamed: bool) -> AnswerWriter:
+    if streamed:
+        return ChatStreamWriter(reply)
+    return FoldedAnswer(reply, write_response)
+
+
 CODEC = Codec(
     name=NAME,
-    path="/chat/completions",
-    id_prefix="chatcmpl-",
-    tool_name_limit=64,
-    namespaces=False,
-    taken_stops=taken_stops,
-    read_request=read_request,
-    write_request=write_request,
-    read_response=read_response,
-    write_response=write_response,
-    stream_reader=ChatStreamReader,
-    stream_writer=ChatStreamWriter,
-    read_error=read_error,
-    write_error=write_error,
-    keepalive=COMMENT,
-    shape=SHAPE,
-    without_envelopes=without_envelopes,
-    without_reasoning=without_reasoning,
-    fitted=fitted,
-    beginning=beginning,
-    forward_request=forward_request,
-    forward_response=forward_response,
-    relay=ChatRelay,
+    endpoint=Endpoint(
+        path="/chat/completions",
+        id_prefix="chatcmpl-",
+        forwarded=("openai-beta",),
+        capabilities=ChatCapabilities,
+    ),
+    translate=Translate(
+        read_request=read_request,
+        write_request=write_request,
+        read_response=read_response,
+        stream_reader=ChatStreamReader,
+        read_error=read_error,
+        write_error=write_error,
+        keepalive=COMMENT,
+        tool_name_limit=64,
+        taken_stops=taken_stops,
+        answer_writer=_answer_writer,
+        options=ChatOptions,
+    ),
+    passthrough=Passthrough(
+        shape=SHAPE,
+        without_envelopes=without_envelopes,
+        without_reasoning=without_reasoning,
+        fitted=fitted,
+        beginning=beginning,
+        forward_request=forward_request,
+        forward_response=forward_response,
+        relay=ChatRelay,
+    ),
 )
 """The protocol, both ways."""

@@ -30,6 +30,7 @@ from dragoman.canonical.requests import Extra
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.openai_chat import wire
+from dragoman.protocols.openai_chat.settings import ChatCapabilities
 
 TEXT_PARTS = frozenset({"text"})
 USER_PARTS = frozenset({"text", "image_url", "input_audio", "file"})
@@ -311,7 +312,7 @@ class PartWriter:
                     return []
                 named = {"filename": block.title} if block.title else {}
                 return self._with_context(block, [_file_part({"file_id": file_id, **named})])
-            case Base64() as source if self._capabilities.chat_files:
+            case Base64() as source if self._capabilities.of(ChatCapabilities).chat_files:
                 name = block.title or _file_name(source.media_type)
                 file = {"filename": name, "file_data": _data_url(source)}
                 return self._with_context(block, [_file_part(file)])

@@ -29,6 +29,7 @@ from dragoman.protocols.openai_chat.reasoning import (
     joined,
     replayed_details,
 )
+from dragoman.protocols.openai_chat.settings import ChatCapabilities
 
 
 def write_messages(request: Request, outbound: Outbound) -> list[JsonObject]:
@@ -55,12 +56,12 @@ class _Attachments(NamedTuple):
 
 
 class _MessagesWriter:
-    __slots__ = ("_capabilities", "_ledger", "_names", "_options", "_tool_of", "messages", "parts")
+    __slots__ = ("_ledger", "_names", "_options", "_own", "_tool_of", "messages", "parts")
 
     def __init__(self, outbound: Outbound) -> None:
         self.messages: list[JsonObject] = []
         self.parts = PartWriter(outbound)
-        self._capabilities = outbound.capabilities
+        self._own = outbound.capabilities.of(ChatCapabilities)
         self._ledger = outbound.ledger
         self._names = outbound.names
         self._options = outbound.options
@@ -70,7 +71,7 @@ class _MessagesWriter:
         """The system texts given apart from the turns, as one leading message."""
         kept = [text for text in texts if text.text and not self._is_billing_header(text)]
         if kept:
-            self._system(self._capabilities.system_role, self.parts.all(kept), None)
+            self._system(self._own.system_role, self.parts.all(kept), None)
 
     def turn(self, turn: Turn) -> None:
         """The messages of one turn."""
@@ -86,7 +87,7 @@ class _MessagesWriter:
 
     def _late_system(self, turn: Turn) -> None:
         role: str = turn.role
-        if role == "developer" and self._capabilities.system_role != "developer":
+        if role == "developer" and self._own.system_role != "developer":
             role = "system"
         kept = [block for block in turn.blocks if not self._is_billing_header(block)]
         parts = self._texts_only(kept)
@@ -95,7 +96,7 @@ class _MessagesWriter:
 
     def _system(self, role: str, parts: list[JsonObject], name: str | None) -> None:
         content = _as_content(parts)
-        if self._capabilities.system_as_string and type(content) is list:
+        if self._own.system_as_string and type(content) is list:
             content = "\n\n".join(part["text"] for part in parts)
         self._append(role, content, name)
 
@@ -157,7 +158,7 @@ class _MessagesWriter:
                     kept.append(part)
                     # Plain texts are pieces of one output; what was made into text stands apart.
                     separator = separator if isinstance(inner, Text) else "\n\n"
-                elif self._capabilities.tool_message_images:
+                elif self._own.tool_message_images:
                     kept.append(part)
                 else:
                     moved.append(part)
@@ -232,7 +233,7 @@ class _MessagesWriter:
             # Some servers parse the arguments of earlier calls and fail on empty text.
             arguments = block.arguments if block.arguments.strip() else "{}"
             return _function_call(call_id, name, arguments)
-        if self._capabilities.custom_tools_native:
+        if self._own.custom_tools_native:
             custom = {"name": name, "input": block.arguments}
             return {"id": call_id, "type": "custom", "custom": custom}
         reject = self._options.custom_tools == "reject"
@@ -241,7 +242,7 @@ class _MessagesWriter:
         return _function_call(call_id, name, to_json_text(wrap_custom(block.arguments)))
 
     def _reasoning(self, thoughts: list[Reasoning], calls: bool, message: JsonObject) -> None:
-        replay = self._capabilities.replay_reasoning
+        replay = self._own.replay_reasoning
         shown = replay == "always" or (replay == "tool_turns" and calls)
         text = joined(thoughts)
         if shown and text:

@@ -23,6 +23,7 @@ from dragoman.protocols.openai_chat.errors import (
     is_failure,
     read_error_object,
 )
+from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import DONE, Frame, encode, escape
@@ -181,7 +182,7 @@ def forward_request(
 ) -> bytes:
     """The client's body with the model replaced and, for streams, usage asked for."""
     changed: JsonObject = {"model": model}
-    if capabilities.stream_usage and _value(members, "stream") is True:
+    if capabilities.of(ChatCapabilities).stream_usage and _value(members, "stream") is True:
         options = _value(members, "stream_options")
         options = options if type(options) is dict else {}
         if options.get("include_usage") is not True:

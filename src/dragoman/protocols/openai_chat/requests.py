@@ -29,6 +29,7 @@ from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.content import needed
 from dragoman.protocols.openai_chat.messages_reader import MessagesReader
 from dragoman.protocols.openai_chat.messages_writer import write_messages
+from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_chat.tools import ToolWriter, read_tool_choice, read_tools
 from dragoman.protocols.openai_schemas import is_strict
 
@@ -224,11 +225,12 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
 class _SettingsWriter:
     """Writes the settings of one request into its body, by topic."""
 
-    __slots__ = ("_body", "_capabilities", "_ledger", "_options", "_request")
+    __slots__ = ("_body", "_capabilities", "_ledger", "_options", "_own", "_request")
 
     def __init__(self, request: Request, outbound: Outbound, body: JsonObject) -> None:
         self._body = body
         self._capabilities = outbound.capabilities
+        self._own = outbound.capabilities.of(ChatCapabilities)
         self._ledger = outbound.ledger
         self._options = outbound.options
         self._request = request
@@ -246,7 +248,7 @@ class _SettingsWriter:
             self._lose("max_output_tokens", LossKind.REPAIRED, "fitted to the upstream's limit")
             limit = most
         if limit is not None:
-            self._body[self._capabilities.max_tokens_field] = limit
+            self._body[self._own.max_tokens_field] = limit
         stop = self._request.stop
         taken = taken_stops(stop)
         if emulated(stop, taken, self._options):
@@ -262,7 +264,7 @@ class _SettingsWriter:
             self._sample("temperature", request.temperature)
         if request.top_p is not None:
             self._sample("top_p", request.top_p)
-        if request.top_k is not None and self._capabilities.top_k:
+        if request.top_k is not None and self._own.top_k:
             self._body["top_k"] = request.top_k
         elif request.top_k is not None:
             self._lose("top_k", LossKind.KNOB, "has no counterpart upstream")
@@ -317,14 +319,14 @@ class _SettingsWriter:
             if thinking.display not in (None, "summarized", "omitted"):
                 self._lose("thinking", LossKind.KNOB, "reasoning is shown whole or not at all")
             effort = self._effort(thinking)
-        if self._body.get("tools") and not self._capabilities.reasoning_with_tools:
+        if self._body.get("tools") and not self._own.reasoning_with_tools:
             # Also for clients that asked for nothing: such models reason unless told not to.
             if effort != "none":
                 self._lose("thinking", LossKind.KNOB, "the upstream does not reason beside tools")
             effort = "none"
         if effort is None:
             return
-        match self._capabilities.effort:
+        match self._own.effort:
             case "effort":
                 known = self._nearest(effort)
                 if known != effort:
@@ -423,7 +425,7 @@ class _SettingsWriter:
         if not self._request.stream:
             return
         self._body["stream"] = True
-        if self._capabilities.stream_usage:
+        if self._own.stream_usage:
             self._body["stream_options"] = {"include_usage": True}
 
 

@@ -23,6 +23,7 @@ from dragoman.protocols.base import Inbound, Reply
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.reasoning import details_entry, is_foreign_state, joined
+from dragoman.protocols.openai_chat.settings import ChatOptions
 from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
 from dragoman.protocols.openai_chat.usage import write_usage
 
@@ -184,7 +185,7 @@ def _add_reasoning(message: JsonObject, blocks: list[Reasoning], reply: Reply) -
 
 def reasoning_fields(reply: Reply) -> tuple[str, ...]:
     """The message fields in which the client is given reasoning text."""
-    field = reply.options.reasoning_field
+    field = reply.options.of(ChatOptions).reasoning_field
     return ("reasoning_content", "reasoning") if field == "both" else (field,)
 
 

@@ -139,6 +139,10 @@ class ChatStreamWriter:
             return self._delta(event)
         return _WRITERS[type(event)](self, event)
 
+    def answer(self) -> JsonObject:
+        """Not kept: the answer is streamed."""
+        raise NotImplementedError
+
     def keepalive(self) -> bytes:
         """A comment."""
         return COMMENT

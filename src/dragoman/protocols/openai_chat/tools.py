@@ -23,6 +23,7 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.content import needed
+from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_schemas import (
     CLOSED,
     EMPTY,
@@ -225,7 +226,7 @@ class ToolWriter:
     __slots__ = ("_custom_natively", "_ledger", "_names", "_options", "_strict", "_written")
 
     def __init__(self, outbound: Outbound) -> None:
-        self._custom_natively = outbound.capabilities.custom_tools_native
+        self._custom_natively = outbound.capabilities.of(ChatCapabilities).custom_tools_native
         self._ledger = outbound.ledger
         self._names = outbound.names
         self._options = outbound.options

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.base import Codec
+from dragoman.protocols.base import (
+    AnswerWriter,
+    Codec,
+    Endpoint,
+    Passthrough,
+    Reply,
+    Translate,
+)
+from dragoman.protocols.folding import FoldedAnswer
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.errors import read_error, write_error
 from dragoman.protocols.openai_responses.history import (
@@ -18,34 +26,56 @@ from dragoman.protocols.openai_responses.relay import (
 )
 from dragoman.protocols.openai_responses.requests import read_request, write_request
 from dragoman.protocols.openai_responses.responses import read_response, write_response
+from dragoman.protocols.openai_responses.settings import (
+    ResponsesCapabilities,
+    ResponsesOptions,
+    suits,
+)
 from dragoman.protocols.openai_responses.shape import SHAPE
 from dragoman.protocols.openai_responses.streams import ResponsesReader, ResponsesWriter
 from dragoman.sse import COMMENT
 
+
+def _answer_writer(reply: Reply, streamed: bool) -> AnswerWriter:
+    if streamed:
+        return ResponsesWriter(reply)
+    return FoldedAnswer(reply, write_response)
+
+
 CODEC = Codec(
     name=wire.NAME,
-    path="/responses",
-    id_prefix="resp_",
-    tool_name_limit=wire.TOOL_NAME_LIMIT,
-    namespaces=True,
-    taken_stops=lambda _: (),
-    read_request=read_request,
-    write_request=write_request,
-    read_response=read_response,
-    write_response=write_response,
-    stream_reader=ResponsesReader,
-    stream_writer=ResponsesWriter,
-    read_error=read_error,
-    write_error=write_error,
-    # A `ping` event makes openai-node throw; comments are safe everywhere.
-    keepalive=COMMENT,
-    shape=SHAPE,
-    without_envelopes=without_envelopes,
-    without_reasoning=without_reasoning,
-    fitted=fitted,
-    beginning=beginning,
-    forward_request=forward_request,
-    forward_response=forward_response,
-    relay=ResponsesRelay,
+    endpoint=Endpoint(
+        path="/responses",
+        id_prefix="resp_",
+        forwarded=("openai-beta",),
+        binds_reasoning=True,
+        stores_responses=True,
+        capabilities=ResponsesCapabilities,
+    ),
+    translate=Translate(
+        read_request=read_request,
+        write_request=write_request,
+        read_response=read_response,
+        stream_reader=ResponsesReader,
+        read_error=read_error,
+        write_error=write_error,
+        keepalive=COMMENT,
+        tool_name_limit=wire.TOOL_NAME_LIMIT,
+        taken_stops=lambda _: (),
+        answer_writer=_answer_writer,
+        namespaces=True,
+        options=ResponsesOptions,
+    ),
+    passthrough=Passthrough(
+        suits=suits,
+        shape=SHAPE,
+        without_envelopes=without_envelopes,
+        without_reasoning=without_reasoning,
+        fitted=fitted,
+        beginning=beginning,
+        forward_request=forward_request,
+        forward_response=forward_response,
+        relay=ResponsesRelay,
+    ),
 )
-"""The protocol's entry in the registry."""
+"""The protocol, both ways."""

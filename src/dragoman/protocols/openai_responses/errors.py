@@ -16,6 +16,7 @@ from dragoman.canonical.options import Options
 from dragoman.failing import plain_text, retry_after
 from dragoman.protocols.base import OFFICIAL, Rendered
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses.settings import ResponsesOptions
 
 _SHOWN: dict[FaultKind, tuple[int, str, str]] = {
     FaultKind.INVALID_REQUEST: (400, "invalid_request_error", "invalid_request"),
@@ -226,7 +227,7 @@ def error_object(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
     `param` and `code` are always strings: @ai-sdk/open-responses shows no other errors.
     """
     _, kind, code = _SHOWN[fault.kind]
-    if options.error_style == "openresponses":
+    if options.of(ResponsesOptions).error_style == "openresponses":
         kind = _open_responses(fault)[1]
     error: JsonObject = {
         "message": fault.message,
@@ -250,7 +251,7 @@ def failed_object(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
 
 def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
     """The status and body of a fault. The request id has its place in a header."""
-    if options.error_style == "openresponses":
+    if options.of(ResponsesOptions).error_style == "openresponses":
         status, _ = _open_responses(fault)
         return Rendered(status, {"error": error_object(fault, options)})
     status = _SHOWN[fault.kind][0]

@@ -10,6 +10,7 @@ from dragoman.canonical.options import Options
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses.settings import ResponsesOptions
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTEXT_WINDOW})
 
@@ -42,7 +43,10 @@ def write_finish(finish: Finish, options: Options, ledger: Ledger) -> Status:
         ledger.add("stop_details.category", LossKind.KNOB, "filters have no categories")
     if reason in _CUT:
         return Status("incomplete", {"reason": "max_output_tokens"}, "incomplete")
-    if reason is FinishReason.CONTENT_FILTER and options.refusal_as == "incomplete":
+    if (
+        reason is FinishReason.CONTENT_FILTER
+        and options.of(ResponsesOptions).refusal_as == "incomplete"
+    ):
         return Status("incomplete", {"reason": "content_filter"}, "completed")
     if reason is FinishReason.STOP_SEQUENCE:
         ledger.add("stop_sequence", LossKind.KNOB, "stop sequences are not reported")

@@ -15,6 +15,7 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.item_writer import ItemWriter
+from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
 from dragoman.protocols.openai_responses.tools import write_tool_choice, write_tools
 from dragoman.protocols.openai_schemas import is_strict
 
@@ -246,7 +247,9 @@ class _Writer:
             shown = options.show_reasoning == "always"
         # Models that do not reason refuse to be asked, so ask only for clients that can send
         # the state back: those shown thinking blocks or `reasoning_details`.
-        if self._outbound.capabilities.encrypted_reasoning and (shown or options.reasoning_details):
+        if self._outbound.capabilities.of(ResponsesCapabilities).encrypted_reasoning and (
+            shown or options.reasoning_details
+        ):
             include.append(wire.ENCRYPTED_REASONING)
         if request.logprobs:
             include.append(wire.LOGPROBS)

@@ -37,6 +37,7 @@ from dragoman.protocols.openai_responses.output_items import (
     refusal_part,
     text_part,
 )
+from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.protocols.openai_responses.skeleton import (
     echo,
     required_action,
@@ -85,7 +86,7 @@ def write_response(response: Response, reply: Reply) -> JsonObject:
     output = _Output(reply).write(response, status.last_item)
     action = None
     waits = response.finish.reason is FinishReason.TOOL_CALLS
-    if waits and reply.options.tool_turn == "required_action":
+    if waits and reply.options.of(ResponsesOptions).tool_turn == "required_action":
         action = required_action(output)
     written = {
         "id": reply.id,
@@ -195,7 +196,9 @@ class _Output:
         if options.show_reasoning == "never":
             self._lose("reasoning", "reasoning is not shown")
         if options.show_reasoning != "never":
-            as_summary = block.style == "summary" or options.reasoning_as == "summary"
+            as_summary = (
+                block.style == "summary" or options.of(ResponsesOptions).reasoning_as == "summary"
+            )
             self._add(reasoning_item(item_id, block, encrypted, "completed", as_summary=as_summary))
         elif block.opaque is not None and block.opaque.origin != MARKER:
             empty = Reasoning()

@@ -13,6 +13,7 @@ from dragoman.canonical.options import Options
 from dragoman.protocols.base import Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.outcome import Status
+from dragoman.protocols.openai_responses.settings import ResponsesOptions
 
 _DEFAULTS: JsonObject = {
     "instructions": None,
@@ -99,7 +100,7 @@ CLASSIC = frozenset(
 
 def selected(response: JsonObject, options: Options) -> JsonObject:
     """The fields of a response object, or of a part of it, that the client is shown."""
-    if options.response_fields == "all":
+    if options.of(ResponsesOptions).response_fields == "all":
         return response
     return {name: value for name, value in response.items() if name in CLASSIC}
 

@@ -46,6 +46,7 @@ from dragoman.protocols.openai_responses.annotations import write_annotation
 from dragoman.protocols.openai_responses.errors import error_object, failed_object
 from dragoman.protocols.openai_responses.outcome import Status, write_finish, write_usage
 from dragoman.protocols.openai_responses.output_items import call_prefix
+from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.protocols.openai_responses.skeleton import Skeleton, required_action
 from dragoman.protocols.openai_responses.stream_items import (
     CallItem,
@@ -196,7 +197,9 @@ class ResponsesWriter:
             self._ledger.add("reasoning", LossKind.KNOB, "reasoning is not shown")
             self._item = HiddenReasoning(self._frames, item_id, block, self._sealer)
             return b""
-        as_summary = block.style == "summary" or self._options.reasoning_as == "summary"
+        as_summary = (
+            block.style == "summary" or self._options.of(ResponsesOptions).reasoning_as == "summary"
+        )
         item = ReasoningItem(self._frames, item_id, block, self._sealer, as_summary=as_summary)
         item.opaque = opaque
         self._item = item
@@ -300,6 +303,10 @@ class ResponsesWriter:
         self._line = None
         return b"" if item is None else item.finish(status)
 
+    def answer(self) -> JsonObject:
+        """Not kept: the answer is streamed."""
+        raise NotImplementedError
+
     def keepalive(self) -> bytes:
         """A sign of life: a comment, or an event that counts where the client wants one."""
         if self._options.keepalive == "usual" or self._state is State.NEW:
@@ -321,7 +328,7 @@ class ResponsesWriter:
         status = self._status
         completed = status.response == "completed"
         action = None
-        if self._waits and self._options.tool_turn == "required_action":
+        if self._waits and self._options.of(ResponsesOptions).tool_turn == "required_action":
             action = required_action(map(msgspec.json.decode, self._frames.done))
         at = max(self._skeleton.created, int(time.time())) if completed and not action else None
         response = self._skeleton.render(
@@ -342,7 +349,7 @@ class ResponsesWriter:
     def _failed(self, event: Failed, *, begun: bool) -> bytes:
         announced = b"" if begun else self._announce()
         told = b""
-        if self._options.failure_events == "error_and_failed":
+        if self._options.of(ResponsesOptions).failure_events == "error_and_failed":
             error = error_object(event.fault, self._options)
             # Some clients read the flat form, some the nested one.
             flat = {name: error[name] for name in ("code", "message", "param")}
@@ -354,4 +361,4 @@ class ResponsesWriter:
 
     def _terminal(self, status: Status, response: bytes) -> bytes:
         event = self._frames.write_raw(f"response.{status.response}", b'"response":' + response)
-        return event + encode(DONE) if self._options.responses_done else event
+        return event + encode(DONE) if self._options.of(ResponsesOptions).responses_done else event

@@ -1,0 +1,96 @@
+"""The Messages protocol's own among the settings of translation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.requests import Request
+
+
+class MessagesOptions(Struct, frozen=True, kw_only=True):
+    """How requests are written for Messages upstreams."""
+
+    late_system: Literal["message", "hoist", "user"] = "message"
+    """System messages after the beginning of the conversation, toward Messages upstreams: kept
+    in place where legal (else hoisted), always moved to the front, or given as user text."""
+    trailing_assistant: Literal["pass", "reject"] = "pass"
+    """A final assistant message toward Messages upstreams, where it becomes a prefill."""
+    default_max_tokens: int = 16384
+    """Output limit, in tokens, sent to Messages upstreams when the client gave none."""
+
+
+class MessagesCapabilities(Struct, frozen=True, kw_only=True):
+    """What one Messages upstream accepts and needs."""
+
+    anthropic_version: str = "2026-10-21"
+    """Value of the `anthropic-version` header. With `2023-06-01`, temperature, top_p and top_k
+    are sent; with later versions they are refused upstream and therefore dropped here."""
+    adaptive_thinking: bool = True
+    """Messages upstream takes `thinking: adaptive` with an effort; otherwise token budgets."""
+    disable_thinking: bool = True
+    """Messages upstream takes `thinking: disabled`."""
+    thinking_budgets: dict[str, int] = field(
+        default_factory=lambda: {
+            "minimal": 1024,
+            "low": 2048,
+            "medium": 8192,
+            "high": 16384,
+            "xhigh": 32768,
+            "max": 65536,
+        }
+    )
+    """Token budget per effort for Messages upstreams without adaptive thinking."""
+    system_in_messages: bool = True
+    """Messages upstream takes system messages inside the conversation."""
+    billing_header: bool | None = None
+    """Messages upstream is sent the text that Claude Code puts before its system prompt, which
+    bills a subscription and is new with every request: before any other service's prompt cache it
+    spoils all that follows. Absent: only where the host of `base_url` is Anthropic's own."""
+    auto_cache: bool = False
+    """Ask Messages upstreams to cache by themselves, as OpenAI upstreams do."""
+    cache_ttl_30m_as: Literal["5m", "1h"] = "5m"
+    """Cache lifetime asked of Messages upstreams for OpenAI's 30 minutes."""
+
+
+LONGEST_WHOLE = 21_333
+"""Output limit, in tokens, up to which the vendor's SDKs wait for a whole answer: ten minutes at
+128,000 tokens an hour (_calculate_nonstreaming_timeout of anthropic's _base_client.py)."""
+
+
+def completed(capabilities: Capabilities, base_url: str) -> Capabilities:
+    """The capabilities with what the protocol and the upstream's address tell."""
+    own = capabilities.of(MessagesCapabilities)
+    if own.billing_header is None and _is_vendor(base_url):
+        own = replace(own, billing_header=True)
+        capabilities = replace(capabilities, own={**capabilities.own, MessagesCapabilities: own})
+    if capabilities.stream_above is None:
+        capabilities = replace(capabilities, stream_above=LONGEST_WHOLE)
+    return capabilities
+
+
+def _is_vendor(base_url: str) -> bool:
+    """Whether the service is Anthropic itself, by its host."""
+    found = _HOST.match(base_url)
+    host = "" if found is None else found["host"].lower()
+    return host == "anthropic.com" or host.endswith(".anthropic.com")
+
+
+_HOST = re.compile(r"https?://(?:[^/?#@]*@)?(?P<host>[^/?#:]*)", re.IGNORECASE)
+
+
+def version_headers(capabilities: Capabilities) -> Mapping[str, str]:
+    """The header that every request has: the version of the API."""
+    return {"anthropic-version": capabilities.of(MessagesCapabilities).anthropic_version}
+
+
+def output_limit(request: Request, options: Options) -> int | None:
+    """The output limit that a request has when it is written: the protocol requires one."""
+    if request.max_output_tokens is not None:
+        return request.max_output_tokens
+    return options.of(MessagesOptions).default_max_tokens

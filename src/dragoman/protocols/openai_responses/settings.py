@@ -1,0 +1,50 @@
+"""The Responses protocol's own among the settings of translation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from dragoman.canonical.options import Options
+
+
+class ResponsesOptions(Struct, frozen=True, kw_only=True):
+    """How Responses clients are answered."""
+
+    reasoning_as: Literal["content", "summary"] = "content"
+    """How raw reasoning text of an upstream is shown to Responses clients."""
+    refusal_as: Literal["incomplete", "completed"] = "incomplete"
+    """Status shown to Responses clients when a classifier stopped the output."""
+    responses_done: bool = False
+    """Write `data: [DONE]` after the terminal event of a Responses stream."""
+    error_style: Literal["openai", "openresponses"] = "openai"
+    """Names and statuses of errors for Responses clients: the official API's or Open Responses'."""
+    failure_events: Literal["error_and_failed", "failed"] = "error_and_failed"
+    """How a Responses stream tells of a failure: an `error` event before `response.failed`, or
+    `response.failed` alone."""
+    tool_turn: Literal["completed", "required_action"] = "completed"
+    """How an answer that calls tools ends for Responses clients: completed, or incomplete with a
+    `required_action` that `submit_tool_outputs` answers."""
+    response_fields: Literal["all", "classic"] = "all"
+    """Fields of a response object: all that any client reads, or the 22 of the API's first year."""
+
+
+class ResponsesCapabilities(Struct, frozen=True, kw_only=True):
+    """What one Responses upstream accepts and needs."""
+
+    encrypted_reasoning: bool = True
+    """Ask Responses upstreams for encrypted reasoning so that it can be sent back."""
+
+
+def suits(options: Options) -> bool:
+    """Whether answers of an upstream may be passed through: not where Responses clients are shown
+    what no upstream writes."""
+    own = options.of(ResponsesOptions)
+    return not (
+        own.responses_done
+        or options.keepalive == "numbered"
+        or own.failure_events == "failed"
+        or own.tool_turn == "required_action"
+        or own.response_fields == "classic"
+    )

@@ -1,0 +1,109 @@
+"""Options and capabilities by their names in the configuration, whoever declares them.
+
+In a configuration and in the library call the settings of all protocols stand side by side; here
+each finds the struct it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import FieldInfo, replace
+
+from dragoman.canonical.options import Capabilities, Extensible, Options
+from dragoman.protocols import CODECS
+
+E = TypeVar("E", bound=Extensible)
+
+
+def declared_by(kind: type[Extensible]) -> Iterator[type[Struct]]:
+    """The structs that declare settings of `kind`: its own, then those of the protocols."""
+    yield kind
+    for codec in CODECS.values():
+        part = codec.translate.options if kind is Options else codec.endpoint.capabilities
+        if part is not None:
+            yield part
+
+
+def fields_of(kind: type[Extensible]) -> dict[str, FieldInfo]:
+    """Every setting of `kind` by its name, those of the protocols included."""
+    return {
+        info.name: info
+        for part in declared_by(kind)
+        for info in msgspec.structs.fields(part)
+        if info.name != "own"
+    }
+
+
+def with_settings(base: E, values: Mapping[str, Any]) -> E:
+    """`base` with the settings in `values`, each by its name.
+
+    The values are taken as they are: see `checked` for those that a person wrote.
+    """
+    kind = type(base)
+    own = dict(base.own)
+    left = dict(values)
+    for part in declared_by(kind):
+        taken = {name: values[name] for name in part.__struct_fields__ if name in values}
+        if not taken:
+            continue
+        for name in taken:
+            left.pop(name, None)
+        if part is kind:
+            base = replace(base, **taken)
+        else:
+            own[part] = replace(base.of(part), **taken)
+    if left:
+        raise ValueError(f"there is no such setting: {', '.join(left)}")
+    return replace(base, own=own) if own else base
+
+
+def setting(base: Extensible, name: str) -> Any:
+    """The value of the setting `name`.
+
+    Raises:
+        KeyError: there is none of that name.
+    """
+    for part in declared_by(type(base)):
+        if name in part.__struct_fields__ and name != "own":
+            return getattr(base if part is type(base) else base.of(part), name)
+    raise KeyError(name)
+
+
+def checked(kind: type[Extensible], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of settings, each converted to its type.
+
+    Raises:
+        ValueError: naming the setting, and what it may be.
+    """
+    known = fields_of(kind)
+    for name in values.keys() - known.keys():
+        raise ValueError(f"there is no such setting: {name}")
+    converted: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            converted[name] = msgspec.convert(value, known[name].type)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return converted
+
+
+def make_options(**values: Any) -> Options:
+    """Options by their names in the configuration, checked.
+
+    Raises:
+        ValueError: there is no such option, or it has no such value.
+    """
+    return with_settings(Options(), checked(Options, values))
+
+
+def make_capabilities(**values: Any) -> Capabilities:
+    """Capabilities by their names in the configuration, checked.
+
+    Raises:
+        ValueError: there is no such capability, or it has no such value.
+    """
+    return with_settings(Capabilities(), checked(Capabilities, values))
