@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from urllib.parse import parse_qs
 
 from msgspec import Struct
 
@@ -24,11 +25,11 @@ from dragoman.config import Config, Upstream
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Caller, Keyring
 from dragoman.gateway.edge.errors import ClientGone, fault_of, refusal
-from dragoman.gateway.edge.paths import implied_protocol, normal_path
+from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.edge.visit import Receive, Scope, Send, Visit
 from dragoman.gateway.edge.writes import CONNECTION
-from dragoman.gateway.models import Catalogue, page, read_list
+from dragoman.gateway.models import Catalogue
 from dragoman.gateway.operation.admin import Admin
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
 from dragoman.gateway.operation.prober import Prober
@@ -42,7 +43,7 @@ from dragoman.gateway.stored.elsewhere import Elsewhere
 from dragoman.gateway.stored.memory import Memory, Shelf
 from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import to_json
+from dragoman.protocols.base import Codec, ModelList, Operation, to_json
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.settings import with_settings
@@ -67,10 +68,12 @@ _CORS_USUAL = _CORS + b"%b: %b\r\n" % (_CORS_ALLOWED, _CORS_HEADERS)
 
 
 class Route(Struct, frozen=True):
-    """One path: the client's protocol it implies, and a handler per method."""
+    """One path: a handler per method, the client's protocol it implies, None if it tells none, and
+    what it holds besides."""
 
-    protocol: str
     methods: Mapping[str, Handler]
+    codec: Codec | None = None
+    operation: Operation | None = None
 
 
 class Gateway:
@@ -200,11 +203,13 @@ class Gateway:
             path = normal_path(path)
             route = self._routes.get(path) or self._dynamic(path)
         headers: list[tuple[bytes, bytes]] = scope["headers"]
-        protocol = route.protocol if route is not None else ""
-        codec = CODECS[protocol or implied_protocol(headers)]
+        codec = None if route is None else route.codec
+        if codec is None:
+            codec = implied_codec(headers)
         connection = scope["state"].pop(CONNECTION)
         visit = Visit(scope, receive, send, codec, self._client.clock, connection)
         visit.path = path
+        visit.operation = None if route is None else route.operation
         visit.options = self.config.options
         operators = path.startswith(_OPERATORS)
         admin = (
@@ -299,63 +304,94 @@ class Gateway:
         return caller
 
     def _make_routes(self) -> dict[str, Route]:
-        generate: Handler = self._exchange.serve
-        routes = {
-            f"/v1{codec.endpoint.path}": Route(name, {"POST": generate})
-            for name, codec in CODECS.items()
-        }
-        routes["/v1/responses"] = Route("openai_responses", {"POST": self._stored.create})
-        for path, protocol in (
-            ("/v1/messages/count_tokens", "anthropic_messages"),
-            ("/v1/responses/input_tokens", "openai_responses"),
-        ):
-            routes[path] = Route(protocol, {"POST": self._counter.serve})
-        routes["/v1/models"] = Route("", {"GET": self._list_models, "HEAD": self._list_models})
+        routes = self._model_routes()
+        for codec in CODECS.values():
+            endpoint, counting = codec.endpoint, codec.endpoint.counting
+            serve = self._stored.create if endpoint.stores_responses else self._exchange.serve
+            if endpoint.read_path is None:
+                routes[endpoint.version + endpoint.path] = Route({"POST": serve}, codec)
+            if counting is not None and counting.path:
+                path = endpoint.version + counting.path
+                routes[path] = Route({"POST": self._counter.serve}, codec)
         for path, handler in (
             ("/healthz", self._healthy),
             ("/readyz", self._ready),
             ("/metrics", self._metrics),
         ):
-            routes[path] = Route("", {"GET": handler, "HEAD": handler})
+            routes[path] = Route({"GET": handler, "HEAD": handler})
+        return routes
+
+    def _model_routes(self) -> dict[str, Route]:
+        """The list of models on each path where a protocol has it. Where several have theirs on
+        one, they share its form."""
+        routes: dict[str, Route] = {}
+        for codec in CODECS.values():
+            path = codec.endpoint.version + codec.endpoint.models.path
+            handler = partial(self._list_models, codec.endpoint.models)
+            shared = path in routes
+            methods: dict[str, Handler] = {"GET": handler, "HEAD": handler}
+            routes[path] = Route(methods, None if shared else codec)
         return routes
 
     def _dynamic(self, path: str) -> Route | None:
-        """The route of a path with an id in it."""
-        if path.startswith("/v1/models/"):
-            show = partial(self._show_model, path.removeprefix("/v1/models/"))
-            return Route("", {"GET": show, "HEAD": show})
-        if path.startswith("/v1/responses/"):
-            name, _, below = path.removeprefix("/v1/responses/").partition("/")
-            handlers = self._below_response.get(below)
-            if handlers is not None and name not in _NO_RESPONSES:
-                methods: dict[str, Handler] = {
-                    method: partial(serve, name) for method, serve in handlers.items()
-                }
-                return Route("openai_responses", methods)
-        if path.startswith("/v1/chat/completions/"):
-            return Route("openai_chat", dict.fromkeys(("GET", "POST", "DELETE"), _no_completion))
+        """The route of a path with an id or a model in it."""
+        for codec in CODECS.values():
+            endpoint = codec.endpoint
+            if endpoint.read_path is not None and path.startswith(endpoint.version):
+                operation = endpoint.read_path(path.removeprefix(endpoint.version))
+                if operation is not None:
+                    serve: Handler = self._exchange.serve
+                    serve = self._counter.serve if operation.counts else serve
+                    return Route({"POST": serve}, codec, operation)
+            models = endpoint.version + endpoint.models.path
+            name = _below(path, models)
+            if name:
+                show = partial(self._show_model, endpoint.models, name)
+                return Route({"GET": show, "HEAD": show}, self._routes[models].codec)
+            name = _below(path, endpoint.version + endpoint.path)
+            if name and endpoint.unserved:
+                refuse = partial(_refuse, endpoint.unserved)
+                return Route(dict.fromkeys(("GET", "POST", "DELETE"), refuse), codec)
+            if name and endpoint.stores_responses:
+                response, _, below = name.partition("/")
+                handlers = self._below_response.get(below)
+                if handlers is not None and response not in _NO_RESPONSES:
+                    methods: dict[str, Handler] = {
+                        method: partial(serve, response) for method, serve in handlers.items()
+                    }
+                    return Route(methods, codec)
         return None
 
-    async def _list_models(self, visit: Visit, caller: Caller, record: Record) -> None:
-        models = [model for model in await self._catalogue.models() if caller.allows(model["id"])]
-        await visit.reply(200, to_json(page(models, visit.query)))
+    async def _list_models(
+        self, form: ModelList, visit: Visit, caller: Caller, record: Record
+    ) -> None:
+        known = (await self._catalogue.models()).items()
+        shown = [
+            form.write_model(name, model.owner, model.told)
+            for name, model in known
+            if caller.allows(name)
+        ]
+        query = {
+            name: values[-1] for name, values in parse_qs(visit.query.decode("latin-1")).items()
+        }
+        await visit.reply(200, to_json(form.write_list(shown, query)))
 
-    async def _show_model(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
-        if caller.allows(name):
-            for model in await self._catalogue.models():
-                if model["id"] == name:
-                    await visit.reply(200, to_json(model))
-                    return
-        raise model_not_found(name)
+    async def _show_model(
+        self, form: ModelList, name: str, visit: Visit, caller: Caller, record: Record
+    ) -> None:
+        model = (await self._catalogue.models()).get(name) if caller.allows(name) else None
+        if model is None:
+            raise model_not_found(name)
+        await visit.reply(200, to_json(form.write_model(name, model.owner, model.told)))
 
     async def _fetch_models(self, upstream: Upstream) -> list[JsonObject]:
-        limit = "limit=1000" if upstream.protocol == "anthropic_messages" else ""
+        form = upstream.codec.endpoint.models
         with await self.pool.acquire(Wanted(upstream.name)) as lease:
-            request = self._outgoings.of(lease.account).get("/models", limit, lease.proxy)
+            request = self._outgoings.of(lease.account).get(form.path, form.query, lease.proxy)
             async with await self._client.send(request) as answer:
                 if answer.status != 200:
                     raise ValueError(f"status {answer.status}")
-                return read_list(await answer.read(_LIST_BYTES))
+                return form.read(await answer.read(_LIST_BYTES))
 
     async def _metrics(self, visit: Visit, caller: Caller, record: Record) -> None:
         if not (visit.is_local or self._admin.admits(visit.headers)):
@@ -411,8 +447,13 @@ _NO_RESPONSES = frozenset({"compact"})
 """Names of endpoints that stand where an id would, and are not served."""
 
 
-async def _no_completion(visit: Visit, caller: Caller, record: Record) -> None:
-    raise refusal(FaultKind.NOT_FOUND, "This gateway does not store chat completions.")
+def _below(path: str, parent: str) -> str:
+    """What stands below `parent` in a path, empty if it is not below it."""
+    return path[len(parent) + 1 :] if path.startswith(f"{parent}/") else ""
+
+
+async def _refuse(message: str, visit: Visit, caller: Caller, record: Record) -> None:
+    raise refusal(FaultKind.NOT_FOUND, message)
 
 
 def check_content_type(value: bytes | None) -> None:

@@ -95,8 +95,10 @@ class Call:
         self.account = settings.account
         self.mask: Mask | None = None
         self.response_id = settings.response_id
-        self.passes_through = source.codec is self.codec and self.codec.passthrough.suits(
-            settings.options
+        self.passes_through = (
+            source.codec is self.codec
+            and bool(source.body)
+            and self.codec.passthrough.suits(settings.options)
         )
         """Whether both sides speak the same protocol, so that nothing is translated."""
         self.streams = source.stream
@@ -185,6 +187,12 @@ class Call:
         body = self.codec.translate.write_request(request, outbound)
         self.ledger.enforce(settings.options.policy)
         return to_json(body)
+
+    @property
+    def path(self) -> str:
+        """Path below the version, with its query, at which the upstream is asked."""
+        model = self.settings.model or self._source.model
+        return self.codec.endpoint.path_for(model, self.streams)
 
     @property
     def losses(self) -> tuple[Loss, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.losses import Policy
 from dragoman.config import Client, matches
+from dragoman.protocols import CODECS
 from dragoman.protocols.dialects import Dialect
 
 
@@ -55,8 +56,7 @@ class Keyring:
     def identify(self, headers: Mapping[bytes, bytes]) -> Caller:
         """The client whose key is in `headers` (lower-case names).
 
-        Both `x-api-key` and `authorization: Bearer` are read; if both are there, `x-api-key`
-        wins, as with the vendor who has both.
+        Read on every path: the header of each protocol that has one, else `Authorization: Bearer`.
 
         Raises:
             DragomanError: UNAUTHENTICATED, with words that do not repeat the key.
@@ -75,10 +75,12 @@ class Keyring:
 
 
 def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
-    """The key that a client sent, None if there is none."""
-    key = headers.get(b"x-api-key", b"").strip()
-    if key:
-        return key
+    """The key that a client sent, None if there is none. The headers of a protocol win over
+    `Authorization: Bearer`, which all have."""
+    for codec in CODECS.values():
+        for name in codec.endpoint.key_headers:
+            if key := headers.get(name, b"").strip():
+                return key
     scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
     return token.strip() or None if scheme.lower() == b"bearer" else None
 

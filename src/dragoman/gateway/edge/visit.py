@@ -13,7 +13,7 @@ from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config.checks import is_loopback
 from dragoman.gateway.edge.errors import ClientGone, Headers, refusal, rendered
 from dragoman.gateway.edge.writes import AnswerTransport
-from dragoman.protocols.base import OFFICIAL, Codec
+from dragoman.protocols.base import OFFICIAL, Codec, Operation
 from dragoman.translation.call import mint
 from dragoman.upstream.clock import Clock
 
@@ -31,7 +31,8 @@ _BODY_TIMEOUT_S = 120.0
 
 
 class Visit:
-    """One request. `path` is in the form that routes know, `codec` the client's protocol, `options`
+    """One request. `path` is in the form that routes know, `codec` the client's protocol,
+    `operation` what else the path tells, `options`
     those of the dialect in which errors are told.
 
     `headers` have lower-case names. `lines` and `shared` are the headers of every answer, those
@@ -53,6 +54,7 @@ class Visit:
         "headers",
         "lines",
         "method",
+        "operation",
         "options",
         "path",
         "peer",
@@ -76,6 +78,7 @@ class Visit:
         self.connection = connection
         self.clock = clock
         self.codec = codec
+        self.operation: Operation | None = None
         self.options = OFFICIAL
         self.method: str = scope["method"]
         self.path: str = scope["path"]

@@ -7,7 +7,6 @@ the same `observe`.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 import time
@@ -24,9 +23,11 @@ from dragoman.accounts.states import AccountState, Failed, Succeeded, Transition
 from dragoman.accounts.symptoms import UNREACHABLE
 from dragoman.administration.errors import NoModel
 from dragoman.administration.service import Administration
+from dragoman.canonical.blocks import Text
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Options
+from dragoman.canonical.requests import Request, Turn
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
@@ -172,8 +173,9 @@ async def _answer(
         Failure: it does not.
     """
     outgoing = Outgoing(Common(upstream), account)
-    call = Call(_question(), upstream.protocol, _settings(upstream, model))
-    request = outgoing.post(call.codec.endpoint.path, call.body, None, stream=False)
+    question = ClientRequest.of(upstream.protocol, _question(model))
+    call = Call(question, upstream.protocol, _settings(upstream, model))
+    request = outgoing.post(call.path, call.body, None, stream=False)
     request = replace(request, proxy=None if proxy is None else proxy.reveal())
     try:
         async with await client.send(request) as answer:
@@ -195,13 +197,9 @@ async def _answer(
         raise Failure(Fault(FaultKind.UPSTREAM_FAILED, told), UNREACHABLE) from None
 
 
-def _question() -> ClientRequest:
-    body = {
-        "model": "probe",
-        "max_tokens": OUTPUT_TOKENS,
-        "messages": [{"role": "user", "content": "Say ok."}],
-    }
-    return ClientRequest("anthropic_messages", json.dumps(body).encode())
+def _question(model: str) -> Request:
+    asked = Turn(role="user", blocks=(Text(text="Say ok."),))
+    return Request(model=model, turns=(asked,), max_output_tokens=OUTPUT_TOKENS)
 
 
 def _settings(upstream: Upstream, model: str) -> Settings:

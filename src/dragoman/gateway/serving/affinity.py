@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.protocols.anthropic_messages.requests import threads_unsupported
 from dragoman.translation import ClientRequest
 
 _SESSION_HEADERS = (
@@ -53,17 +52,19 @@ def pins_of(
 ) -> Pins:
     """The digests of a request's conversation, for the client key `client` at `upstream`.
 
-    The first of these names it: `previous_response_id` where the upstream stores responses
-    (`native`), for only the account that made a response knows it; a session header;
-    `prompt_cache_key`; what the conversation begins with, which is not looked up in its first
-    request: an equal beginning is no reason to burden the same account.
+    The first of these names it: the answer it goes on from where the upstream stores them
+    (`native`), for only the account that made an answer knows it; a session header; the member in
+    which clients of the protocol name their conversation; what the conversation begins with, which
+    is not looked up in its first request: an equal beginning is no reason to burden the same
+    account.
     """
-    previous = _text(request, "previous_response_id") if native else ""
+    passthrough = request.codec.passthrough
+    previous = _text(request, passthrough.continues) if native else ""
     named = b""
     if not _ANY_SESSION.isdisjoint(headers):
         session = next(headers[name] for name in _SESSION_HEADERS if name in headers)
         named = digest(client, upstream, "session", session)
-    elif key := _text(request, "prompt_cache_key"):
+    elif key := _text(request, passthrough.conversation):
         named = digest(client, upstream, "cache", key.encode("utf-8", "replace"))
     if previous:
         return Pins(response_digest(client, upstream, previous), (named,) if named else ())
@@ -87,19 +88,6 @@ def _space(client: str, upstream: str, kind: str) -> bytes:
 def response_digest(client: str, upstream: str, name: str) -> bytes:
     """The digest of a response's id."""
     return digest(client, upstream, "response", name.encode("utf-8", "replace"))
-
-
-def check_thread(request: ClientRequest) -> None:
-    """Refuse a conversation that one account of several would hold for itself.
-
-    The requests that go on with it hold only what is new, so nothing would lead them there.
-
-    Raises:
-        InvalidRequest: in the words after which the SDKs go on with whole histories.
-    """
-    raw = request.members.get("thread")
-    if raw is not None and bytes(raw) != b"null":
-        raise threads_unsupported()
 
 
 class _Identified(Struct):

@@ -23,7 +23,7 @@ from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit, while_connected
-from dragoman.gateway.serving.affinity import NO_PINS, Seams, check_thread, pins_of
+from dragoman.gateway.serving.affinity import NO_PINS, Seams, pins_of
 from dragoman.gateway.serving.answers import is_error_object, read_error
 from dragoman.gateway.serving.attempts import Attempts, GaveUp, alone
 from dragoman.gateway.serving.failures import (
@@ -123,7 +123,7 @@ class Exchange:
             ClientGone: the client left.
         """
         body = await visit.body(self._server.body_limit_bytes)
-        return ClientRequest(visit.codec.name, body)
+        return ClientRequest(visit.codec.name, body, operation=visit.operation)
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """Where the request's model leads.
@@ -256,8 +256,8 @@ class Exchange:
         if not trip.has_choice:
             return
         passes_through = trip.call.passes_through
-        if passes_through and request.codec.name == "anthropic_messages":
-            check_thread(request)
+        if passes_through:
+            request.codec.passthrough.check_conversation(request.members)
         if upstream.affinity != "off":
             native = passes_through and upstream.stored_responses == "pass"
             headers, client = trip.visit.headers, trip.caller.name
@@ -345,7 +345,7 @@ def _request_of(trip: Trip, lease: Lease, outgoing: Outgoing) -> UpstreamRequest
     """What is sent upstream. Not to be held on to while an answer is given: it has the body."""
     call = trip.call
     return outgoing.post(
-        call.codec.endpoint.path,
+        call.path,
         call.body,
         trip.visit.headers if call.passes_through else trip.target.headers,
         stream=call.streams,

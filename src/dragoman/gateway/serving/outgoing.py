@@ -33,10 +33,20 @@ _SCHEMES = ("bearer", "basic", "token")
 class Common:
     """What is the same for all accounts of an upstream."""
 
-    __slots__ = ("headers", "names", "own_headers", "proxy", "secrets", "timeouts", "upstream")
+    __slots__ = (
+        "headers",
+        "names",
+        "own_headers",
+        "proxy",
+        "secrets",
+        "timeouts",
+        "upstream",
+        "version",
+    )
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
+        self.version = upstream.codec.endpoint.version
         self.headers = {"user-agent": ("user-agent", _USER_AGENT)}
         own = upstream.codec.endpoint.headers(upstream.capabilities)
         self.headers |= {name: (name, value) for name, value in own.items()}
@@ -132,9 +142,11 @@ class Outgoing:
         query: str = "",
         proxy: Secret | None = None,
     ) -> UpstreamRequest:
+        path, _, own = path.partition("?")
+        query = f"{own}&{query}" if own and query else own or query
         return UpstreamRequest(
             method=method,
-            url=join_url(self._common.upstream.base_url, f"/v1{path}", query),
+            url=join_url(self._common.upstream.base_url, self._common.version + path, query),
             headers=headers,
             body=body,
             timeouts=self._common.timeouts,

@@ -221,7 +221,7 @@ class Memory:
         Raises:
             DragomanError: what it goes on from is not there, or cannot be had.
         """
-        if request.codec.name != "openai_responses":
+        if not request.codec.endpoint.stores_responses:
             return request, None
         if request.member("conversation") is not None:
             raise no_conversations()
@@ -371,7 +371,7 @@ def item_not_found(name: str, number: int) -> DragomanError:
 
 def _keeps(target: Target) -> bool:
     """Whether its service would keep the response unless it is asked not to."""
-    return target.upstream.protocol == "openai_responses"
+    return target.upstream.codec.endpoint.stores_responses
 
 
 def _kept_there(target: Target) -> bool:

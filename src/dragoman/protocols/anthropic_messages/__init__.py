@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.counting import COUNTING
 from dragoman.protocols.anthropic_messages.errors import read_error, write_error
 from dragoman.protocols.anthropic_messages.fitting import fitted
 from dragoman.protocols.anthropic_messages.history import (
@@ -27,6 +30,7 @@ from dragoman.protocols.anthropic_messages.settings import (
 from dragoman.protocols.anthropic_messages.shape import SHAPE
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
 from dragoman.protocols.anthropic_messages.stream_writer import PING, MessagesWriter
+from dragoman.protocols.anthropic_messages.threads import check_thread
 from dragoman.protocols.base import (
     AnswerWriter,
     Codec,
@@ -36,6 +40,7 @@ from dragoman.protocols.base import (
     Translate,
 )
 from dragoman.protocols.folding import FoldedAnswer
+from dragoman.protocols.model_lists import MODELS
 
 
 def _answer_writer(reply: Reply, streamed: bool) -> AnswerWriter:
@@ -49,6 +54,10 @@ CODEC = Codec(
     endpoint=Endpoint(
         path="/messages",
         id_prefix="msg_",
+        key_headers=(b"x-api-key",),
+        sign=b"anthropic-version",
+        counting=COUNTING,
+        models=replace(MODELS, query="limit=1000"),
         capabilities=MessagesCapabilities,
         completed=completed,
         auth="x-api-key",
@@ -74,6 +83,7 @@ CODEC = Codec(
         without_envelopes=without_envelopes,
         without_reasoning=without_reasoning,
         fitted=fitted,
+        check_conversation=check_thread,
         beginning=beginning,
         forward_request=forward_request,
         forward_response=forward_response,

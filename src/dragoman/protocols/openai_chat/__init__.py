@@ -11,6 +11,7 @@ from dragoman.protocols.base import (
     Translate,
 )
 from dragoman.protocols.folding import FoldedAnswer
+from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_chat.errors import read_error, write_error
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.relay import (
@@ -39,7 +40,9 @@ CODEC = Codec(
     name=NAME,
     endpoint=Endpoint(
         path="/chat/completions",
+        unserved="This gateway does not store chat completions.",
         id_prefix="chatcmpl-",
+        models=MODELS,
         forwarded=("openai-beta",),
         capabilities=ChatCapabilities,
     ),
@@ -61,6 +64,7 @@ CODEC = Codec(
         without_envelopes=without_envelopes,
         without_reasoning=without_reasoning,
         fitted=fitted,
+        conversation="prompt_cache_key",
         beginning=beginning,
         forward_request=forward_request,
         forward_response=forward_response,
