@@ -15,6 +15,7 @@ from functools import partial
 from urllib.parse import parse_qs
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.accounts.keeper import Keeper
 from dragoman.accounts.pool import Pool, Wanted
@@ -69,11 +70,12 @@ _CORS_USUAL = _CORS + b"%b: %b\r\n" % (_CORS_ALLOWED, _CORS_HEADERS)
 
 class Route(Struct, frozen=True):
     """One path: a handler per method, the client's protocol it implies, None if it tells none, and
-    what it holds besides."""
+    what it holds besides. One that is `open` is served without a client's key."""
 
     methods: Mapping[str, Handler]
     codec: Codec | None = None
     operation: Operation | None = None
+    open: bool = False
 
 
 class Gateway:
@@ -270,7 +272,7 @@ class Gateway:
                 FaultKind.METHOD_NOT_ALLOWED,
                 f"{visit.method} is not allowed on {visit.path[:200]}.",
             )
-        if not visit.path.startswith("/v1/"):
+        if route.open:
             await handler(visit, Caller(""), record)
             return
         try:
@@ -318,7 +320,7 @@ class Gateway:
             ("/readyz", self._ready),
             ("/metrics", self._metrics),
         ):
-            routes[path] = Route({"GET": handler, "HEAD": handler})
+            routes[path] = Route({"GET": handler, "HEAD": handler}, open=True)
         return routes
 
     def _model_routes(self) -> dict[str, Route]:
@@ -342,7 +344,8 @@ class Gateway:
                 if operation is not None:
                     serve: Handler = self._exchange.serve
                     serve = self._counter.serve if operation.counts else serve
-                    return Route({"POST": serve}, codec, operation)
+                    named = replace(operation, name=endpoint.version + operation.name)
+                    return Route({"POST": serve}, codec, named)
             models = endpoint.version + endpoint.models.path
             name = _below(path, models)
             if name:
