@@ -13,7 +13,7 @@ import click
 import dragoman
 from dragoman.cli.accounts import accounts
 from dragoman.cli.classify import classify
-from dragoman.cli.common import FILE, PROTOCOLS, count, read_config
+from dragoman.cli.common import FILE, PROTOCOL, count, read_config
 from dragoman.cli.doctor import doctor
 from dragoman.cli.usage import usage
 
@@ -91,11 +91,9 @@ def simulate(host: str, port: int) -> None:
 
 @main.command()
 @click.option(
-    "--from", "source", type=click.Choice(PROTOCOLS), required=True, help="Protocol read."
+    "--from", "source", type=PROTOCOL, required=True, help="Protocol read, as in a configuration."
 )
-@click.option(
-    "--to", "target", type=click.Choice(PROTOCOLS), required=True, help="Protocol written."
-)
+@click.option("--to", "target", type=PROTOCOL, required=True, help="Protocol written.")
 @click.option("--request", "part", flag_value="request", default=True, help="A request (default).")
 @click.option("--response", "part", flag_value="response", help="A whole answer.")
 @click.option("--stream", "part", flag_value="stream", help="A streamed answer.")

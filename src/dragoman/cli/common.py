@@ -12,7 +12,22 @@ import click
 if TYPE_CHECKING:
     from dragoman.config import Config
 
-PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
+
+class ProtocolName(click.ParamType[str]):
+    """The name of a protocol; which there are is asked only when a command is run."""
+
+    name = "protocol"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, if there is such a protocol."""
+        from dragoman.protocols import CODECS
+
+        if value not in CODECS:
+            self.fail(f"{value!r} is not one of {', '.join(CODECS)}.", param, ctx)
+        return value
+
+
+PROTOCOL = ProtocolName()
 
 FILE = click.Path(path_type=Path)
 

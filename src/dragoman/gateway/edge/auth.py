@@ -65,9 +65,7 @@ class Keyring:
             return self._anyone
         key = presented_key(headers)
         if key is None:
-            raise _refused(
-                "No API key was given. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'."
-            )
+            raise _refused(f"No API key was given. Send it as {' or '.join(_ways())}.")
         caller = self._callers.get(_digest(key))
         if caller is None:
             raise _refused("The API key is not valid for this gateway.")
@@ -83,6 +81,12 @@ def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
                 return key
     scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
     return token.strip() or None if scheme.lower() == b"bearer" else None
+
+
+def _ways() -> list[str]:
+    """The headers in which a key can be sent."""
+    names = [name for codec in CODECS.values() for name in codec.endpoint.key_headers]
+    return ["'Authorization: Bearer KEY'", *(f"'{name.decode()}: KEY'" for name in names)]
 
 
 def _digest(key: bytes) -> bytes:
