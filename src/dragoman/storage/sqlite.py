@@ -18,7 +18,7 @@ import msgspec
 
 from dragoman.accounts.decisions import apply, entry_of
 from dragoman.accounts.states import AccountState, Entry, Transition
-from dragoman.storage.base import (
+from dragoman.accounts.store import (
     HISTORY_KEPT,
     LOST_AFTER_S,
     MOST_PINS,

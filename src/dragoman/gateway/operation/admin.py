@@ -23,6 +23,7 @@ import dragoman
 from dragoman.accounts.keeper import Keeper
 from dragoman.accounts.pool import Pool
 from dragoman.accounts.states import AccountState
+from dragoman.accounts.store import StoreError
 from dragoman.administration.drafts import Draft, Unusable, draft, literal, shortened
 from dragoman.administration.errors import Conflict, NoModel, Rejected, Unknown
 from dragoman.administration.moments import BadMoment, moment
@@ -36,7 +37,6 @@ from dragoman.gateway.edge.errors import ClientGone, Headers, fault_of
 from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.operation.probe import ask
 from dragoman.gateway.operation.scrape import Scrape
-from dragoman.storage.base import StoreError
 from dragoman.storage.opening import vault_for
 from dragoman.upstream.client import UpstreamClient
 
