@@ -31,7 +31,7 @@ from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.translation import Call, ClientRequest, Settings
 from dragoman.upstream.client import UpstreamClient
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.errors import CallError
 
 ESTIMATED = (b"x-dragoman-estimate", b"true")
 
@@ -156,7 +156,7 @@ class Counter:
                     told = outgoing.mask.error(await read_error(answer))
                     raise refused(CODECS[protocol], answer.status, answer.headers, told)
                 counted = _read(await answer.read(MOST_BYTES))
-        except CallFailed as error:
+        except CallError as error:
             raise failed_call(error, target.upstream.name) from None
         if counted is None:
             raise unusable(UpstreamError.unreadable("it holds no count").fault)

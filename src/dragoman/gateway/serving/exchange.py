@@ -40,7 +40,7 @@ from dragoman.gateway.serving.routing import Router, Target, model_not_found
 from dragoman.gateway.serving.trip import Keeper, Trip
 from dragoman.translation import ALL, Call, ClientRequest, Settings
 from dragoman.upstream.client import UpstreamClient
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import UpstreamRequest
 
 _LONGEST_MODEL = 1024
@@ -308,7 +308,7 @@ class Exchange:
                     await give_whole(trip, lease, answer, mask)
                 else:
                     await give_stream(trip, trip.delivery, lease, answer, sent_at)
-        except CallFailed as error:
+        except CallError as error:
             raise failed_call(error, trip.target.upstream.name) from None
         except UpstreamError as error:
             raise unusable(mask.fault(error.fault)) from None

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dragoman.upstream.connection import Connection
 
 
-class Pool:
+class ConnectionPool:
     """Idle connections by key; the one used last is taken first, so that spares expire."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, max_idle: int, expiry: float) -> None:
