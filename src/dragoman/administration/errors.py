@@ -8,7 +8,7 @@ from dragoman.administration.rows import BadRow
 from dragoman.config.convert import suggestion
 
 
-class Unknown(LookupError):
+class UnknownAccount(LookupError):
     """There is no account of this name."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
@@ -32,7 +32,7 @@ class NoModel(Conflict):
         super().__init__(f"{told}: name one, or set upstreams.probe", "model")
 
 
-class Rejected(ValueError):
+class ImportRejected(ValueError):
     """Rows of a list are bad, so nothing was imported."""
 
     def __init__(self, bad: tuple[BadRow, ...], rows: int) -> None:

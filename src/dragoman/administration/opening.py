@@ -12,7 +12,7 @@ from dragoman.storage.opening import store_for, vault_for
 
 
 @contextmanager
-def administration(config: Config) -> Iterator[Administration]:
+def open_administration(config: Config) -> Iterator[Administration]:
     """What can be done with the accounts of `config`.
 
     Raises:

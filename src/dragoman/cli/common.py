@@ -43,16 +43,16 @@ def count(number: int, noun: str) -> str:
 def failures_told() -> Iterator[None]:
     """End the command with a message for whatever an operator can get wrong."""
     from dragoman.accounts.store import StoreError
-    from dragoman.administration.drafts import Unusable
-    from dragoman.administration.errors import Conflict, Unknown
+    from dragoman.administration.drafts import InvalidDraft
+    from dragoman.administration.errors import Conflict, UnknownAccount
 
     try:
         yield
-    except Unusable as error:
+    except InvalidDraft as error:
         for fault in error.faults:
             click.echo(f"error: {fault.field}: {fault.message}", err=True)
         raise click.exceptions.Exit(1) from None
-    except (Conflict, StoreError, Unknown) as error:
+    except (Conflict, StoreError, UnknownAccount) as error:
         raise click.ClickException(str(error)) from None
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 import dragoman
 from dragoman.accounts.keeper import Keeper
 from dragoman.accounts.pool import Pool
-from dragoman.administration.views import STANDINGS, condition
+from dragoman.administration.views import STATES, status_of
 from dragoman.config import Config
 from dragoman.gateway.operation.metrics import Board, Counts, Metrics, render
 
@@ -84,11 +84,11 @@ class Scrape:
         """How many accounts there are by upstream and state."""
         now = time.time()
         found: dict[tuple[str, str], int] = {
-            (one.name, state): 0 for one in self._config.upstreams for state in STANDINGS
+            (one.name, state): 0 for one in self._config.upstreams for state in STATES
         }
         for number, account in enumerate(self._pool.accounts(), 1):
             try:
-                state = condition(self._pool.state(account.name), now).state
+                state = status_of(self._pool.state(account.name), now).state
             except KeyError:
                 continue
             found[account.upstream, state] += 1
