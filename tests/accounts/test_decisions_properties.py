@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.accounts.decisions import apply, entry_of, observe, on_trial, standing
+from dragoman.accounts.decisions import active_rest, apply, entry_of, observe, on_trial
 from dragoman.accounts.states import (
     FOREVER,
     AccountState,
@@ -75,7 +75,7 @@ def after(transitions: list[Transition]) -> AccountState:
 
 def ends(state: AccountState, model: str, now: float) -> float:
     """When the account can be used for the model again; a soft rest does not keep it from that."""
-    rest = standing(state, model, now)
+    rest = active_rest(state, model, now)
     return now if rest is None or rest.soft else rest.until
 
 
@@ -106,7 +106,7 @@ def test_states_stay_bounded_and_sane_whatever_clocks_do(transitions: list[Trans
 def test_every_rest_ends_by_itself(transitions: list[Transition], model: str, months: int) -> None:
     state = after(transitions)
     later = max((step.at for step in transitions), default=START) + months * MONTH + 1
-    rest = standing(state, model, later)
+    rest = active_rest(state, model, later)
     assert rest is None or (state.disabled and rest.until == FOREVER)
 
 

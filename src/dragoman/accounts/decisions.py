@@ -2,7 +2,7 @@
 
     decision = classify(symptom, rules)                            # a failure: what to do about it
     state = observe(state, Failed(decision), model, now, spread)   # any outcome: what is known now
-    rest = standing(state, model, now)                             # may the account be used?
+    rest = active_rest(state, model, now)                             # may the account be used?
 
 All functions are pure; rules are data (see `dragoman.accounts.rules`). Traffic, probes, a person
 and the configuration all go through `observe`, so that none of them knows an account otherwise
@@ -92,7 +92,7 @@ def _carries(symptom: Symptom, header: str) -> bool:
     return found is not None and (not colon or found.strip() == value.strip())
 
 
-def standing(state: AccountState, model: str, now: float) -> Rest | None:
+def active_rest(state: AccountState, model: str, now: float) -> Rest | None:
     """What keeps the account from being used for `model` at `now`; None if nothing does.
 
     Of several rests it is the one that ends last; a soft one only if there is no other.
@@ -111,7 +111,7 @@ def on_trial(state: AccountState, model: str, now: float) -> bool:
     again: its exhaustion ended, or so did the last of several rests in a row, and no answer has
     been good since.
     """
-    rest = standing(state, model, now)
+    rest = active_rest(state, model, now)
     if rest is not None and not rest.soft:
         return False
     if state.exhausted is not None:

@@ -105,7 +105,7 @@ class Weighted:
     def chosen(self, member: Member) -> None:
         """Its next turn is the later, the less it weighs."""
         self._reached[member.priority] = max(self._reached.get(member.priority, 0.0), member.passed)
-        member.passed += 1.0 / member.terms.weight
+        member.passed += 1.0 / member.settings.weight
 
     def joined(self, member: Member) -> None:
         """Start where the others are."""
@@ -119,7 +119,7 @@ class LeastInFlight:
 
     def key(self, member: Member) -> tuple[int, float]:
         """Requests in flight, and when it was used."""
-        return member.in_flight + member.elsewhere, member.used
+        return member.in_flight + member.in_flight_elsewhere, member.used
 
     def chosen(self, member: Member) -> None:
         """Nothing to do: the rotation counts."""

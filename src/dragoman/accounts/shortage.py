@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.accounts.standings import Shortage
+from dragoman.accounts.availability import Shortage
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 
 _BUSY_RETRY_S = 1.0

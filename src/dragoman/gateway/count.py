@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import Lease, Pool
+from dragoman.accounts.pool import AccountPool, Lease
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.usage import Usage
@@ -75,7 +75,7 @@ class Counter:
     def __init__(
         self,
         exchange: Exchange,
-        pool: Pool,
+        pool: AccountPool,
         client: UpstreamClient,
         outgoings: Outgoings,
         memory: Memory,

@@ -20,10 +20,10 @@ from urllib.parse import parse_qsl
 import msgspec
 
 import dragoman
-from dragoman.accounts.keeper import Keeper
-from dragoman.accounts.pool import Pool
+from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import AccountState
 from dragoman.accounts.store import StoreError
+from dragoman.accounts.sync import AccountSync
 from dragoman.administration.drafts import (
     Draft,
     InvalidDraft,
@@ -43,7 +43,7 @@ from dragoman.gateway.edge.errors import ClientGone, Headers, fault_of
 from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.operation.probe import ask
 from dragoman.gateway.operation.scrape import Scrape
-from dragoman.storage.opening import vault_for
+from dragoman.storage.opening import cipher_for
 from dragoman.upstream.client import UpstreamClient
 
 T = TypeVar("T")
@@ -98,8 +98,8 @@ class Admin:
     def __init__(
         self,
         config: Config,
-        pool: Pool,
-        keeper: Keeper | None,
+        pool: AccountPool,
+        account_sync: AccountSync | None,
         client: UpstreamClient,
         scrape: Scrape,
     ) -> None:
@@ -107,10 +107,10 @@ class Admin:
         self._digest = None if key is None else _digest(key.reveal().encode())
         self._config = config
         self._pool = pool
-        self._keeper = keeper
+        self._account_sync = account_sync
         self._client = client
         self._scrape = scrape
-        self._vault = vault_for(config)
+        self._cipher = cipher_for(config)
 
     @property
     def is_served(self) -> bool:
@@ -331,22 +331,22 @@ class Admin:
         accounts: dict[str, dict[str, int]] = {}
         for (upstream, state), number in (await self._scrape.accounts()).items():
             accounts.setdefault(upstream, {})[state] = number
-        keeper = self._keeper
+        sync = self._account_sync
         return 200, {
             "version": dragoman.__version__,
             "workers": int(gauges["workers"]),
             "in_flight": int(gauges["in_flight"]),
             "queue_length": int(gauges["queue_length"]),
-            "store": "none" if keeper is None else "working" if keeper.working else "failing",
+            "store": "none" if sync is None else "working" if sync.working else "failing",
             "usable": self._pool.usable(),
             "accounts": accounts,
         }
 
     async def _ask(self, work: Callable[[Administration], T]) -> T:
-        if self._keeper is None:
+        if self._account_sync is None:
             raise Refusal(409, "conflict", "Nothing is kept: [storage] path is not set.")
-        return await self._keeper.ask(
-            lambda store: work(Administration(self._config, store, self._vault))
+        return await self._account_sync.ask(
+            lambda store: work(Administration(self._config, store, self._cipher))
         )
 
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import Lease, Pool
+from dragoman.accounts.pool import AccountPool, Lease
 from dragoman.canonical.dialects import DIALECTS
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.losses import Policy
@@ -56,7 +56,7 @@ class Exchange:
         self,
         server: Server,
         router: Router,
-        pool: Pool,
+        pool: AccountPool,
         client: UpstreamClient,
         outgoings: Outgoings,
     ) -> None:

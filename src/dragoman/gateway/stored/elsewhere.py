@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.accounts.pool import Pool
+from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Options
 from dragoman.config import Account, Config, Upstream
@@ -89,7 +89,7 @@ class Elsewhere:
     def __init__(
         self,
         config: Config,
-        pool: Pool,
+        pool: AccountPool,
         client: UpstreamClient,
         outgoings: Outgoings,
         shelf: Shelf | None,

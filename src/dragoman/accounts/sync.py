@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.accounts.cipher import AccountCipher, SealError
-from dragoman.accounts.pool import Pool
+from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import (
     Disabled,
     Enabled,
@@ -66,7 +66,7 @@ class _Learnt(Struct, frozen=True):
     accounts: Sequence[Account]
 
 
-class Keeper:
+class AccountSync:
     """Keeps `pool` and `store` in step, every `sync_s` seconds.
 
     `fixed` are the accounts of the configuration: they win over stored ones of the same name.
@@ -76,7 +76,7 @@ class Keeper:
 
     def __init__(
         self,
-        pool: Pool,
+        pool: AccountPool,
         store: Store,
         cipher: AccountCipher,
         fixed: Iterable[Account],

@@ -1,46 +1,46 @@
-"""What a pool keeps of one upstream, and how accounts are called where they must not be named."""
+"""The accounts of one upstream: which of them is chosen, through which proxy, and who waits."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection
 
 from dragoman.accounts.affinity import Affinity
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.members import Member
 from dragoman.accounts.ordering import ORDERS
-from dragoman.accounts.probing import ProbePlan
+from dragoman.accounts.probing import ProbeSchedule
 from dragoman.accounts.proxies import ProxySet
 from dragoman.accounts.rotation import Choice, Rotation
 from dragoman.accounts.rules import table
 from dragoman.accounts.shortage import AllBusy, NoAccount, no_account
-from dragoman.accounts.waiting import Waiter, WaitingLine
-from dragoman.config import Account, Upstream
-from dragoman.config.secret import fingerprint
+from dragoman.accounts.wait_queue import Waiter, WaitQueue
+from dragoman.config import Upstream
 
 
-class Side:
+class UpstreamPool:
     """All that belongs to one upstream. It serves the line of the requests that wait for it (see
-    `dragoman.accounts.waiting.Counter`).
+    `dragoman.accounts.wait_queue.Supplier`).
 
-    `clock` is Unix time, in seconds; `lent` makes the lease of an account that was chosen.
+    `clock` is Unix time, in seconds; `make_lease` makes the lease of an account that was chosen.
     """
 
     __slots__ = (
         "_clock",
-        "_lent",
+        "_make_lease",
         "affinity",
-        "line",
         "probes",
         "proxies",
         "rotation",
         "rules",
         "upstream",
+        "wait_queue",
     )
 
-    def __init__(self, upstream: Upstream, clock: Callable[[], float], lent: Lent) -> None:
+    def __init__(
+        self, upstream: Upstream, clock: Callable[[], float], make_lease: LeaseMaker
+    ) -> None:
         self._clock = clock
-        self._lent = lent
+        self._make_lease = make_lease
         self.upstream = upstream
         self.rules = table(upstream.account_rules, upstream.rules)
         self.rotation = Rotation(order=ORDERS[upstream.selection]())
@@ -49,9 +49,9 @@ class Side:
         self.probes = (
             None
             if upstream.probe is None
-            else ProbePlan(upstream.probe.model, upstream.probe.every_s)
+            else ProbeSchedule(upstream.probe.model, upstream.probe.every_s)
         )
-        self.line: WaitingLine[Lease] = WaitingLine(self)
+        self.wait_queue: WaitQueue[Lease] = WaitQueue(self)
 
     def choose(self, model: str, pin: bytes, tried: Collection[str], now: float) -> Lease | None:
         """A lease of an account for `model` that is not in `tried`; None if there is none at
@@ -63,7 +63,7 @@ class Side:
         if choice is None:
             return None
         moved = bool(pinned) and pinned != choice.member.name
-        return self._lent(self, choice, model, pin, now, moved)
+        return self._make_lease(self, choice, model, pin, now, moved)
 
     def shortage(self, model: str, tried: Collection[str], now: float) -> NoAccount:
         """Why `choose` has just found no account."""
@@ -78,7 +78,7 @@ class Side:
                 return False
             return self.rotation.can_serve(member.name, waiter.model, now)
 
-        self.line.offer(suits, lambda: not member.barred)
+        self.wait_queue.offer(suits, lambda: not member.blocked)
 
     # The line of those who wait
 
@@ -97,16 +97,6 @@ class Side:
         return None if due is None else due - self._clock()
 
 
-Lent = Callable[[Side, Choice, str, bytes, float, bool], Lease]
+LeaseMaker = Callable[[UpstreamPool, Choice, str, bytes, float, bool], Lease]
 """The upstream, the account chosen, the model, the digest of the conversation's key, the time, and
 whether the conversation was with another account before."""
-
-
-def account_tag(name: str) -> str:
-    """A short word that stands for an account without telling its name."""
-    return hashlib.sha256(name.encode()).hexdigest()[:8]
-
-
-def key_print(account: Account) -> str:
-    """What tells one key of an account from another without telling the key; empty for none."""
-    return fingerprint(account.key)

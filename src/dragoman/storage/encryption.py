@@ -64,7 +64,7 @@ class _Key(Struct, frozen=True):
         return cls(AESGCM(derived[:32]), derived[32 : 32 + _ID_BYTES])
 
 
-class Vault:
+class AesGcmCipher:
     """Seals accounts with `key`, and opens what was sealed with it or with one of `previous`.
 
     Keys are derived when they are first needed, which takes some 50 ms each.
