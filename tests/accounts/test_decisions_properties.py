@@ -82,7 +82,9 @@ def ends(state: AccountState, model: str, now: float) -> float:
 def asked(state: AccountState, model: str, now: float) -> float:
     """Until when the upstream itself asked for a rest that is no matter of quota."""
     rests = (state.cooling.get(name) for name in {"", model})
-    return max((rest.until for rest in rests if rest and rest.told and rest.until > now), default=0)
+    return max(
+        (rest.until for rest in rests if rest and rest.by_upstream and rest.until > now), default=0
+    )
 
 
 @AT_LEISURE
@@ -212,14 +214,14 @@ def test_the_order_in_which_workers_tell_hardly_matters(
         assert all(rest.streak == 1 for rest in rests)
         assert state.cooling.keys() == found[0].cooling.keys()
         for name, rest in state.cooling.items():
-            assert (rest.told, rest.soft) == (
-                found[0].cooling[name].told,
+            assert (rest.by_upstream, rest.soft) == (
+                found[0].cooling[name].by_upstream,
                 found[0].cooling[name].soft,
             )
             assert abs(rest.until - found[0].cooling[name].until) <= 4.0
         if state.exhausted is not None and found[0].exhausted is not None:
-            assert state.exhausted.told == found[0].exhausted.told
-            if state.exhausted.told:
+            assert state.exhausted.by_upstream == found[0].exhausted.by_upstream
+            if state.exhausted.by_upstream:
                 assert state.exhausted.until == found[0].exhausted.until
 
 

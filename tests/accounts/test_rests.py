@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from dragoman.accounts.decisions import active_rest, apply, classify, entry_of, observe, on_trial
@@ -282,3 +283,11 @@ def test_history_is_silent_where_nothing_is_worth_telling() -> None:
     assert history(over, Succeeded()) == ()
     assert history(FRESH, Enabled()) == ()
     assert history(FRESH, Failed(Decision(Verdict.TRY_NEXT, "unreachable"))) == ()
+
+
+def test_stored_states_keep_their_form() -> None:
+    """A store that an earlier version wrote can be read, and the other way round."""
+    written = b'{"name":"a","cooling":{"m":{"until":9.0,"why":"rate limited","told":true}}}'
+    state = AccountState("a", cooling={"m": Rest(9.0, "rate limited", by_upstream=True)})
+    assert msgspec.json.decode(written, type=AccountState) == state
+    assert msgspec.json.encode(state) == written

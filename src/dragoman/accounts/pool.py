@@ -1,9 +1,9 @@
 """The shell around the decisions: account states in this process, and leases.
 
-A request takes a lease of an account, tells it how the upstream answered, and gives it back on
-every path. What is decided is decided by the pure functions beside this module; what happened is
-told to a store in batches, and what others decided is taken over, by whoever calls `take_batch` and
-`apply`. All calls come from the thread of one event loop.
+A request takes a lease of an account, reports to it how the upstream answered, and gives it back on
+every path. Decisions are made by the pure functions beside this module. `dragoman.accounts.sync`
+writes what happened to a store in batches (`take_batch`), and applies what other workers decided
+(`apply`). All calls come from the thread of one event loop.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class AccountPool:
             proxy = pool.upstream.proxies[index]
         return Lease(self, choice, account, model, pin, proxy, index, now, moved)
 
-    # What leases tell
+    # Outcomes of leases
 
     def lease_ended(self, lease: Lease) -> None:
         """A lease was given back."""
@@ -192,7 +192,7 @@ class AccountPool:
         member, pool = lease.choice.member, self._pools[lease.account.upstream]
         name = member.name
         if member.state.exhausted is not None or member.state.cooling:
-            self._tell(name, Succeeded(), lease.model, now)
+            self._observe(name, Succeeded(), lease.model, now)
         if lease.choice.trial is not None:
             pool.rotation.end_trial(lease.choice)
             pool.offer(member)
@@ -217,7 +217,7 @@ class AccountPool:
             # It says nothing of the key that the account has by now.
             return decision
         outcome = Failed(decision, status=symptom.status, key=key)
-        self._tell(lease.account.name, outcome, lease.model, self._clock())
+        self._observe(lease.account.name, outcome, lease.model, self._clock())
         return decision
 
     def lease_proxy_failed(self, lease: Lease) -> None:
@@ -257,8 +257,8 @@ class AccountPool:
     # Outcomes
 
     def observe(self, transition: Transition) -> None:
-        """Take note of what happened to an account, whoever saw or did it. One that is not here
-        (any more) is none of our business."""
+        """Record what happened to an account, whoever observed or caused it. An account that is
+        not in the pool is ignored."""
         account = self._accounts.get(transition.account)
         if account is None:
             return
@@ -275,7 +275,7 @@ class AccountPool:
         if self.on_transition is not None:
             self.on_transition(transition)
 
-    def _tell(self, name: str, outcome: Outcome, model: str, now: float) -> None:
+    def _observe(self, name: str, outcome: Outcome, model: str, now: float) -> None:
         self.observe(Transition(name, outcome, now, model, self._spread()))
 
     def _put(self, pool: UpstreamPool, name: str, state: AccountState, now: float) -> None:
@@ -339,7 +339,7 @@ class AccountPool:
 
     def enable(self, name: str) -> None:
         """Forget all that is held against the account."""
-        self._tell(name, Enabled(), "", self._clock())
+        self._observe(name, Enabled(), "", self._clock())
 
     def due_for_probe(self, now: float) -> list[str]:
         """Accounts that are out, and whose turn it is to be tried by a probe. Each is named once
@@ -419,7 +419,7 @@ class AccountPool:
                 continue
             pool = touched[account.upstream] = self._pools[account.upstream]
             if name in self._elsewhere:
-                # Should it come back, the next exchange tells.
+                # Should it come back, the next exchange brings their number.
                 self._elsewhere.discard(name)
                 pool.rotation.in_flight_elsewhere(name, 0)
             member = pool.rotation.withdraw(name)
@@ -449,7 +449,7 @@ class AccountPool:
         return batch
 
     def restore(self, batch: Batch) -> None:
-        """The exchange of `batch` failed: it is told again with the next."""
+        """The exchange of `batch` failed: it is sent again with the next."""
         self._batch.prepend(batch)
         del self._batch.transitions[:-_MOST_TRANSITIONS]
 
@@ -489,7 +489,7 @@ class AccountPool:
                 pool.rotation.balance(name, balance - self._batch.spent.get(name, 0.0))
         for digest, (name, at) in changes.pins.items():
             if (pool := self._side_of(name)) is not None:
-                pool.affinity.learn(digest, name, at)
+                pool.affinity.merge(digest, name, at)
         for pool in touched.values():
             pool.wait_queue.serve()
 

@@ -1,4 +1,4 @@
-"""Which account of one upstream serves a request. Pure: told the time, it performs no I/O.
+"""Which account of one upstream serves a request. Pure: the time is an argument.
 
 `Rotation.choose` costs the same however many accounts there are, and however many of them rest,
 are busy or are disabled: nothing is scanned. Accounts wait in queues (`dragoman.accounts.members`).

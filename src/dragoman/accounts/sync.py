@@ -1,9 +1,9 @@
 """Between a pool and a store: what happened here goes there, what others decided comes back.
 
 The pool decides in memory. A few times a second, and at once after an account fell out or was
-brought back, the keeper takes what the pool has to tell and exchanges it with the store in a thread
+brought back, `AccountSync` takes a batch from the pool and exchanges it with the store in a thread
 of its own, so that neither the event loop nor any request waits for a disk. While the store cannot
-be used the pool goes on from memory, and all is told once it can.
+be used the pool goes on from memory, and all is written once it can.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _log = logging.getLogger("dragoman.accounts")
 T = TypeVar("T")
 
 _EARLY_S = 0.01
-"""Seconds between an account's fall and the exchange that tells of it: others may fall with it."""
+"""Seconds between an account's failure and the exchange that reports it: more may fail soon."""
 _RETRY_MOST_S = 2.0
 _SWEEP_S = 30.0
 _SWEEP_AGAIN_S = 1.0
@@ -59,7 +59,7 @@ _MOST_PINS = 50_000
 """Pins that are held for a store that cannot be used."""
 
 
-class _Learnt(Struct, frozen=True):
+class _Received(Struct, frozen=True):
     """What an exchange brought, with the secrets of new accounts opened."""
 
     changes: Changes
@@ -67,7 +67,7 @@ class _Learnt(Struct, frozen=True):
 
 
 class AccountSync:
-    """Keeps `pool` and `store` in step, every `sync_s` seconds.
+    """Synchronises `pool` with `store`, every `sync_s` seconds.
 
     `fixed` are the accounts of the configuration: they win over stored ones of the same name.
     `meter` counts what goes into the store as usage. `failures` counts exchanges that failed. All
@@ -120,16 +120,16 @@ class AccountSync:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Tell the store the rest, and close it."""
+        """Write the rest to the store, and close it."""
         self._stopping = True
         self._pool.on_transition = None
         if self._task is not None:
             self._early.set()
             await self._task
-        told = await self._exchange()
-        if not told and self._failing_since is None:
-            told = await self._exchange()
-        if not told:
+        done = await self._exchange()
+        if not done and self._failing_since is None:
+            done = await self._exchange()
+        if not done:
             _log.error("what happened since the store failed is lost")
         await self._call(self._store.close)
         self._thread.shutdown()
@@ -185,7 +185,7 @@ class AccountSync:
         if not self._loaded:
             batch.balances = self._balances
         try:
-            learnt = await self._call(lambda: self._learn(batch))
+            received = await self._call(lambda: self._receive(batch))
         except StoreError as error:
             self._failed(error)
             self._restore(batch)
@@ -195,18 +195,18 @@ class AccountSync:
             return False
         self._recovered()
         first = not self._loaded
-        self._version = learnt.changes.version
+        self._version = received.changes.version
         self._loaded = True
         try:
-            await self._take_over(learnt, first)
+            await self._apply(received, first)
         except Exception:
             _log.exception("what the store told could not be taken over")
         return True
 
-    def _learn(self, batch: Batch) -> _Learnt:
+    def _receive(self, batch: Batch) -> _Received:
         """In the thread."""
         changes = self._store.exchange(self.worker, batch, self._version)
-        return _Learnt(changes, self._opened(changes.definitions))
+        return _Received(changes, self._opened(changes.definitions))
 
     def _opened(self, definitions: Iterable[Definition]) -> list[Account]:
         """In the thread: the accounts that `definitions` are of."""
@@ -229,9 +229,9 @@ class AccountSync:
             _log.error("%d stored accounts cannot be used: %s", len(sealed), sealed[0])
         return accounts
 
-    async def _take_over(self, learnt: _Learnt, first: bool) -> None:
-        changes = learnt.changes
-        for some in _parts(learnt.accounts):
+    async def _apply(self, received: _Received, first: bool) -> None:
+        changes = received.changes
+        for some in _parts(received.accounts):
             self._pool.define(some)
             await asyncio.sleep(0)
         gone = [name for name in changes.removed if name not in self._fixed]
@@ -241,11 +241,11 @@ class AccountSync:
         for part in _slices(changes):
             self._pool.apply(part)
             await asyncio.sleep(0)
-        there = [*self._fixed.values(), *learnt.accounts] if first else learnt.accounts
+        there = [*self._fixed.values(), *received.accounts] if first else received.accounts
         self._note_new_keys(there)
 
     def _note_new_keys(self, accounts: Iterable[Account]) -> None:
-        """Tell of accounts that fell out with another key than they have now."""
+        """Report accounts that were taken out with another key than they have now."""
         for account in accounts:
             try:
                 refused = self._pool.state(account.name).refused_key
@@ -263,7 +263,7 @@ class AccountSync:
         self._pool.restore(batch)
 
     def _drop(self, batch: Batch) -> None:
-        """The store is well, but something in `batch` can never be told. Better to lose its sums
+        """The store is well, but something in `batch` can never be written. Better to lose its sums
         than to fail for good; what happened to accounts is tried once more by itself."""
         _log.exception("something could not be kept, and is dropped")
         if batch.usage or batch.used or batch.spent or batch.pins:
@@ -285,8 +285,8 @@ class AccountSync:
         if self._failing_since is not None:
             return
         self._failing_since = time.monotonic()
-        told = str(error) if isinstance(error, StoreError) else repr(error)
-        _log.error("the store cannot be used, so accounts are kept in memory only: %s", told)
+        reason = str(error) if isinstance(error, StoreError) else repr(error)
+        _log.error("the store cannot be used, so accounts are kept in memory only: %s", reason)
 
     def _recovered(self) -> None:
         if self._failing_since is not None:

@@ -56,7 +56,7 @@ class Draft(Struct, frozen=True):
 
 
 class InvalidDraft(ValueError):
-    """A draft cannot be used; `faults` tells every field that is wrong."""
+    """A draft cannot be used; `faults` names every field that is wrong."""
 
     def __init__(self, faults: tuple[FieldError, ...]) -> None:
         self.faults = faults
@@ -65,7 +65,7 @@ class InvalidDraft(ValueError):
 
 def read_draft(values: Mapping[str, object], resolve: Resolve) -> Draft:
     """Check `values` by the types of `dragoman.config.Account`; None resets a field to its
-    default. `resolve` turns what stands for a secret into the secret.
+    default. `resolve` turns a reference or literal into the secret.
 
     Raises:
         InvalidDraft: with every fault that was found.
@@ -86,7 +86,9 @@ def read_draft(values: Mapping[str, object], resolve: Resolve) -> Draft:
         else:
             converter = Converter(resolve)
             fields[name] = converter.convert(value, info.type, (name,))
-            faults += (FieldError(shortened(dotted(path)), told) for path, told in converter.faults)
+            faults += (
+                FieldError(shortened(dotted(path)), problem) for path, problem in converter.faults
+            )
             if not converter.faults:
                 faults += _check_value(name, fields[name])
     if "name" not in values:
@@ -97,8 +99,8 @@ def read_draft(values: Mapping[str, object], resolve: Resolve) -> Draft:
 
 
 def literal_secret(value: str) -> Secret:
-    """The secret that is written out in full. A reference is refused: whoever sends one from afar
-    must not have this machine's variables and files read to an upstream.
+    """The secret that is written out in full. A reference is refused: a remote caller must not
+    be able to not have this machine's variables and files read to an upstream.
 
     Raises:
         SecretError: it is a reference, empty, or has characters no header can carry.

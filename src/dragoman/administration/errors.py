@@ -17,7 +17,7 @@ class UnknownAccount(LookupError):
 
 
 class Conflict(ValueError):
-    """It cannot be done as things are. `field` names what stands in the way, if it is a field."""
+    """It conflicts with what is there or configured. `field` names the field at fault, if any."""
 
     def __init__(self, message: str, field: str = "") -> None:
         self.field = field
@@ -28,8 +28,8 @@ class NoModel(Conflict):
     """It is not known which model to ask an account for."""
 
     def __init__(self, upstream: str) -> None:
-        told = f"upstream {upstream}: no model to ask for is known"
-        super().__init__(f"{told}: name one, or set upstreams.probe", "model")
+        problem = f"upstream {upstream}: no model to ask for is known"
+        super().__init__(f"{problem}: name one, or set upstreams.probe", "model")
 
 
 class ImportRejected(ValueError):

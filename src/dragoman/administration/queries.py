@@ -206,7 +206,7 @@ class AccountQueries:
 
 
 class _Snapshot(NamedTuple):
-    """All that is known at one moment: accounts by name, in order; and usage by account."""
+    """All that is known at one time: accounts by name, in order; and usage by account."""
 
     now: float
     accounts: Mapping[str, Account | Definition]

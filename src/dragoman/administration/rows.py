@@ -223,8 +223,8 @@ def _check(columns: list[str]) -> None:
 def _of_cells(at: int, columns: list[str], cells: list[str], resolve: Resolve) -> Row | BadRow:
     values = dict(zip(columns, (cell.strip() for cell in cells), strict=False))
     if len(cells) > len(columns):
-        told = f"{len(cells)} cells for {len(columns)} columns"
-        return BadRow(at, _name(values), (FieldError("", told),))
+        problem = f"{len(cells)} cells for {len(columns)} columns"
+        return BadRow(at, _name(values), (FieldError("", problem),))
     faults: list[FieldError] = []
     typed: dict[str, object] = {}
     for column, cell in values.items():

@@ -1,7 +1,7 @@
 """Adding, changing, removing, showing: everything that is done with accounts but for testing them.
 
 All of it goes through the port of a store, so that it is the same whether a gateway runs or not;
-workers learn of it with their next exchange. Nothing here knows of a terminal or of HTTP.
+workers take it over with their next exchange. Nothing here knows of a terminal or of HTTP.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ class Administration(AccountQueries):
         Raises:
             UnknownAccount: there is none of one of the names.
         """
-        told = " ".join(why.split())[:_LONGEST_WHY] or "disabled by hand"
-        self._apply(names, Disabled(told))
+        reason = " ".join(why.split())[:_LONGEST_WHY] or "disabled by hand"
+        self._apply(names, Disabled(reason))
 
     def observe(self, transition: Transition) -> None:
-        """Take note of what a test of an account brought."""
+        """Record the outcome of a test of an account."""
         self._store.apply([transition])
 
     def import_rows(
@@ -157,7 +157,7 @@ class Administration(AccountQueries):
     def _take_row(
         self, row: Row, there: Mapping[str, Definition], importing: _Import, *, replace: bool
     ) -> tuple[FieldError, ...]:
-        """Take one row into `importing`, or tell what is wrong with it."""
+        """Take one row into `importing`, or return what is wrong with it."""
         draft = row.draft
         earlier = importing.rows_by_name.setdefault(draft.name, row.at)
         if earlier != row.at:

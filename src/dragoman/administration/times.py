@@ -1,4 +1,4 @@
-"""Moments as people write them."""
+"""Points in time as people write them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SECONDS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 
 
 
 class InvalidTime(ValueError):
-    """A text is no moment."""
+    """A text is no point in time."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -19,11 +19,12 @@ class InvalidTime(ValueError):
 
 
 def parse_time(text: str, now: float) -> float:
-    """The moment that `text` tells, in Unix seconds: how long ago (`30min`, `24h`, `7d`), a date or
-    date and time of ISO 8601 (of this machine's zone where it tells none), or Unix seconds.
+    """The point in time that `text` names, in Unix seconds: how long ago (`30min`, `24h`, `7d`),
+    a date or date and time of ISO 8601 (of this machine's zone where it names none), or Unix
+    seconds.
 
     Raises:
-        InvalidTime: it tells none.
+        InvalidTime: it names none.
     """
     text = text.strip()
     if found := _AGO.match(text):

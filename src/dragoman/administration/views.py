@@ -32,10 +32,10 @@ class Reason(Struct, frozen=True, omit_defaults=True):
 class AccountView(Struct, frozen=True, kw_only=True):
     """One account.
 
-    `origin` tells whether it is written in the configuration file or kept in the store; only the
+    `origin` says whether it is written in the configuration file or kept in the store; only the
     latter can be changed from here. `secrets` names which of key, headers and proxy it has.
     `back_at` is when it can be used again for every model, in Unix seconds: None if it can now, or
-    if it will not by itself. `trial` tells that its next request will show whether it can.
+    if it will not by itself. `trial` says that its next request will show whether it can.
     `balance` is what is left. `requests` and `errors` are of the last 24 hours. `problem` says why
     it cannot serve at all, whatever its state: empty if it can.
     """
@@ -117,7 +117,7 @@ class UsageReport(Struct, frozen=True, kw_only=True):
 
 
 class Status(Struct, frozen=True):
-    """What a state means at one moment; fields as in `AccountView`."""
+    """What a state means at one time; fields as in `AccountView`."""
 
     state: State = "active"
     reasons: tuple[Reason, ...] = ()

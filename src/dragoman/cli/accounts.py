@@ -305,8 +305,8 @@ def _tell_bad(bad: Iterable[BadRow], name: str, as_json: bool) -> None:
         return
     for row in bad:
         for fault in row.faults:
-            place = ": ".join(part for part in (row.name, fault.field) if part)
-            click.echo(f"error: {name}:{row.at}: {place}: {fault.message}", err=True)
+            field = ": ".join(part for part in (row.name, fault.field) if part)
+            click.echo(f"error: {name}:{row.at}: {field}: {fault.message}", err=True)
 
 
 def _progress(progress: Progress) -> None:

@@ -18,8 +18,8 @@ FILE = click.Path(path_type=Path)
 
 
 def read_config(path: Path, *, warn: bool = True) -> Config:
-    """The configuration at `path`, its warnings told if wanted; a fault ends the command, all
-    told."""
+    """The configuration at `path`, with its warnings printed if wanted; faults are all printed and
+    end the command."""
     from dragoman.config import ConfigError
     from dragoman.config import read_config as read
 

@@ -47,7 +47,7 @@ class _Secrets(Struct, omit_defaults=True):
 
 
 class _Key(Struct, frozen=True):
-    """A key and the hash that tells which it is."""
+    """A key and the hash that identifies it."""
 
     cipher: AESGCM
     id: bytes

@@ -27,7 +27,7 @@ def store_for(config: Config) -> Store | None:
 
 def responses_for(config: Config) -> ResponseStore | None:
     """The store of responses of `config`, not opened yet; None if none is kept, nor by an upstream
-    whose responses are to be told apart."""
+    whose responses belong to several clients."""
     settings = config.storage
     elsewhere = any(upstream.stored_responses == "pass" for upstream in config.upstreams)
     if not settings.path or not (settings.responses or elsewhere):

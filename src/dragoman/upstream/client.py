@@ -48,7 +48,7 @@ class UpstreamClient:
         """
         Args:
             tls: context for upstreams and proxies; None trusts the system's authorities.
-            max_idle: idle connections kept per place and proxy.
+            max_idle: idle connections kept per origin and proxy.
             idle_expiry: seconds for which an idle connection is kept.
         """
         self._tls = tls

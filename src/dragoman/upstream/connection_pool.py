@@ -1,4 +1,4 @@
-"""Idle connections, ready for the next request to the same place by the same way."""
+"""Idle connections, ready for the next request to the same origin through the same proxy."""
 
 import asyncio
 from collections.abc import Hashable

@@ -44,7 +44,7 @@ class UpstreamTimeout(CallError):
 
 
 class ConnectTimeout(UpstreamTimeout):
-    """No connection stood within `Timeouts.connect`."""
+    """No connection was established within `Timeouts.connect`."""
 
     sent = False
 

@@ -216,9 +216,9 @@ class IncomingResponse:
             self._wake()
 
     def on_read(self) -> None:
-        """All that one read of the socket brought has been told."""
+        """All bytes of one read of the socket were passed to `on_head` and `on_body`."""
         sink, waiter = self._sink, self._waiter
-        # Nothing is given to a caller that was cancelled, only not told yet.
+        # Nothing is given to a caller that was cancelled but has not run yet.
         if sink is None or waiter is None or waiter.done() or not self._chunks:
             return
         self._waiting_since = self._loop.time()

@@ -31,7 +31,7 @@ class UpstreamResponse:
     ) -> None:
         self.status: int = incoming.status
         self.headers: Headers = headers
-        """As received: `content-length` and `content-encoding` tell of the coded body."""
+        """As received: `content-length` and `content-encoding` describe the coded body."""
         self._incoming = incoming
         self._inflater = inflater
         self._pieces = _NO_PIECES
