@@ -45,7 +45,7 @@ from bench.page import write_pool
 from bench.processes import Child, cpu_seconds, free_port
 from bench.report import machine
 from bench.targets import CLIENT_KEY, Cores, Target, Upstreams, model
-from dragoman.accounts.pool import Pool, Wanted
+from dragoman.accounts.pool import AccountPool, LeaseRequest
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.usage import Usage
 from dragoman.config import Account, Config, Secret, Upstream
@@ -157,7 +157,11 @@ def alone(accounts: int) -> float:
         Account(name=f"a{number:05}", upstream="chat", key=Secret(f"sk-{number:040}"))
         for number in range(accounts)
     )
-    pool, meter, metrics = Pool(Config(upstreams=(upstream,), accounts=keys)), Meter(), Metrics()
+    pool, meter, metrics = (
+        AccountPool(Config(upstreams=(upstream,), accounts=keys)),
+        Meter(),
+        Metrics(),
+    )
     makers = Outgoings((upstream,))
     name = model(CELL.upstream)
     turns = itertools.cycle(
@@ -173,7 +177,7 @@ def alone(accounts: int) -> float:
         request, pin = next(turns), b""
         if pool.has_choice("chat"):
             pin = pins_of({}, request, "bench", "chat", False).pin
-        with pool.lease(Wanted("chat", name, pin)) as lease:
+        with pool.lease(LeaseRequest("chat", name, pin)) as lease:
             makers.of(lease.account)
             lease.succeeded(usage.total)
         meter.count(time.time(), lease.account.name, "bench", name, "/v1/messages", usage, 12.0)

@@ -17,7 +17,7 @@ Fault = tuple[Path, str]
 
 
 def errors(config: Config) -> Iterator[Fault]:
-    """What makes `config` unusable, each with the place at fault."""
+    """What makes `config` unusable, each with the key at fault."""
     yield from _duplicates("clients", (entry.name for entry in config.clients))
     yield from _duplicates("upstreams", (entry.name for entry in config.upstreams))
     yield from _duplicates("accounts", (entry.name for entry in config.accounts))
@@ -50,7 +50,7 @@ def errors(config: Config) -> Iterator[Fault]:
 
 
 def warnings(config: Config) -> Iterator[Fault]:
-    """What is allowed but can hardly be meant, each with the place at fault."""
+    """What is allowed but can hardly be meant, each with the key at fault."""
     for later, route in enumerate(config.routes):
         for earlier in range(later):
             pattern = config.routes[earlier].match
@@ -141,8 +141,8 @@ def _fallbacks(route: Route, known: Sequence[str], index: int) -> Iterator[Fault
         if fallback.upstream not in known:
             near = suggestion(fallback.upstream, known)
             yield (*path, "upstream"), f"no upstream named {fallback.upstream}{near}"
-        place = fallback.upstream, fallback.model or route.model
-        before = tried.setdefault(place, f"fallbacks[{number}]")
+        destination = fallback.upstream, fallback.model or route.model
+        before = tried.setdefault(destination, f"fallbacks[{number}]")
         if before != f"fallbacks[{number}]":
             yield path, f"leads where {before} leads: to {fallback.upstream} with the same model"
 

@@ -9,9 +9,9 @@ import msgspec
 
 from dragoman.doctor.answers import Answer
 from dragoman.upstream import (
+    CallError,
     Timeouts,
     UpstreamClient,
-    UpstreamError,
     UpstreamRequest,
     auth_header,
     join_url,
@@ -102,8 +102,8 @@ class Caller:
                         if size > MAX_BYTES:
                             failure = "it is larger than the doctor reads"
                             break
-                except UpstreamError as error:
+                except CallError as error:
                     failure = str(error)
-        except UpstreamError as error:
+        except CallError as error:
             return Answer(0, {}, failure=str(error))
         return Answer(status, found, tuple(pieces), failure)

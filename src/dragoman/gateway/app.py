@@ -17,8 +17,8 @@ from urllib.parse import parse_qs
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.accounts.keeper import Keeper
-from dragoman.accounts.pool import Pool, Wanted
+from dragoman.accounts.pool import AccountPool, LeaseRequest
+from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
@@ -48,7 +48,7 @@ from dragoman.protocols.base import Codec, ModelList, Operation, to_json
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.settings import with_settings
-from dragoman.storage.opening import responses_for, store_for, vault_for
+from dragoman.storage.opening import cipher_for, responses_for, store_for
 from dragoman.upstream.client import UpstreamClient
 
 Handler = Callable[[Visit, Caller, Record], Awaitable[None]]
@@ -83,7 +83,7 @@ class Gateway:
 
     It needs the lifespan events of its server, or `start` and `close`, for its connections to
     upstreams and its store, and with each request what `JoiningProtocol` knows of the client's
-    connection. `keeper` is what stands between the pool and the store, None if nothing is
+    connection. `account_sync` is what stands between the pool and the store, None if nothing is
     kept; what `meter` counts goes there as usage. `draining` makes `/readyz` say no before the
     server stops. `log` is given the line of each request, None for no lines; `place` is where this
     worker shows others what it counts, None if there are none.
@@ -100,9 +100,9 @@ class Gateway:
         self.draining = False
         self._keys = Keyring(config.clients)
         self._router = Router(config, _sealer(config))
-        self.pool = Pool(config)
+        self.pool = AccountPool(config)
         self.meter = Meter(_spelled_out(config))
-        self.keeper = _keeper(config, self.pool, self.meter)
+        self.account_sync = _account_sync(config, self.pool, self.meter)
         self._client = UpstreamClient()
         self._outgoings = Outgoings(config.upstreams)
         self._exchange = Exchange(
@@ -148,9 +148,11 @@ class Gateway:
             "submit_tool_outputs": {"POST": self._stored.submit},
         }
         self._serving = 0
-        self._scrape = Scrape(config, self.pool, self.keeper, lambda: self._serving, place)
-        self._tally = Tally(self._scrape.metrics, self.meter if self.keeper else None, self._routes)
-        self._admin = Admin(config, self.pool, self.keeper, self._client, self._scrape)
+        self._scrape = Scrape(config, self.pool, self.account_sync, lambda: self._serving, place)
+        self._tally = Tally(
+            self._scrape.metrics, self.meter if self.account_sync else None, self._routes
+        )
+        self._admin = Admin(config, self.pool, self.account_sync, self._client, self._scrape)
         self._prober = Prober(
             config,
             self.pool,
@@ -163,8 +165,8 @@ class Gateway:
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
         await self._client.start()
-        if self.keeper is not None:
-            await self.keeper.start()
+        if self.account_sync is not None:
+            await self.account_sync.start()
         self._background.start(self._shelf)
         self._scrape.start()
         self._prober.start()
@@ -176,8 +178,8 @@ class Gateway:
         await self._client.aclose()
         if self._shelf is not None:
             await self._shelf.aclose()
-        if self.keeper is not None:
-            await self.keeper.close()
+        if self.account_sync is not None:
+            await self.account_sync.close()
         await self._scrape.close()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -389,7 +391,7 @@ class Gateway:
 
     async def _fetch_models(self, upstream: Upstream) -> list[JsonObject]:
         form = upstream.codec.endpoint.models
-        with await self.pool.acquire(Wanted(upstream.name)) as lease:
+        with await self.pool.acquire(LeaseRequest(upstream.name)) as lease:
             request = self._outgoings.of(lease.account).get(form.path, form.query, lease.proxy)
             async with await self._client.send(request) as answer:
                 if answer.status != 200:
@@ -421,12 +423,12 @@ _ADMIN = "/admin/"
 _OPERATORS = ("/admin", "/metrics")
 
 
-def _keeper(config: Config, pool: Pool, meter: Meter) -> Keeper | None:
+def _account_sync(config: Config, pool: AccountPool, meter: Meter) -> AccountSync | None:
     store = store_for(config)
     if store is None:
         return None
     sync_s = config.storage.sync_s
-    return Keeper(pool, store, vault_for(config), config.accounts, sync_s=sync_s, meter=meter)
+    return AccountSync(pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter)
 
 
 def _spelled_out(config: Config) -> set[str]:

@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import Lease, Pool
+from dragoman.accounts.pool import AccountPool, Lease
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.usage import Usage
@@ -28,7 +28,7 @@ from dragoman.gateway.stored.memory import Memory
 from dragoman.protocols.base import Counting, to_json
 from dragoman.translation import Call, ClientRequest, Settings
 from dragoman.upstream.client import UpstreamClient
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.errors import CallError
 
 ESTIMATED = (b"x-dragoman-estimate", b"true")
 
@@ -42,7 +42,7 @@ class Counter:
     def __init__(
         self,
         exchange: Exchange,
-        pool: Pool,
+        pool: AccountPool,
         client: UpstreamClient,
         outgoings: Outgoings,
         memory: Memory,
@@ -127,7 +127,7 @@ class Counter:
                     told = outgoing.mask.error(await read_error(answer))
                     raise refused(codec, answer.status, answer.headers, told)
                 counted = counting.read(await answer.read(MOST_BYTES))
-        except CallFailed as error:
+        except CallError as error:
             raise failed_call(error, target.upstream.name) from None
         if counted is None:
             raise unusable(UpstreamError.unreadable("it holds no count").fault)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.storage.base import StoreError
+from dragoman.accounts.store import StoreError
 from dragoman.storage.schema import APPLICATION_ID, MIGRATIONS
 
 _LOCK_POLL_S = 0.02

@@ -16,6 +16,7 @@ from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import (
     BadAnswer,
     BodyTooLarge,
+    CallError,
     ConnectFailed,
     ConnectionReset,
     ConnectTimeout,
@@ -25,7 +26,6 @@ from dragoman.upstream.errors import (
     TLSFailed,
     TotalTimeout,
     Truncated,
-    UpstreamError,
     UpstreamTimeout,
 )
 from dragoman.upstream.headers import Headers
@@ -36,6 +36,7 @@ from dragoman.upstream.urls import join_url
 __all__ = [
     "BadAnswer",
     "BodyTooLarge",
+    "CallError",
     "ConnectFailed",
     "ConnectTimeout",
     "ConnectionReset",
@@ -48,7 +49,6 @@ __all__ = [
     "TotalTimeout",
     "Truncated",
     "UpstreamClient",
-    "UpstreamError",
     "UpstreamRequest",
     "UpstreamResponse",
     "UpstreamTimeout",

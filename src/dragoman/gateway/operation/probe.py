@@ -36,8 +36,7 @@ from dragoman.gateway.serving.failures import Failure, failed_call, refused, unu
 from dragoman.gateway.serving.outgoing import Common, Outgoing
 from dragoman.translation import Call, ClientRequest, Outcome, Settings
 from dragoman.upstream.client import UpstreamClient
-from dragoman.upstream.errors import TotalTimeout
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.errors import CallError, TotalTimeout
 
 T = TypeVar("T")
 
@@ -185,7 +184,7 @@ async def _answer(
             body = await answer.read(_ANSWER_BYTES)
             read = call.response_of if holds_events(body) else call.response
             read(body, Outcome())
-    except CallFailed as error:
+    except CallError as error:
         raise failed_call(error, upstream.name) from None
     except UpstreamError as error:
         raise unusable(outgoing.mask.fault(error.fault)) from None

@@ -8,7 +8,7 @@ import random
 import time
 import zlib
 
-from dragoman.accounts.pool import Pool
+from dragoman.accounts.pool import AccountPool
 from dragoman.config import Config
 from dragoman.gateway.operation.metrics import Metrics
 from dragoman.gateway.operation.probe import ask
@@ -30,7 +30,7 @@ class Prober:
     def __init__(
         self,
         config: Config,
-        pool: Pool,
+        pool: AccountPool,
         client: UpstreamClient,
         metrics: Metrics,
         *,

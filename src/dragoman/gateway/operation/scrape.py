@@ -9,9 +9,9 @@ from collections.abc import Callable
 from msgspec import Struct
 
 import dragoman
-from dragoman.accounts.keeper import Keeper
-from dragoman.accounts.pool import Pool
-from dragoman.administration.views import STANDINGS, condition
+from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.sync import AccountSync
+from dragoman.administration.views import STATES, status_of
 from dragoman.config import Config
 from dragoman.gateway.operation.metrics import Board, Counts, Metrics, render
 
@@ -39,14 +39,14 @@ class Scrape:
     def __init__(
         self,
         config: Config,
-        pool: Pool,
-        keeper: Keeper | None,
+        pool: AccountPool,
+        account_sync: AccountSync | None,
         in_flight: Callable[[], int],
         place: Place | None,
     ) -> None:
         self._config = config
         self._pool = pool
-        self._keeper = keeper
+        self._account_sync = account_sync
         self._place = place
         before = None if place is None else place.board.read(place.number)
         self.metrics = Metrics(before)
@@ -84,11 +84,11 @@ class Scrape:
         """How many accounts there are by upstream and state."""
         now = time.time()
         found: dict[tuple[str, str], int] = {
-            (one.name, state): 0 for one in self._config.upstreams for state in STANDINGS
+            (one.name, state): 0 for one in self._config.upstreams for state in STATES
         }
         for number, account in enumerate(self._pool.accounts(), 1):
             try:
-                state = condition(self._pool.state(account.name), now).state
+                state = status_of(self._pool.state(account.name), now).state
             except KeyError:
                 continue
             found[account.upstream, state] += 1
@@ -98,14 +98,14 @@ class Scrape:
 
     def _own(self) -> Counts:
         counts = self.metrics.counts
-        if self._keeper is not None:
-            counts.store_failures = self._failed_before + self._keeper.failures
+        if self._account_sync is not None:
+            counts.store_failures = self._failed_before + self._account_sync.failures
         waiting = sum(self._pool.waiting(one.name) for one in self._config.upstreams)
         counts.gauges = {
             "workers": 1,
             "in_flight": self._in_flight(),
             "queue_length": waiting,
-            "store_working": 0 if self._keeper is None else int(self._keeper.working),
+            "store_working": 0 if self._account_sync is None else int(self._account_sync.working),
         }
         return counts
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from math import inf
 from typing import TypeVar
 
-from dragoman.accounts.pool import Lease, NoAccount, Pool, Wanted
+from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
 from dragoman.canonical.errors import Fault
 from dragoman.config import Upstream
 from dragoman.gateway.edge.record import Record
@@ -46,7 +46,7 @@ class Attempts:
 
     __slots__ = ("_pool", "_record", "_started", "made")
 
-    def __init__(self, pool: Pool, record: Record) -> None:
+    def __init__(self, pool: AccountPool, record: Record) -> None:
         self._pool = pool
         self._record = record
         self._started = time.monotonic()
@@ -81,7 +81,7 @@ class Attempts:
             GaveUp: nothing more can be tried.
         """
         upstream, pool = target.upstream, self._pool
-        wanted = Wanted(upstream.name, target.model, pin)
+        wanted = LeaseRequest(upstream.name, target.model, pin)
         tried = self._others_than(only, upstream) if only else []
         unasked: list[str] = []
         last: Failure | None = None
@@ -129,7 +129,7 @@ class Attempts:
         ]
 
     async def _lease(
-        self, wanted: Wanted, tried: list[str], unasked: list[str], most_s: float
+        self, wanted: LeaseRequest, tried: list[str], unasked: list[str], most_s: float
     ) -> Lease:
         """A lease of an account that was not tried; if there is none, of one that never saw the
         request, since the proxy that was in turn could not be used. Another is in turn now."""

@@ -13,7 +13,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import Lease, Pool
+from dragoman.accounts.pool import AccountPool, Lease
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.requests import Request
@@ -41,7 +41,7 @@ from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
 from dragoman.translation import ALL, Call, ClientRequest, Settings
 from dragoman.upstream.client import UpstreamClient
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import UpstreamRequest
 
 _LONGEST_MODEL = 1024
@@ -57,7 +57,7 @@ class Exchange:
         self,
         server: Server,
         router: Router,
-        pool: Pool,
+        pool: AccountPool,
         client: UpstreamClient,
         outgoings: Outgoings,
     ) -> None:
@@ -309,7 +309,7 @@ class Exchange:
                     await give_whole(trip, lease, answer, mask)
                 else:
                     await give_stream(trip, trip.delivery, lease, answer, sent_at)
-        except CallFailed as error:
+        except CallError as error:
             raise failed_call(error, trip.target.upstream.name) from None
         except UpstreamError as error:
             raise unusable(mask.fault(error.fault)) from None

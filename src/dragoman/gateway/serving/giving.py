@@ -16,7 +16,7 @@ from dragoman.gateway.serving.answers import MOST_BYTES, beginning, drain, holds
 from dragoman.gateway.serving.failures import Failure, failed_call
 from dragoman.gateway.serving.trip import Trip
 from dragoman.translation import AnswerStream, Outcome
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
 _EMPTY = UpstreamError.unreadable("it is empty").fault
@@ -33,7 +33,7 @@ async def give_whole(trip: Trip, lease: Lease, answer: UpstreamResponse, mask: M
 
     Raises:
         UpstreamError: the answer is none.
-        UpstreamError (of calls): the answer broke off.
+        CallError: the answer broke off.
     """
     body = mask.secrets_in(await answer.read(MOST_BYTES))
     convert = trip.call.response_of if holds_events(body) else trip.call.response
@@ -55,7 +55,7 @@ async def give_stream(
     Raises:
         UpstreamError: the answer is none, or failed before anything of it was shown.
         Failure: nothing of it came in time.
-        UpstreamError (of calls): the answer broke off before that.
+        CallError: the answer broke off before that.
     """
     chunk = await beginning(answer)
     if is_stream(answer, chunk):
@@ -161,10 +161,10 @@ async def _relay(
             if data:
                 await delivery.write(data)
                 data = b""
-            if not await answer.pour(pass_on):
+            if not await answer.pipe(pass_on):
                 data = stream.finish()
                 break
-    except CallFailed as error:
+    except CallError as error:
         fault = failed_call(error, trip.target.upstream.name).fault
         data = stream.fail(fault)
     if stream.cut:

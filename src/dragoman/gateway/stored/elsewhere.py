@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.accounts.pool import Pool
+from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Options
 from dragoman.config import Account, Config, Upstream
@@ -39,7 +39,7 @@ from dragoman.sse import Decoder
 from dragoman.translation import ClientRequest
 from dragoman.translation.streams import RelayedStream
 from dragoman.upstream.client import UpstreamClient
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
 _DAY_S = 24 * 3600.0
@@ -89,7 +89,7 @@ class Elsewhere:
     def __init__(
         self,
         config: Config,
-        pool: Pool,
+        pool: AccountPool,
         client: UpstreamClient,
         outgoings: Outgoings,
         shelf: Shelf | None,
@@ -181,7 +181,7 @@ class Elsewhere:
                     await self._relay(visit, answer, stream)
                     return
                 body = outgoing.mask.secrets_in(await answer.read(MOST_BYTES))
-        except CallFailed as error:
+        except CallError as error:
             raise DragomanError(failed_call(error, account.upstream).fault) from None
         if visit.method == "DELETE":
             await self._forget(name, caller)

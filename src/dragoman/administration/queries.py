@@ -4,52 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.states import AccountState
+from dragoman.accounts.store import Batch, Changes, Definition, Store, UsageCount
 from dragoman.accounts.usage import DIMENSIONS, totals
-from dragoman.administration.drafts import SECRETS, Fault, Unusable, shortened
-from dragoman.administration.errors import Conflict, Unknown
+from dragoman.administration.drafts import SECRETS, FieldError, InvalidDraft, shortened
+from dragoman.administration.errors import Conflict, UnknownAccount
 from dragoman.administration.views import (
     AccountDetails,
     AccountView,
-    Condition,
     Page,
+    Status,
     UsageReport,
     UsageRow,
-    condition,
+    status_of,
 )
 from dragoman.config import Account, Config
 from dragoman.config.convert import suggestion
-from dragoman.storage.base import Batch, Changes, Definition, Store, UsageCount
 
 _DAY_S = 24 * 3600.0
 _HOUR_S = 3600.0
 _HISTORY = 100
 
 
-class Vault(Protocol):
-    """What turns an account into what is stored of it, and back."""
-
-    def seal(self, account: Account) -> Definition:
-        """The account with its secrets encrypted.
-
-        Raises:
-            ValueError: there is no key to encrypt them with.
-        """
-
-    def open(self, definition: Definition) -> Account:
-        """The account with its secrets.
-
-        Raises:
-            ValueError: they cannot be decrypted with the key that there is.
-        """
-
-    def print_of(self, account: Account) -> str:
-        """What tells one key of an account from another without telling the key."""
-
-
-class Reading:
+class AccountQueries:
     """What there is to see of the accounts of one configuration and one store.
 
     Methods block, and are not for several threads at once. All of them may raise `StoreError`.
@@ -59,7 +39,7 @@ class Reading:
         self,
         config: Config,
         store: Store,
-        vault: Vault,
+        cipher: AccountCipher,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -67,7 +47,7 @@ class Reading:
         self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
         self._fixed = {account.name: account for account in config.accounts}
         self._store = store
-        self._vault = vault
+        self._cipher = cipher
         self._clock = clock
 
     def page(
@@ -83,22 +63,22 @@ class Reading:
         `after` on, at most `limit`.
 
         Raises:
-            Unusable: no upstream of this name is configured, nor has an account.
+            InvalidDraft: no upstream of this name is configured, nor has an account.
         """
-        known = self._known(with_usage=with_usage)
+        snapshot = self._snapshot(with_usage=with_usage)
         found = [
-            (name, condition(known.changes.states.get(name), known.now))
-            for name, one in known.accounts.items()
+            (name, status_of(snapshot.changes.states.get(name), snapshot.now))
+            for name, one in snapshot.accounts.items()
             if upstream is None or one.upstream == upstream
         ]
         if not found and upstream is not None and upstream not in self._upstreams:
-            raise Unusable((Fault("upstream", self._no_upstream(upstream)),))
+            raise InvalidDraft((FieldError("upstream", self._no_upstream(upstream)),))
         if state is not None:
             found = [(name, now) for name, now in found if now.state == state]
         rest = found if after is None else [(name, now) for name, now in found if name > after]
         shown = rest if limit is None else rest[:limit]
         return Page(
-            accounts=tuple(self._view(name, now, known) for name, now in shown),
+            accounts=tuple(self._view(name, now, snapshot) for name, now in shown),
             next=shown[-1][0] if shown and len(shown) < len(rest) else None,
             total=len(found),
         )
@@ -107,14 +87,14 @@ class Reading:
         """One account and the last `history` changes of its state.
 
         Raises:
-            Unknown: there is none of this name.
+            UnknownAccount: there is none of this name.
         """
-        known = self._known()
-        if name not in known.accounts:
-            raise Unknown(name, known.accounts)
-        found = condition(known.changes.states.get(name), known.now)
+        snapshot = self._snapshot()
+        if name not in snapshot.accounts:
+            raise UnknownAccount(name, snapshot.accounts)
+        found = status_of(snapshot.changes.states.get(name), snapshot.now)
         return AccountDetails(
-            account=self._view(name, found, known),
+            account=self._view(name, found, snapshot),
             history=tuple(self._store.history(name, history)),
         )
 
@@ -125,12 +105,12 @@ class Reading:
         model, route, hour), of which those in `only` have these values.
 
         Raises:
-            Unusable: there is no such dimension.
+            InvalidDraft: there is no such dimension.
         """
         known = (*DIMENSIONS, "hour")
         for name in (*by, *only):
             if name not in known:
-                raise Unusable((Fault("by", f"expected one of {', '.join(known)}"),))
+                raise InvalidDraft((FieldError("by", f"expected one of {', '.join(known)}"),))
         found = {
             key: count
             for key, count in self._store.usage(since, until).items()
@@ -147,7 +127,7 @@ class Reading:
         """The account with its secrets, for calls of its upstream.
 
         Raises:
-            Unknown: there is none of this name.
+            UnknownAccount: there is none of this name.
             Conflict: its secrets cannot be read, or its upstream is not configured.
         """
         account = self._fixed.get(name)
@@ -161,7 +141,7 @@ class Reading:
         """What is known of the accounts of which anything is."""
         return self._store.states()
 
-    def _known(self, *, with_usage: bool = True) -> _Known:
+    def _snapshot(self, *, with_usage: bool = True) -> _Snapshot:
         now = self._clock()
         changes = self._store.exchange("", Batch(), 0)
         usage: Mapping[tuple[str, ...], UsageCount] = {}
@@ -169,12 +149,12 @@ class Reading:
             since = now // _HOUR_S * _HOUR_S - _DAY_S + _HOUR_S
             usage = totals(self._store.usage(since, now + _HOUR_S), ["account"])
         accounts = {one.name: one for one in changes.definitions} | self._fixed
-        return _Known(now, dict(sorted(accounts.items())), changes, usage)
+        return _Snapshot(now, dict(sorted(accounts.items())), changes, usage)
 
-    def _view(self, name: str, found: Condition, known: _Known) -> AccountView:
-        account, problem = self._readable(known.accounts[name])
-        changes = known.changes
-        sums = known.usage.get((name,), UsageCount())
+    def _view(self, name: str, found: Status, snapshot: _Snapshot) -> AccountView:
+        account, problem = self._readable(snapshot.accounts[name])
+        changes = snapshot.changes
+        sums = snapshot.usage.get((name,), UsageCount())
         return AccountView(
             name=name,
             upstream=account.upstream,
@@ -202,21 +182,21 @@ class Reading:
             return one, ""
         problem = "" if one.upstream in self._upstreams else self._no_upstream(one.upstream)
         try:
-            return self._vault.open(one), problem
-        except ValueError as error:
+            return self._cipher.open(one), problem
+        except SealError as error:
             return without_secrets(one), problem or str(error)
 
     def _opened(self, definition: Definition) -> Account:
         try:
-            return self._vault.open(definition)
-        except ValueError as error:
+            return self._cipher.open(definition)
+        except SealError as error:
             raise Conflict(f"{definition.name}: {error}", "key") from None
 
     def _definition(self, name: str) -> Definition:
         for one in self._store.definitions():
             if one.name == name:
                 return one
-        raise Unknown(name, self._names())
+        raise UnknownAccount(name, self._names())
 
     def _names(self) -> list[str]:
         return [*self._fixed, *(one.name for one in self._store.definitions())]
@@ -225,8 +205,8 @@ class Reading:
         return f"no upstream named {shortened(name)}{suggestion(name[:64], self._upstreams)}"
 
 
-class _Known(NamedTuple):
-    """All that is known at one moment: accounts by name, in order; and usage by account."""
+class _Snapshot(NamedTuple):
+    """All that is known at one time: accounts by name, in order; and usage by account."""
 
     now: float
     accounts: Mapping[str, Account | Definition]

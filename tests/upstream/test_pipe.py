@@ -1,4 +1,4 @@
-"""A body that is poured out: each piece is given away where it arrives."""
+"""A body that is piped: each piece is passed to a sink when it arrives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .test_calls import post
 SOON = 0.2
 END = b"0\r\n\r\n"
 
-Taker = Callable[[bytes], bool]
+Sink = Callable[[bytes], bool]
 
 
 def slowly(*raw: bytes) -> Handler:
@@ -43,10 +43,10 @@ async def test_every_piece_is_given_as_it_comes(client: UpstreamClient) -> None:
         return True
 
     async with server, await client.send(post(server.url)) as response:
-        assert await response.pour(take) is False
+        assert await response.pipe(take) is False
         assert response.has_arrived
         # There is nothing more, however often one asks.
-        assert await response.pour(take) is False
+        assert await response.pipe(take) is False
     assert taken == pieces
 
 
@@ -63,11 +63,11 @@ async def test_what_one_read_brings_is_given_at_once(client: UpstreamClient) -> 
         Server(slowly(STREAM_HEAD, whole, END)) as server,
         await client.send(post(server.url)) as response,
     ):
-        assert await response.pour(take) is False
+        assert await response.pipe(take) is False
     assert taken == [b"x" * 100]
 
 
-async def test_a_taker_that_has_enough_gets_no_more(client: UpstreamClient) -> None:
+async def test_a_sink_that_has_enough_gets_no_more(client: UpstreamClient) -> None:
     """What comes meanwhile is kept for whoever asks next."""
     pieces = [b"one", b"two", b"three", b"four"]
     taken: list[bytes] = []
@@ -80,12 +80,12 @@ async def test_a_taker_that_has_enough_gets_no_more(client: UpstreamClient) -> N
         Server(slowly(STREAM_HEAD, *(chunk(piece) for piece in pieces), END)) as server,
         await client.send(post(server.url)) as response,
     ):
-        assert await response.pour(take) is True
+        assert await response.pipe(take) is True
         assert taken == [b"one"]
         await asyncio.sleep(0.1)
         assert taken == [b"one"]
         assert await anext(response) == b"twothreefour"
-        assert await response.pour(take) is False
+        assert await response.pipe(take) is False
 
 
 async def test_a_reader_that_stops_taking_stops_the_socket(client: UpstreamClient) -> None:
@@ -99,7 +99,7 @@ async def test_a_reader_that_stops_taking_stops_the_socket(client: UpstreamClien
             sent += 64 * 1024
 
     async with Server(flood) as server, await client.send(post(server.url)) as response:
-        assert await response.pour(lambda data: False) is True
+        assert await response.pipe(lambda data: False) is True
         before = -1
         async with asyncio.timeout(PATIENCE):
             while sent != before:
@@ -108,7 +108,7 @@ async def test_a_reader_that_stops_taking_stops_the_socket(client: UpstreamClien
         assert sent < 64 * 1024 * 1024
 
 
-async def test_the_takers_own_error_comes_out(client: UpstreamClient) -> None:
+async def test_the_sinks_own_error_comes_out(client: UpstreamClient) -> None:
     def take(data: bytes) -> bool:
         raise KeyError(data)
 
@@ -116,7 +116,7 @@ async def test_the_takers_own_error_comes_out(client: UpstreamClient) -> None:
         async with Server(slowly(*raw, END)) as server:
             with pytest.raises(KeyError):
                 async with await client.send(post(server.url)) as response:
-                    await response.pour(take)
+                    await response.pipe(take)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ async def test_silence_ends_it(
     async with Server(silent) as server:
         with pytest.raises(error):
             async with await client.send(post(server.url, timeouts=limits)) as response:
-                await response.pour(take)
+                await response.pipe(take)
         async with asyncio.timeout(PATIENCE):
             await server.abandoned.wait()
     assert taken == [b"so far"]
@@ -165,7 +165,7 @@ async def test_pieces_keep_it_alive(client: UpstreamClient) -> None:
         Server(going_on) as server,
         await client.send(post(server.url, timeouts=Timeouts(idle=SOON))) as response,
     ):
-        assert await response.pour(take) is False
+        assert await response.pipe(take) is False
     assert b"".join(taken) == b"." * 12
 
 
@@ -181,7 +181,7 @@ async def test_a_body_that_is_cut_short(client: UpstreamClient, raw: tuple[bytes
     async with Server(answers(STREAM_HEAD, *raw, close=True)) as server:
         with pytest.raises(Truncated):
             async with await client.send(post(server.url)) as response:
-                await response.pour(take)
+                await response.pipe(take)
     assert b"".join(taken).startswith(b"half")
 
 
@@ -198,12 +198,12 @@ async def test_cancelled_it_closes_the_connection(client: UpstreamClient) -> Non
             begun.set()
             return True
 
-        pouring = asyncio.create_task(response.pour(take))
+        piping = asyncio.create_task(response.pipe(take))
         async with asyncio.timeout(PATIENCE):
             await begun.wait()
-            pouring.cancel()
+            piping.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await pouring
+                await piping
             await server.abandoned.wait()
 
 
@@ -215,7 +215,7 @@ async def test_a_caller_that_was_cancelled_is_given_nothing_more(client: Upstrea
         async with asyncio.timeout(PATIENCE):
             await begun.wait()
         await call.send(chunk(b"too late"))
-        pouring.cancel()
+        piping.cancel()
         await call.client_left()
 
     taken: list[bytes] = []
@@ -228,19 +228,19 @@ async def test_a_caller_that_was_cancelled_is_given_nothing_more(client: Upstrea
 
     async with Server(cancelling) as server:
         response = await client.send(post(server.url))
-        pouring = asyncio.create_task(response.pour(take))
+        piping = asyncio.create_task(response.pipe(take))
         with pytest.raises(asyncio.CancelledError):
-            await pouring
+            await piping
     assert taken == [b"in time"]
 
 
-async def test_an_error_of_the_taker_leaves_nothing_behind(client: UpstreamClient) -> None:
+async def test_an_error_of_the_sink_leaves_nothing_behind(client: UpstreamClient) -> None:
     """What it was given and what it holds die with the error, without a search for cycles."""
 
     class Held:
         """Something that can be watched."""
 
-    def failing(held: Held) -> Taker:
+    def failing(held: Held) -> Sink:
         def take(data: bytes) -> bool:
             raise KeyError(held)
 
@@ -255,7 +255,7 @@ async def test_an_error_of_the_taker_leaves_nothing_behind(client: UpstreamClien
         async with Server(slowly(STREAM_HEAD, chunk(b"later"), END)) as server:
             with contextlib.suppress(KeyError):
                 async with await client.send(post(server.url)) as response:
-                    await response.pour(take)
+                    await response.pipe(take)
             del take
             await asyncio.sleep(0)
             assert watched() is None
@@ -263,7 +263,7 @@ async def test_an_error_of_the_taker_leaves_nothing_behind(client: UpstreamClien
         gc.enable()
 
 
-async def test_a_coded_body_is_poured_decoded(client: UpstreamClient) -> None:
+async def test_a_coded_body_is_piped_decoded(client: UpstreamClient) -> None:
     text = b"text " * 10_000
     coded = gzip.compress(text)
     head = STREAM_HEAD.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
@@ -276,5 +276,5 @@ async def test_a_coded_body_is_poured_decoded(client: UpstreamClient) -> None:
         return True
 
     async with Server(slowly(*raw)) as server, await client.send(post(server.url)) as response:
-        assert await response.pour(take) is False
+        assert await response.pipe(take) is False
     assert b"".join(taken) == text

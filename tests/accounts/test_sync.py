@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.accounts import keeper as keeping
-from dragoman.accounts.keeper import Keeper
-from dragoman.accounts.pool import NoAccount, Pool, Wanted
+from dragoman.accounts import sync as sync_module
+from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
 from dragoman.accounts.states import Disabled, Enabled, Transition
+from dragoman.accounts.store import Batch, Changes, StoreError
 from dragoman.accounts.symptoms import Symptom
+from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.usage import Usage
 from dragoman.config import Account, Config, Secret, Upstream
-from dragoman.storage.base import Batch, Changes, StoreError
-from dragoman.storage.sealing import Vault
+from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
 
 KEY = Secret("correct horse battery")
 UP = Upstream(name="up", protocol="openai_chat", base_url="http://127.0.0.1:9")
-WANTED = Wanted("up", "m")
+WANTED = LeaseRequest("up", "m")
 REFUSED = Symptom(401)
 SYNC_S = 0.05
 
@@ -50,14 +50,14 @@ class Failing(SqliteStore):
 
 
 class Worker:
-    """A pool with its keeper."""
+    """A pool with its synchronisation."""
 
     def __init__(self, path: Path, *accounts: Account, sync_s: float, key: Secret | None) -> None:
-        self.pool = Pool(Config(upstreams=(UP,), accounts=accounts))
+        self.pool = AccountPool(Config(upstreams=(UP,), accounts=accounts))
         self.store = Failing(path)
         self.meter = Meter()
-        self.keeper = Keeper(
-            self.pool, self.store, Vault(key), accounts, sync_s=sync_s, meter=self.meter
+        self.sync = AccountSync(
+            self.pool, self.store, AesGcmCipher(key), accounts, sync_s=sync_s, meter=self.meter
         )
 
     def used(self) -> str:
@@ -72,11 +72,11 @@ async def working(
     path: Path, *accounts: Account, sync_s: float = SYNC_S, key: Secret | None = KEY
 ) -> AsyncIterator[Worker]:
     worker = Worker(path, *accounts, sync_s=sync_s, key=key)
-    await worker.keeper.start()
+    await worker.sync.start()
     try:
         yield worker
     finally:
-        await worker.keeper.close()
+        await worker.sync.close()
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -97,7 +97,7 @@ def path(tmp_path: Path) -> Path:
 
 def keep(path: Path, *accounts: Account) -> None:
     with closing(SqliteStore(path)) as store:
-        store.define([Vault(KEY).seal(one) for one in accounts])
+        store.define([AesGcmCipher(KEY).seal(one) for one in accounts])
 
 
 def damage(path: Path) -> Callable[[], object]:
@@ -119,7 +119,7 @@ async def test_what_was_known_is_known_after_a_restart(path: Path) -> None:
         worker.pool.observe(Transition("a", Enabled(), time.time()))
         # The least recently used is so by what came before the restart.
         assert worker.used() == "a"
-        with worker.pool.lease(Wanted("up", "m", b"digest")) as lease:
+        with worker.pool.lease(LeaseRequest("up", "m", b"digest")) as lease:
             assert lease.account.name == "b"
 
 
@@ -163,11 +163,11 @@ async def test_stored_accounts_serve_and_come_and_go(path: Path) -> None:
         for worker in (one, two):
             with worker.pool.lease(WANTED) as lease:
                 assert lease.account == account("a", "sk-a")
-        await one.keeper.ask(lambda store: store.define([Vault(KEY).seal(account("b"))]))
+        await one.sync.ask(lambda store: store.define([AesGcmCipher(KEY).seal(account("b"))]))
         for worker in (one, two):
             await until(lambda worker=worker: len(worker.pool.accounts()) == 2)  # type: ignore[misc]
         assert {two.used(), two.used()} == {"a", "b"}
-        assert await one.keeper.ask(lambda store: store.remove(["a"])) == 1
+        assert await one.sync.ask(lambda store: store.remove(["a"])) == 1
         for worker in (one, two):
             await until(lambda worker=worker: len(worker.pool.accounts()) == 1)  # type: ignore[misc]
         assert {two.used(), two.used()} == {"b"}
@@ -177,7 +177,7 @@ async def test_the_configuration_wins(path: Path, caplog: pytest.LogCaptureFixtu
     keep(path, account("a", "sk-stored"), account("b"))
     async with working(path, account("a", "sk-own")) as worker:
         assert worker.pool.account("a").key == Secret("sk-own")
-        await worker.keeper.ask(lambda store: store.remove(["a", "b"]))
+        await worker.sync.ask(lambda store: store.remove(["a", "b"]))
         await until(lambda: len(worker.pool.accounts()) == 1)
         assert worker.pool.account("a").key == Secret("sk-own")
     assert "that of the configuration is used" in caplog.text
@@ -206,7 +206,8 @@ async def test_a_stored_accounts_new_key_does_so_at_once(path: Path) -> None:
         with one.pool.lease(WANTED) as before, one.pool.lease(WANTED) as lease:
             lease.failed(REFUSED)
             await until(lambda: bool(two.pool.state("a").disabled))
-            await two.keeper.ask(lambda store: store.define([Vault(KEY).seal(account("a", "new"))]))
+            replaced = AesGcmCipher(KEY).seal(account("a", "new"))
+            await two.sync.ask(lambda store: store.define([replaced]))
             for worker in (one, two):
                 await until(lambda worker=worker: not worker.pool.state("a").disabled)  # type: ignore[misc]
             # This request began with the old key, and says nothing of the new one.
@@ -240,9 +241,9 @@ async def test_a_failing_store_stops_nothing_and_loses_nothing(
             assert worker.used() == "b"
             await asyncio.sleep(SYNC_S)
         await until(lambda: worker.store.exchanges > tried + 3)
-        assert not worker.keeper.working
+        assert not worker.sync.working
         worker.store.broken = False
-        await until(lambda: worker.keeper.working)
+        await until(lambda: worker.sync.working)
     with closing(SqliteStore(path)) as store:
         assert store.states()["a"].disabled == "by me"
         (count,) = store.usage(0, 1).values()
@@ -258,9 +259,9 @@ async def test_a_store_that_cannot_be_used_at_first_is_loaded_later(path: Path) 
     mend = damage(path)
     async with working(path, account("a")) as worker:
         assert worker.used() == "a"
-        assert not worker.keeper.working
+        assert not worker.sync.working
         mend()
-        await until(lambda: worker.keeper.working)
+        await until(lambda: worker.sync.working)
         assert len(worker.pool.accounts()) == 2
 
 
@@ -282,7 +283,7 @@ async def test_a_slow_disk_delays_nobody(path: Path) -> None:
             await until(lambda: worker.store.exchanges > tried)
             for _ in range(50):
                 await asyncio.sleep(0)
-            # Only the keeper's own thread waits.
+            # Only the store's own thread waits.
             assert threading.get_ident() not in worker.store.threads
             assert len(worker.store.threads) == 1
             other.execute("ROLLBACK")
@@ -292,7 +293,7 @@ async def test_many_accounts_are_taken_over_in_parts(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And none is missing, whatever the parts."""
-    monkeypatch.setattr(keeping, "_AT_ONCE", 7)
+    monkeypatch.setattr(sync_module, "_AT_ONCE", 7)
     names = [f"a{number}" for number in range(50)]
     keep(path, *(account(name) for name in names))
     with closing(SqliteStore(path)) as store:
@@ -314,9 +315,9 @@ async def test_many_accounts_are_taken_over_in_parts(
         ] * 20
         assert [worker.used() for _ in range(20)] == names[30:]
         for name in names[30:]:
-            with worker.pool.lease(Wanted("up", "m", name.encode())) as lease:
+            with worker.pool.lease(LeaseRequest("up", "m", name.encode())) as lease:
                 assert lease.account.name == name
-        await worker.keeper.ask(lambda store: store.remove(names[:45]))
+        await worker.sync.ask(lambda store: store.remove(names[:45]))
         await until(lambda: len(worker.pool.accounts()) == 5)
 
 

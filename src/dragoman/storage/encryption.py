@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from dragoman.accounts.cipher import SealError
+from dragoman.accounts.store import Definition
 from dragoman.config import Account, Secret
-from dragoman.config.secret import fingerprint
-from dragoman.storage.base import Definition
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -38,10 +38,6 @@ _SALT = b"dragoman.storage.key.v1"
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1, "dklen": 64}
 
 
-class SealError(ValueError):
-    """Secrets cannot be encrypted or decrypted. The message holds none of them."""
-
-
 class _Secrets(Struct, omit_defaults=True):
     """What is encrypted of an account, as JSON."""
 
@@ -51,7 +47,7 @@ class _Secrets(Struct, omit_defaults=True):
 
 
 class _Key(Struct, frozen=True):
-    """A key and the hash that tells which it is."""
+    """A key and the hash that identifies it."""
 
     cipher: AESGCM
     id: bytes
@@ -68,7 +64,7 @@ class _Key(Struct, frozen=True):
         return cls(AESGCM(derived[:32]), derived[32 : 32 + _ID_BYTES])
 
 
-class Vault:
+class AesGcmCipher:
     """Seals accounts with `key`, and opens what was sealed with it or with one of `previous`.
 
     Keys are derived when they are first needed, which takes some 50 ms each.
@@ -126,10 +122,6 @@ class Vault:
             for definition in definitions
             if definition.sealed and not self._is_current(definition.sealed)
         ]
-
-    def print_of(self, account: Account) -> str:
-        """What tells one key of an account from another without telling the key."""
-        return fingerprint(account.key)
 
     def _is_current(self, sealed: bytes) -> bool:
         keys = self._derived()

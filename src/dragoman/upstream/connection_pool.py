@@ -1,4 +1,4 @@
-"""Idle connections, ready for the next request to the same place by the same way."""
+"""Idle connections, ready for the next request to the same origin through the same proxy."""
 
 import asyncio
 from collections.abc import Hashable
@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dragoman.upstream.connection import Connection
 
 
-class Pool:
+class ConnectionPool:
     """Idle connections by key; the one used last is taken first, so that spares expire."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, max_idle: int, expiry: float) -> None:

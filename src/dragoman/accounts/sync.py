@@ -1,9 +1,9 @@
 """Between a pool and a store: what happened here goes there, what others decided comes back.
 
 The pool decides in memory. A few times a second, and at once after an account fell out or was
-brought back, the keeper takes what the pool has to tell and exchanges it with the store in a thread
+brought back, `AccountSync` takes a batch from the pool and exchanges it with the store in a thread
 of its own, so that neither the event loop nor any request waits for a disk. While the store cannot
-be used the pool goes on from memory, and all is told once it can.
+be used the pool goes on from memory, and all is written once it can.
 """
 
 from __future__ import annotations
@@ -14,43 +14,42 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.accounts.cipher import AccountCipher, SealError
+from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import (
-    AccountState,
     Disabled,
     Enabled,
     Failed,
     KeyChanged,
     Transition,
 )
-from dragoman.config import Account
-from dragoman.config.secret import fingerprint
-from dragoman.failing import Verdict
-from dragoman.storage.base import (
+from dragoman.accounts.store import (
     SWEPT_AT_ONCE,
     Batch,
     Changes,
     Definition,
     Store,
     StoreError,
-    UsageCount,
-    UsageKey,
 )
-from dragoman.storage.sealing import SealError, Vault
+from dragoman.accounts.usage import Meter
+from dragoman.config import Account
+from dragoman.config.secret import fingerprint
+from dragoman.failing import Verdict
 
 _log = logging.getLogger("dragoman.accounts")
 
 T = TypeVar("T")
 
 _EARLY_S = 0.01
-"""Seconds between an account's fall and the exchange that tells of it: others may fall with it."""
+"""Seconds between an account's failure and the exchange that reports it: more may fail soon."""
 _RETRY_MOST_S = 2.0
 _SWEEP_S = 30.0
 _SWEEP_AGAIN_S = 1.0
@@ -60,52 +59,15 @@ _MOST_PINS = 50_000
 """Pins that are held for a store that cannot be used."""
 
 
-class PoolPort(Protocol):
-    """What the keeper needs of `dragoman.accounts.pool.Pool`; see there."""
-
-    on_transition: Callable[[Transition], None] | None
-
-    def state(self, name: str) -> AccountState:
-        """What is known of an account; KeyError if it is not there."""
-
-    def observe(self, transition: Transition) -> None:
-        """Take note of an outcome."""
-
-    def define(self, accounts: Iterable[Account]) -> None:
-        """Add or replace accounts."""
-
-    def withdraw(self, names: Iterable[str]) -> None:
-        """Remove accounts."""
-
-    def take_batch(self) -> Batch:
-        """What there is to tell."""
-
-    def restore(self, batch: Batch) -> None:
-        """It is to be told again."""
-
-    def apply(self, changes: Changes) -> None:
-        """Take over what was decided elsewhere."""
-
-
-class Metered(Protocol):
-    """What counts usage; see `dragoman.accounts.usage.Meter`."""
-
-    def take(self) -> dict[UsageKey, UsageCount]:
-        """Everything counted since the last call."""
-
-    def restore(self, usage: Mapping[UsageKey, UsageCount]) -> None:
-        """Put back what could not be told."""
-
-
-class _Learnt(Struct, frozen=True):
+class _Received(Struct, frozen=True):
     """What an exchange brought, with the secrets of new accounts opened."""
 
     changes: Changes
     accounts: Sequence[Account]
 
 
-class Keeper:
-    """Keeps `pool` and `store` in step, every `sync_s` seconds.
+class AccountSync:
+    """Synchronises `pool` with `store`, every `sync_s` seconds.
 
     `fixed` are the accounts of the configuration: they win over stored ones of the same name.
     `meter` counts what goes into the store as usage. `failures` counts exchanges that failed. All
@@ -114,19 +76,19 @@ class Keeper:
 
     def __init__(
         self,
-        pool: PoolPort,
+        pool: AccountPool,
         store: Store,
-        vault: Vault,
+        cipher: AccountCipher,
         fixed: Iterable[Account],
         *,
         sync_s: float,
-        meter: Metered | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.failures = 0
         self.worker = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._pool = pool
         self._store = store
-        self._vault = vault
+        self._cipher = cipher
         self._meter = meter
         self._sync_s = sync_s
         self._fixed = {account.name: account for account in fixed}
@@ -158,16 +120,16 @@ class Keeper:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Tell the store the rest, and close it."""
+        """Write the rest to the store, and close it."""
         self._stopping = True
         self._pool.on_transition = None
         if self._task is not None:
             self._early.set()
             await self._task
-        told = await self._exchange()
-        if not told and self._failing_since is None:
-            told = await self._exchange()
-        if not told:
+        done = await self._exchange()
+        if not done and self._failing_since is None:
+            done = await self._exchange()
+        if not done:
             _log.error("what happened since the store failed is lost")
         await self._call(self._store.close)
         self._thread.shutdown()
@@ -223,7 +185,7 @@ class Keeper:
         if not self._loaded:
             batch.balances = self._balances
         try:
-            learnt = await self._call(lambda: self._learn(batch))
+            received = await self._call(lambda: self._receive(batch))
         except StoreError as error:
             self._failed(error)
             self._restore(batch)
@@ -233,18 +195,18 @@ class Keeper:
             return False
         self._recovered()
         first = not self._loaded
-        self._version = learnt.changes.version
+        self._version = received.changes.version
         self._loaded = True
         try:
-            await self._take_over(learnt, first)
+            await self._apply(received, first)
         except Exception:
             _log.exception("what the store told could not be taken over")
         return True
 
-    def _learn(self, batch: Batch) -> _Learnt:
+    def _receive(self, batch: Batch) -> _Received:
         """In the thread."""
         changes = self._store.exchange(self.worker, batch, self._version)
-        return _Learnt(changes, self._opened(changes.definitions))
+        return _Received(changes, self._opened(changes.definitions))
 
     def _opened(self, definitions: Iterable[Definition]) -> list[Account]:
         """In the thread: the accounts that `definitions` are of."""
@@ -260,16 +222,16 @@ class Keeper:
                     )
                 continue
             try:
-                accounts.append(self._vault.open(definition))
+                accounts.append(self._cipher.open(definition))
             except SealError as error:
                 sealed.append(str(error))
         if sealed:
             _log.error("%d stored accounts cannot be used: %s", len(sealed), sealed[0])
         return accounts
 
-    async def _take_over(self, learnt: _Learnt, first: bool) -> None:
-        changes = learnt.changes
-        for some in _parts(learnt.accounts):
+    async def _apply(self, received: _Received, first: bool) -> None:
+        changes = received.changes
+        for some in _parts(received.accounts):
             self._pool.define(some)
             await asyncio.sleep(0)
         gone = [name for name in changes.removed if name not in self._fixed]
@@ -279,11 +241,11 @@ class Keeper:
         for part in _slices(changes):
             self._pool.apply(part)
             await asyncio.sleep(0)
-        there = [*self._fixed.values(), *learnt.accounts] if first else learnt.accounts
+        there = [*self._fixed.values(), *received.accounts] if first else received.accounts
         self._note_new_keys(there)
 
     def _note_new_keys(self, accounts: Iterable[Account]) -> None:
-        """Tell of accounts that fell out with another key than they have now."""
+        """Report accounts that were taken out with another key than they have now."""
         for account in accounts:
             try:
                 refused = self._pool.state(account.name).refused_key
@@ -301,7 +263,7 @@ class Keeper:
         self._pool.restore(batch)
 
     def _drop(self, batch: Batch) -> None:
-        """The store is well, but something in `batch` can never be told. Better to lose its sums
+        """The store is well, but something in `batch` can never be written. Better to lose its sums
         than to fail for good; what happened to accounts is tried once more by itself."""
         _log.exception("something could not be kept, and is dropped")
         if batch.usage or batch.used or batch.spent or batch.pins:
@@ -323,8 +285,8 @@ class Keeper:
         if self._failing_since is not None:
             return
         self._failing_since = time.monotonic()
-        told = str(error) if isinstance(error, StoreError) else repr(error)
-        _log.error("the store cannot be used, so accounts are kept in memory only: %s", told)
+        reason = str(error) if isinstance(error, StoreError) else repr(error)
+        _log.error("the store cannot be used, so accounts are kept in memory only: %s", reason)
 
     def _recovered(self) -> None:
         if self._failing_since is not None:

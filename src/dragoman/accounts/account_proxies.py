@@ -11,7 +11,7 @@ from dragoman.accounts.proxies import rest_after, same_failure
 from dragoman.accounts.states import Rest
 
 
-class OwnProxies:
+class AccountProxies:
     """Proxies by their URL. `hold` is called for each account whose proxy begins a rest, or ends
     one before its time (None).
     """
@@ -21,12 +21,12 @@ class OwnProxies:
         self._rests: dict[str, Rest | None] = {}
         self._names: dict[str, set[str]] = {}
 
-    def join(self, url: str, name: str) -> Rest | None:
+    def add(self, url: str, name: str) -> Rest | None:
         """The account goes through this proxy. Returns the proxy's last rest."""
         self._names.setdefault(url, set()).add(name)
         return self._rests.get(url)
 
-    def leave(self, url: str, name: str) -> None:
+    def remove(self, url: str, name: str) -> None:
         """The account no longer does."""
         names = self._names[url]
         names.discard(name)

@@ -9,14 +9,14 @@ from typing import Generic, Protocol, TypeVar
 _TIMER_SLACK_S = 0.001
 
 
-class Lent(Protocol):
+class Returnable(Protocol):
     """What is waited for."""
 
     def give_back(self) -> None:
         """It is not needed."""
 
 
-T = TypeVar("T", bound=Lent)
+T = TypeVar("T", bound=Returnable)
 
 
 class Waiter(Generic[T]):
@@ -33,7 +33,7 @@ class Waiter(Generic[T]):
         self.future = future
 
 
-class Counter(Protocol[T]):
+class Supplier(Protocol[T]):
     """Whoever has what is waited for."""
 
     def lend(self, waiter: Waiter[T]) -> T | None:
@@ -47,13 +47,13 @@ class Counter(Protocol[T]):
         by itself."""
 
 
-class WaitingLine(Generic[T]):
+class WaitQueue(Generic[T]):
     """Waiters of one upstream in the order of their coming. None is in it that has its answer."""
 
-    __slots__ = ("_counter", "_timer", "waiters")
+    __slots__ = ("_supplier", "_timer", "waiters")
 
-    def __init__(self, counter: Counter[T]) -> None:
-        self._counter = counter
+    def __init__(self, supplier: Supplier[T]) -> None:
+        self._supplier = supplier
         self.waiters: dict[Waiter[T], None] = {}
         """Who waits. To look at."""
         self._timer: asyncio.TimerHandle | None = None
@@ -62,7 +62,7 @@ class WaitingLine(Generic[T]):
         """Stand last, and wait so many seconds at most.
 
         Raises:
-            Exception: the counter's refusal.
+            Exception: the supplier's refusal.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -89,7 +89,7 @@ class WaitingLine(Generic[T]):
         for waiter in list(self.waiters):
             if waiter.future.done() or self._give(waiter):
                 continue
-            error = self._counter.refusal(waiter, final=False)
+            error = self._supplier.refusal(waiter, final=False)
             if error is not None:
                 self._refuse(waiter, error)
         self._set_timer()
@@ -106,12 +106,12 @@ class WaitingLine(Generic[T]):
     def catch_up(self) -> None:
         """Before a newcomer is served: those who waited for a time that has come go first."""
         if self.waiters:
-            wake = self._counter.next_wake()
+            wake = self._supplier.next_wake()
             if wake is not None and wake <= 0.0:
                 self.serve()
 
     def _give(self, waiter: Waiter[T]) -> bool:
-        lent = self._counter.lend(waiter)
+        lent = self._supplier.lend(waiter)
         if lent is None:
             return False
         del self.waiters[waiter]
@@ -125,14 +125,14 @@ class WaitingLine(Generic[T]):
     def _time_out(self, waiter: Waiter[T]) -> None:
         if waiter.future.done() or self._give(waiter):
             return
-        error = self._counter.refusal(waiter, final=True)
+        error = self._supplier.refusal(waiter, final=True)
         assert error is not None
         self._refuse(waiter, error)
 
     def _set_timer(self) -> None:
         """Look again when the next rest ends, as long as anybody waits."""
         self._stop_timer()
-        wake = self._counter.next_wake()
+        wake = self._supplier.next_wake()
         if self.waiters and wake is not None:
             loop = next(iter(self.waiters)).future.get_loop()
             self._timer = loop.call_later(max(0.0, wake) + _TIMER_SLACK_S, self._woken)

@@ -7,12 +7,12 @@ from typing import Protocol
 
 from dragoman.upstream.clock import Clock, Timeout
 from dragoman.upstream.errors import (
+    CallError,
     ConnectionReset,
     FirstByteTimeout,
     IdleTimeout,
     TotalTimeout,
     Truncated,
-    UpstreamError,
 )
 from dragoman.upstream.request import Timeouts
 
@@ -21,7 +21,7 @@ HIGH_WATER = 32 * 1024
 
 
 class Carrier(Protocol):
-    """What carries an exchange."""
+    """The connection that the answer comes over."""
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -30,22 +30,22 @@ class Carrier(Protocol):
         """Stop or resume reading from the socket."""
 
 
-class Exchange:
+class IncomingResponse:
     """The state of one answer.
 
-    The connection feeds it (`on_*`), one caller takes from it (`head`, `next_chunk`, `pour`).
+    The connection feeds it (`on_*`), one caller takes from it (`head`, `next_chunk`, `pipe`).
     Whatever ends it early closes the connection at once.
     """
 
     __slots__ = (
         "_body_clock",
         "_buffered",
-        "_carrier",
         "_chunks",
         "_clock",
+        "_connection",
         "_loop",
         "_sent_at",
-        "_taker",
+        "_sink",
         "_timeouts",
         "_timer",
         "_total_at",
@@ -65,7 +65,7 @@ class Exchange:
         clock: Clock,
         timeouts: Timeouts,
         total_at: float,
-        carrier: Carrier,
+        connection: Carrier,
     ) -> None:
         """The request is handed to the connection: the clock runs.
 
@@ -73,9 +73,9 @@ class Exchange:
             clock: of the running loop.
             timeouts: limits of the call.
             total_at: loop time at which the whole call must be over; 0 for no limit.
-            carrier: the connection.
+            connection: the connection.
         """
-        self._carrier = carrier
+        self._connection = connection
         self._clock = clock
         self._loop = clock.loop
         self._timeouts = timeouts
@@ -84,7 +84,7 @@ class Exchange:
         self._waiter: asyncio.Future[None] | None = None
         self._waiting_since = 0.0
         self._sent_at = self._loop.time()
-        self._taker: Callable[[bytes], bool] | None = None
+        self._sink: Callable[[bytes], bool] | None = None
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._body_clock = False
@@ -97,7 +97,7 @@ class Exchange:
         self.paused = False
         """Whether the socket is not read because the caller is slow."""
         self.complete = False
-        self.error: UpstreamError | None = None
+        self.error: CallError | None = None
         """What ended the call early. Copies are raised: with a traceback it would hold itself."""
         self._limit(timeouts.first_byte)
 
@@ -107,7 +107,7 @@ class Exchange:
         """Wait until status and headers are there.
 
         Raises:
-            UpstreamError: they will not come.
+            CallError: they will not come.
         """
         try:
             while not self.has_head:
@@ -123,7 +123,7 @@ class Exchange:
 
         Raises:
             StopAsyncIteration: the body is complete, and all of it was taken.
-            UpstreamError: the body will not be complete. Raised once all that came was taken.
+            CallError: the body will not be complete. Raised once all that came was taken.
         """
         try:
             while not self._chunks:
@@ -138,33 +138,33 @@ class Exchange:
             raise
         return self.take()
 
-    async def pour(self, taker: Callable[[bytes], bool]) -> bool:
-        """Give the body to `taker` as it arrives, at once: neither this task nor those who wait for
-        it are woken for it. Until `taker` says False (returns True), or has had all (False).
+    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
+        """Give the body to `sink` as it arrives, at once: neither this task nor those who wait for
+        it are woken for it. Until `sink` says False (returns True), or has had all (False).
 
         Raises:
-            UpstreamError: the body will not be complete. Raised once all that came was taken.
-            Exception: `taker`'s own.
+            CallError: the body will not be complete. Raised once all that came was taken.
+            Exception: `sink`'s own.
         """
         try:
             while True:
-                if self._chunks and not taker(self.take()):
+                if self._chunks and not sink(self.take()):
                     return True
                 if self.error is not None:
                     raise copy(self.error)
                 if self.complete:
                     return False
                 self._start_body_clock()
-                self._taker = taker
+                self._sink = sink
                 await self._arrival()
-                if self._taker is None:
+                if self._sink is None:
                     return True
-                self._taker = None
+                self._sink = None
         except asyncio.CancelledError:
             self.close()
             raise
         finally:
-            self._taker = None
+            self._sink = None
 
     def take(self) -> bytes:
         """The bytes of the body that have arrived, without waiting for any."""
@@ -175,7 +175,7 @@ class Exchange:
         if self.paused:
             self.paused = False
             if self.error is None and not self.complete:
-                self._carrier.pause(False)
+                self._connection.pause(False)
         return data
 
     def close(self) -> None:
@@ -211,24 +211,24 @@ class Exchange:
         self._buffered += len(data)
         if self._buffered > HIGH_WATER and not self.paused:
             self.paused = True
-            self._carrier.pause(True)
-        if self._taker is None:
+            self._connection.pause(True)
+        if self._sink is None:
             self._wake()
 
     def on_read(self) -> None:
-        """All that one read of the socket brought has been told."""
-        taker, waiter = self._taker, self._waiter
-        # Nothing is given to a caller that was cancelled, only not told yet.
-        if taker is None or waiter is None or waiter.done() or not self._chunks:
+        """All bytes of one read of the socket were passed to `on_head` and `on_body`."""
+        sink, waiter = self._sink, self._waiter
+        # Nothing is given to a caller that was cancelled but has not run yet.
+        if sink is None or waiter is None or waiter.done() or not self._chunks:
             return
         self._waiting_since = self._loop.time()
         try:
-            if taker(self.take()):
+            if sink(self.take()):
                 return
         except Exception as error:
             if not waiter.done():
                 waiter.set_exception(error)
-        self._taker = None
+        self._sink = None
         self._wake()
         # The traceback of an error holds this frame, and the waiter the error.
         del waiter
@@ -250,13 +250,13 @@ class Exchange:
         else:
             self.fail(Truncated("the connection was closed before the answer was complete"))
 
-    def fail(self, error: UpstreamError) -> None:
+    def fail(self, error: CallError) -> None:
         """End the call with an error; the caller gets it after what has arrived."""
         if self.complete or self.error is not None:
             return
         self.error = error
         self._stop_timer()
-        self._carrier.abort()
+        self._connection.abort()
         self._wake()
 
     def _wake(self) -> None:

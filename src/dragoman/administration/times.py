@@ -1,4 +1,4 @@
-"""Moments as people write them."""
+"""Points in time as people write them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(min|[smhdw])(?:\s+ago)?\Z")
 _SECONDS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
-class BadMoment(ValueError):
-    """A text is no moment."""
+class InvalidTime(ValueError):
+    """A text is no point in time."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -18,12 +18,13 @@ class BadMoment(ValueError):
         )
 
 
-def moment(text: str, now: float) -> float:
-    """The moment that `text` tells, in Unix seconds: how long ago (`30min`, `24h`, `7d`), a date or
-    date and time of ISO 8601 (of this machine's zone where it tells none), or Unix seconds.
+def parse_time(text: str, now: float) -> float:
+    """The point in time that `text` names, in Unix seconds: how long ago (`30min`, `24h`, `7d`),
+    a date or date and time of ISO 8601 (of this machine's zone where it names none), or Unix
+    seconds.
 
     Raises:
-        BadMoment: it tells none.
+        InvalidTime: it names none.
     """
     text = text.strip()
     if found := _AGO.match(text):
@@ -33,4 +34,4 @@ def moment(text: str, now: float) -> float:
             return float(text)
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise BadMoment from None
+        raise InvalidTime from None
