@@ -49,7 +49,7 @@ def answer(
     """
     call = _call(upstream, client, request, model or _model_in(body), stream=False)
     asked = len(call.losses)
-    return call.response(body), call.losses[asked:]
+    return call.translate_response(body), call.losses[asked:]
 
 
 class Stream:
@@ -86,7 +86,7 @@ class Stream:
             head, model = _read_model(chunks)
         call = _call(*self._protocols, self._request, model, stream=True)
         asked = len(call.losses)
-        stream = call.stream()
+        stream = call.open_stream()
         for chunk in chain(head, chunks):
             yield stream.feed(chunk)
         yield stream.finish()

@@ -12,7 +12,8 @@ from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.protocols.settings import make_options
-from dragoman.translation import ALL, ClientRequest, translate_request
+from dragoman.translation import ALL, ClientRequest
+from tests.library import translate_request
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 SYSTEM = "You are terse."

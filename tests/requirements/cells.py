@@ -9,7 +9,8 @@ from typing import Any
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.protocols.settings import make_options
-from dragoman.translation import AnswerStream, Call, translate_request
+from dragoman.translation import AnswerStream, Call
+from tests.library import translate_request
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 PROTOCOLS = (CHAT, MESSAGES, RESPONSES)
@@ -64,7 +65,7 @@ def lost(call: Call) -> dict[str, str]:
 def shown(client: str, upstream: str, answer: Json, body: Json | None = None, **how: Any) -> Json:
     """The client's form of an upstream's whole answer."""
     call = calling(client, upstream, body, **how)
-    made: Json = steady(json.loads(call.response(json.dumps(answer).encode())))
+    made: Json = steady(json.loads(call.translate_response(json.dumps(answer).encode())))
     return made
 
 
@@ -218,7 +219,7 @@ def streaming(
 ) -> tuple[Call, AnswerStream]:
     """A call and the translator of its stream."""
     call = calling(client, upstream, asking(client, stream=True) if body is None else body, **how)
-    return call, call.stream()
+    return call, call.open_stream()
 
 
 def streamed(

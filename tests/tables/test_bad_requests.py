@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.errors import InvalidRequest, Refused
-from dragoman.translation import translate_request
+from tests.library import translate_request
 from tests.tables.requests import LEAST, PNG_URL, A, C, JsonObject, R
 
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.translation import translate_request
+from tests.library import translate_request
 from tests.tables.answers import CHAT_USAGE, LEAST_ANSWER, MESSAGES_USAGE, RESPONSES_USAGE
 from tests.tables.requests import HI, LEAST, A, C, JsonObject, R
 
@@ -102,7 +102,7 @@ def test_request_and_answer(client: str, upstream: str) -> None:
         created=7,
     )
     assert json.loads(call.body) == SENT[client, upstream]
-    answer = json.loads(call.response(json.dumps(LEAST_ANSWER[upstream]).encode()))
+    answer = json.loads(call.translate_response(json.dumps(LEAST_ANSWER[upstream]).encode()))
     if client == R:
         assert answer.pop("completed_at") >= answer["created_at"]
         assert answer["output"][0].pop("id").startswith("msg_")

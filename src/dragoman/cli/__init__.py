@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -16,6 +16,9 @@ from dragoman.cli.classify import classify
 from dragoman.cli.common import FILE, PROTOCOL, count, read_config
 from dragoman.cli.doctor import doctor
 from dragoman.cli.usage import usage
+
+if TYPE_CHECKING:
+    from dragoman.protocols import ProtocolName
 
 POLICIES = ("strict", "balanced", "lenient")
 
@@ -121,8 +124,8 @@ def simulate(host: str, port: int) -> None:
 )
 @click.argument("file", type=click.File("rb"), default="-")
 def translate(
-    source: str,
-    target: str,
+    source: ProtocolName,
+    target: ProtocolName,
     part: Literal["request", "response", "stream"],
     model: str | None,
     policy: str,
@@ -145,7 +148,13 @@ def translate(
     try:
         if part == "request":
             options = Options(policy=Policy(policy))
-            call = translate_request(source, target, file.read(), model=model, options=options)
+            call = translate_request(
+                source,
+                target,
+                file.read(),
+                model=model,
+                options=options,
+            )
             body, losses = call.body, call.losses
             click.echo(body)
         elif part == "response":

@@ -13,7 +13,6 @@ from dragoman.upstream import (
     Timeouts,
     UpstreamClient,
     UpstreamRequest,
-    auth_header,
     join_url,
 )
 
@@ -79,7 +78,7 @@ class Caller:
     ) -> Answer:
         sent = self.key if key is None else key
         if auth != "none" and sent:
-            headers = [*headers, auth_header(auth, sent)]
+            headers = [*headers, _key_header(auth, sent)]
         request = UpstreamRequest(
             method=method,
             url=join_url(self._url, path),
@@ -107,3 +106,7 @@ class Caller:
         except CallError as error:
             return Answer(0, {}, failure=str(error))
         return Answer(status, found, tuple(pieces), failure)
+
+
+def _key_header(style: str, key: str) -> tuple[str, str]:
+    return ("authorization", f"Bearer {key}") if style == "bearer" else (style, key)

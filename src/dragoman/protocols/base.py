@@ -223,6 +223,14 @@ class Beginning(Struct, frozen=True):
     is_all: bool
 
 
+def auth_header(style: str, key: str) -> tuple[str, str]:
+    """The header, name and value, that carries a key to an upstream: `Authorization: Bearer` where
+    `style` is `bearer`, else the header of that name."""
+    if style == "bearer":
+        return "authorization", f"Bearer {key}"
+    return style, key
+
+
 class Operation(Struct, frozen=True, kw_only=True):
     """What a client asks for by a path that holds more than a fixed path does.
 
@@ -316,6 +324,10 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     none."""
     completed: Callable[[Capabilities, str], Capabilities] = _as_given
     """The capabilities with what the protocol and the upstream's base URL tell filled in."""
+
+    def key_header(self, key: str) -> tuple[str, str]:
+        """The header, name and value, that carries a key to its services."""
+        return auth_header(self.auth, key)
 
     def path_for(self, model: str, stream: bool) -> str:
         """The path at which an upstream is asked for an answer."""

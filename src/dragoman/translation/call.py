@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -194,12 +193,24 @@ class Call:
         model = self.settings.model or self._source.model
         return self.codec.endpoint.path_for(model, self.streams)
 
+    def headers(self, key: str | None = None) -> dict[str, str]:
+        """The headers, by their names in lower case, of a request that carries `body`; `key` is the
+        upstream's, None for a request without one."""
+        endpoint = self.codec.endpoint
+        accept = "text/event-stream" if self.streams else "application/json"
+        headers = {"content-type": "application/json", "accept": accept}
+        headers |= endpoint.headers(self.settings.capabilities)
+        if key is not None:
+            name, value = endpoint.key_header(key)
+            headers[name] = value
+        return headers
+
     @property
     def losses(self) -> tuple[Loss, ...]:
         """What was lost so far, of the request and of the answer."""
         return tuple(self.ledger)
 
-    def response(self, body: bytes, outcome: Outcome | None = None) -> bytes:
+    def translate_response(self, body: bytes, outcome: Outcome | None = None) -> bytes:
         """Turn an upstream's whole answer into the client's.
 
         Raises:
@@ -214,7 +225,25 @@ class Call:
             return answer
         return self._whole(self._events(body), outcome)
 
-    def stream(self) -> AnswerStream:
+    def translate_error(
+        self, status: int, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """Turn an upstream's error answer into the client's: its status and body. `headers` are
+        the upstream's, by their names in lower case."""
+        fault = self.codec.translate.read_error(status, headers or {}, body)
+        client = self._source.codec
+        shown = client.translate.write_error(fault, mint("req_"), self.settings.options)
+        return shown.status, escape(to_json(shown.body))
+
+    def __repr__(self) -> str:
+        """From which protocol to which, and how much was lost; no content."""
+        lost = len(self.ledger)
+        return (
+            f"<Call {self._source.codec.name} -> {self.codec.name}: {len(self.body)} bytes, "
+            f"{lost} {'loss' if lost == 1 else 'losses'}>"
+        )
+
+    def open_stream(self) -> AnswerStream:
         """A translator for the upstream's streamed answer. It keeps nothing of this call's
         bodies alive."""
         if self.passes_through:
@@ -229,7 +258,7 @@ class Call:
             return CutStream(reader, self._names, writer, self.mask, self._stops)
         return TranslatedStream(reader, self._names, writer, self.mask)
 
-    def stream_of(self, body: bytes, outcome: Outcome | None = None) -> bytes:
+    def response_as_stream(self, body: bytes, outcome: Outcome | None = None) -> bytes:
         """The client's stream for an upstream that answered whole although asked to stream.
 
         Raises:
@@ -238,7 +267,7 @@ class Call:
         writer = self._source.codec.translate.answer_writer(self._reply(), True)
         return b"".join(self._written(self._events(body), writer, outcome or Outcome()))
 
-    def response_of(self, stream: bytes, outcome: Outcome | None = None) -> bytes:
+    def stream_as_response(self, stream: bytes, outcome: Outcome | None = None) -> bytes:
         """The client's whole answer from an upstream's stream, given whole.
 
         Raises:
@@ -312,22 +341,6 @@ def mint(prefix: str) -> str:
     """A fresh id with `prefix`."""
     # Unlike any other, not secret: without a system call for each. Forks have their own seeds.
     return prefix + random.getrandbits(96).to_bytes(12, "big").hex()
-
-
-def translate_request(
-    client: str, upstream: str, body: bytes, *, model: str | None = None, **settings: Any
-) -> Call:
-    """Translate a request body between two protocols.
-
-    `client` and `upstream` are protocol names (openai_chat, anthropic_messages,
-    openai_responses); `model` is the upstream's name of the model; further keywords are the
-    fields of `Settings`.
-
-    Raises:
-        InvalidRequest: the request is malformed; the error names the field.
-        Refused: the policy does not allow what would be lost.
-    """
-    return Call(ClientRequest(client, body), upstream, Settings(model=model, **settings))
 
 
 def tool_names(request: Request, upstream: Codec) -> ToolNames:

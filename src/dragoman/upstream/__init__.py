@@ -4,7 +4,7 @@ async with UpstreamClient() as client:
     request = UpstreamRequest(
         method="POST",
         url=join_url(base_url, "/v1/messages"),
-        headers=(auth_header("x-api-key", key), ("content-type", "application/json")),
+        headers=(("x-api-key", key), ("content-type", "application/json")),
         body=body,
     )
     async with await client.send(request) as response:
@@ -29,7 +29,7 @@ from dragoman.upstream.errors import (
     UpstreamTimeout,
 )
 from dragoman.upstream.headers import Headers
-from dragoman.upstream.request import Timeouts, UpstreamRequest, auth_header
+from dragoman.upstream.request import Timeouts, UpstreamRequest
 from dragoman.upstream.response import UpstreamResponse
 from dragoman.upstream.urls import join_url
 
@@ -52,6 +52,5 @@ __all__ = [
     "UpstreamRequest",
     "UpstreamResponse",
     "UpstreamTimeout",
-    "auth_header",
     "join_url",
 ]

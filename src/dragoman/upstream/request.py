@@ -67,14 +67,6 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
         return f"UpstreamRequest({self.method}, {len(self.body)} bytes)"
 
 
-def auth_header(style: str, key: str) -> tuple[str, str]:
-    """The header that carries a key to an upstream: `Authorization: Bearer` where `style` is
-    `bearer`, else the header of that name."""
-    if style == "bearer":
-        return "authorization", f"Bearer {key}"
-    return style, key
-
-
 def render_head(request: UpstreamRequest, target: Target, forward: str | None = None) -> bytes:
     """The request line and headers as they go onto the wire.
 

@@ -182,7 +182,7 @@ async def _answer(
                 body = outgoing.mask.error(await read_error(answer))
                 raise refused(call.codec, answer.status, answer.headers, body)
             body = await answer.read(_ANSWER_BYTES)
-            read = call.response_of if holds_events(body) else call.response
+            read = call.stream_as_response if holds_events(body) else call.translate_response
             read(body, Outcome())
     except CallError as error:
         raise failed_call(error, upstream.name) from None

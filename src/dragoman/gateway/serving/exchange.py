@@ -337,7 +337,7 @@ class Exchange:
         if await _uncommitted(trip):
             await trip.visit.fail(fault)
         elif trip.delivery is not None:
-            stream = trip.stream or trip.call.stream()
+            stream = trip.stream or trip.call.open_stream()
             await trip.delivery.end(stream.fail(fault))
 
 

@@ -36,7 +36,7 @@ async def give_whole(trip: Trip, lease: Lease, answer: UpstreamResponse, mask: M
         CallError: the answer broke off.
     """
     body = mask.secrets_in(await answer.read(MOST_BYTES))
-    convert = trip.call.response_of if holds_events(body) else trip.call.response
+    convert = trip.call.stream_as_response if holds_events(body) else trip.call.translate_response
     trip.outcome = Outcome()
     shown = convert(body, trip.outcome)
     _succeeded(lease, trip.outcome)
@@ -63,7 +63,7 @@ async def give_stream(
         return
     body = chunk + await answer.read(MOST_BYTES)
     trip.outcome = Outcome()
-    shown = trip.call.stream_of(body, trip.outcome)
+    shown = trip.call.response_as_stream(body, trip.outcome)
     _succeeded(lease, trip.outcome)
     trip.settle(lease)
     if trip.keeping is not None:
@@ -81,7 +81,7 @@ async def _open_stream(
     sent_at: float,
 ) -> None:
     """Hold the stream back until something of an answer comes, or it is whole without."""
-    stream = trip.call.stream()
+    stream = trip.call.open_stream()
     trip.outcome = stream.outcome
     limit = trip.target.upstream.timeouts.first_byte_s
     held = [stream.feed(chunk)]

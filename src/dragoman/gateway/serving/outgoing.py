@@ -9,7 +9,8 @@ import dragoman
 from dragoman.accounts.pool import account_tag
 from dragoman.canonical.masking import Mask
 from dragoman.config import Account, Secret, Upstream
-from dragoman.upstream.request import Timeouts, UpstreamRequest, auth_header
+from dragoman.protocols.base import auth_header
+from dragoman.upstream.request import Timeouts, UpstreamRequest
 from dragoman.upstream.urls import join_url
 
 _USER_AGENT = f"dragoman/{dragoman.__version__}"
