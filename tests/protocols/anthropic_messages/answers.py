@@ -22,14 +22,14 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.requests import Request
 from dragoman.canonical.responses import Finish, FinishReason
-from tests.folded import Response, fold
+from tests.folded import Response
 from tests.protocols.anthropic_messages.helpers import (
     NAME,
     THINKS,
     reply,
+    whole_of,
     wire_events,
     write_stream,
-    write_whole,
 )
 
 OWN = Opaque(NAME, "SIG")
@@ -67,7 +67,7 @@ def content_of(events: list[Event], request: Request = THINKS, **options: Any) -
     """The content a client puts together, which must be the same in a whole answer."""
     given = reply(request, **options)
     streamed = accumulated(write_stream(events, given))
-    assert write_whole(fold(events), reply(request, **options)) == streamed
+    assert whole_of(events, reply(request, **options)) == streamed
     return streamed["content"]
 
 

@@ -178,6 +178,13 @@ def write_whole(response: Response, given: Reply | None = None) -> dict[str, Any
     return folded.write_whole(CODEC, response, given or reply())
 
 
+def whole_of(events: Iterable[Event], given: Reply | None = None) -> dict[str, Any]:
+    """The whole answer a client is sent for canonical events."""
+    writer = CODEC.translate.answer_writer(given or reply(), False)
+    assert not b"".join([writer.write(event) for event in events])
+    return writer.answer()
+
+
 def message(*content: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """A whole answer of an upstream."""
     base = {

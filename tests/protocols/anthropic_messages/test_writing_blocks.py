@@ -17,14 +17,15 @@ from dragoman.canonical.blocks import (
     ToolCall,
     UrlCitation,
 )
-from dragoman.canonical.errors import FaultKind, UpstreamError
 from dragoman.canonical.events import (
     Annotated,
+    Closed,
     Delta,
     Ended,
     Event,
     Finished,
     Metered,
+    Opened,
     Sealed,
     Started,
 )
@@ -42,7 +43,6 @@ from tests.protocols.anthropic_messages.answers import (
     content_of,
     text,
     thought,
-    whole,
 )
 from tests.protocols.anthropic_messages.helpers import (
     CONTENT,
@@ -54,6 +54,7 @@ from tests.protocols.anthropic_messages.helpers import (
     THINKS,
     WANTS_JSON,
     reply,
+    whole_of,
     write_stream,
     write_whole,
     written_events,
@@ -281,14 +282,6 @@ def test_a_refused_json_answer_has_no_text_to_parse() -> None:
     assert write_whole(fold(events), reply(WANTS_JSON))["stop_details"]["explanation"] == "No."
 
 
-def test_invalid_arguments_are_an_error() -> None:
-    """They never become an empty object. req: 57"""
-    broken = ToolCall(id="a", name="f", arguments='{"a":')
-    with pytest.raises(UpstreamError) as caught:
-        write_whole(whole(broken))
-    assert caught.value.fault.kind is FaultKind.UPSTREAM_FAILED
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -303,8 +296,14 @@ def test_invalid_arguments_are_an_error() -> None:
     ],
 )
 def test_arguments_the_limit_cut_are_read_as_far_as_they_go(arguments: str, expected: Any) -> None:
-    ledger = Ledger()
-    cut = whole(ToolCall(id="a", name="f", arguments=arguments), reason=FinishReason.LENGTH)
-    (member,) = write_whole(cut, reply(ledger=ledger))["content"]
+    """A stream has shown them as they came; the loss is told both ways."""
+    head = ToolCall(id="a", name="f")
+    cut = [Opened(0, head), Delta(0, arguments), Closed(0, cut=True)]
+    events = answer(*cut, finish=FinishReason.LENGTH)
+    ledgers = Ledger(), Ledger()
+    (member,) = whole_of(events, reply(ledger=ledgers[0]))["content"]
     assert member["input"] == expected
-    assert [loss.kind for loss in ledger] == [REPAIRED]
+    wire = written_events(events, reply(ledger=ledgers[1]))
+    assert wire[3]["delta"] == {"type": "input_json_delta", "partial_json": arguments}
+    for ledger in ledgers:
+        assert [loss.kind for loss in ledger] == [REPAIRED]
