@@ -298,7 +298,7 @@ def test_a_refused_json_answer_has_no_text_to_parse() -> None:
 def test_arguments_the_limit_cut_are_read_as_far_as_they_go(arguments: str, expected: Any) -> None:
     """A stream has shown them as they came; the loss is told both ways."""
     head = ToolCall(id="a", name="f")
-    cut = [Opened(0, head), Delta(0, arguments), Closed(0, cut=True)]
+    cut: list[Event] = [Opened(0, head), Delta(0, arguments), Closed(0, cut=True)]
     events = answer(*cut, finish=FinishReason.LENGTH)
     ledgers = Ledger(), Ledger()
     (member,) = whole_of(events, reply(ledger=ledgers[0]))["content"]

@@ -468,13 +468,17 @@ def test_blocks_without_a_place_are_reported() -> None:
         assert {(loss.path, loss.kind) for loss in ledger} == {("server_tool_use", KNOB)}
 
 
-def test_logprobs_of_a_piece() -> None:
+@pytest.mark.parametrize(
+    ("head", "name", "other"),
+    [(Text(text=""), "content", "refusal"), (Refusal(text=""), "refusal", "content")],
+)
+def test_logprobs_of_a_piece(head: Block, name: str, other: str) -> None:
     record = {"token": "a", "logprob": -0.1, "bytes": None, "top_logprobs": []}
-    events = events_of(Text(text=""))
+    events = events_of(head)
     events[2:2] = [Delta(0, "a", (record,))]
     frame = frames_of(write_stream(events))[1]
-    assert frame["choices"][0]["delta"] == {"content": "a"}
-    assert frame["choices"][0]["logprobs"] == {"content": [record], "refusal": None}
+    assert frame["choices"][0]["delta"] == {name: "a"}
+    assert frame["choices"][0]["logprobs"] == {name: [record], other: None}
 
 
 @pytest.mark.parametrize("before", [0, 1, 3])
