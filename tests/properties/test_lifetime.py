@@ -49,10 +49,10 @@ def test_a_stream_does_not_hold_the_request(client: str, upstream: str) -> None:
 def test_a_stream_does_not_hold_its_text(client: str) -> None:
     """What was sent is gone; Responses clients are sent all of it once more at the end."""
     writer = CODECS[client].translate.answer_writer(reply(client, stream=True), True)
+    writer.write(Started("1", "m"))
     blocks: tuple[Block, ...] = (Text(text=""), ToolCall(id="c", name="f"), Refusal(text=""))
     for number, head in enumerate(blocks):
-        events = [Opened(number, head), Delta(number, "a needle"), Closed(number)]
-        for event in [Started("1", "m"), *events] if number == 0 else events:
+        for event in (Opened(number, head), Delta(number, "a needle"), Closed(number)):
             writer.write(event)
         held = [item for item in reachable(writer) if item == "a needle"]
         # Messages clients are told the words of a refusal once more.

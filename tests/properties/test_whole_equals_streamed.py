@@ -283,7 +283,7 @@ def test_any_answer(protocol: str, events: list[Event], asked: Asked) -> None:
     check(protocol, events, asked)
 
 
-# --- one meaning, which is easily given twice ------------------------------------------------------
+# --- one meaning, which is easily given twice -----------------------------------------------------
 
 
 def answer(*events: Event, finish: Finished = STOPPED, tier: str | None = None) -> list[Event]:
