@@ -13,13 +13,14 @@ from dragoman.protocols.anthropic_messages.history import (
     without_envelopes,
     without_reasoning,
 )
+from dragoman.protocols.anthropic_messages.output import PING
 from dragoman.protocols.anthropic_messages.relay import (
     MessagesRelay,
     forward_request,
     forward_response,
 )
 from dragoman.protocols.anthropic_messages.requests import read_request, taken_stops, write_request
-from dragoman.protocols.anthropic_messages.responses import read_response, write_response
+from dragoman.protocols.anthropic_messages.responses import read_response
 from dragoman.protocols.anthropic_messages.settings import (
     MessagesCapabilities,
     MessagesOptions,
@@ -29,25 +30,10 @@ from dragoman.protocols.anthropic_messages.settings import (
 )
 from dragoman.protocols.anthropic_messages.shape import SHAPE
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
-from dragoman.protocols.anthropic_messages.stream_writer import PING, MessagesWriter
+from dragoman.protocols.anthropic_messages.stream_writer import MessagesWriter
 from dragoman.protocols.anthropic_messages.threads import check_thread
-from dragoman.protocols.base import (
-    AnswerWriter,
-    Codec,
-    Endpoint,
-    Passthrough,
-    Reply,
-    Translate,
-)
-from dragoman.protocols.folding import FoldedAnswer
+from dragoman.protocols.base import Codec, Endpoint, Passthrough, Translate
 from dragoman.protocols.model_lists import MODELS
-
-
-def _answer_writer(reply: Reply, streamed: bool) -> AnswerWriter:
-    if streamed:
-        return MessagesWriter(reply)
-    return FoldedAnswer(reply, write_response)
-
 
 CODEC = Codec(
     name=wire.NAME,
@@ -74,7 +60,7 @@ CODEC = Codec(
         keepalive=PING,
         tool_name_limit=wire.NAME_LIMIT,
         taken_stops=taken_stops,
-        answer_writer=_answer_writer,
+        answer_writer=MessagesWriter,
         output_limit=output_limit,
         options=MessagesOptions,
     ),

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.base import (
-    AnswerWriter,
-    Codec,
-    Endpoint,
-    Passthrough,
-    Reply,
-    Translate,
-)
-from dragoman.protocols.folding import FoldedAnswer
+from dragoman.protocols.base import Codec, Endpoint, Passthrough, Translate
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_chat.errors import read_error, write_error
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
@@ -21,20 +13,13 @@ from dragoman.protocols.openai_chat.relay import (
     forward_response,
 )
 from dragoman.protocols.openai_chat.requests import read_request, taken_stops, write_request
-from dragoman.protocols.openai_chat.responses import read_response, write_response
+from dragoman.protocols.openai_chat.responses import read_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities, ChatOptions
 from dragoman.protocols.openai_chat.shape import SHAPE
 from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
-from dragoman.protocols.openai_chat.stream_writer import ChatStreamWriter
+from dragoman.protocols.openai_chat.stream_writer import ChatWriter
 from dragoman.protocols.openai_chat.wire import NAME
 from dragoman.sse import COMMENT
-
-
-def _answer_writer(reply: Reply, streamed: bool) -> AnswerWriter:
-    if streamed:
-        return ChatStreamWriter(reply)
-    return FoldedAnswer(reply, write_response)
-
 
 CODEC = Codec(
     name=NAME,
@@ -56,7 +41,7 @@ CODEC = Codec(
         keepalive=COMMENT,
         tool_name_limit=64,
         taken_stops=taken_stops,
-        answer_writer=_answer_writer,
+        answer_writer=ChatWriter,
         options=ChatOptions,
     ),
     passthrough=Passthrough(
