@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
+from dragoman import jsontext
 from dragoman.accounts.limits import limits_of
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.jsontext import JsonError
 
 _BODY_READ = 64 * 1024
 """Bytes of an error body that are looked at."""
@@ -108,8 +109,8 @@ class _Error(Struct, frozen=True):
 
 def _read(body: bytes) -> _Error:
     try:
-        value: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = jsontext.decode(body)
+    except JsonError:
         return _Error((), body.decode("utf-8", "replace"))
     if isinstance(value, list) and value:
         value = value[0]

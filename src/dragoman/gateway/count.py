@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -26,6 +25,8 @@ from dragoman.gateway.serving.outgoing import Outgoings
 from dragoman.gateway.serving.routing import Target
 from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
 from dragoman.gateway.stored.memory import Memory
+from dragoman.jsontext import members as members_of
+from dragoman.jsontext import object_of
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
@@ -168,27 +169,21 @@ def complete(request: ClientRequest) -> ClientRequest:
     """A request for a count as one for an answer: Messages requires an output limit there."""
     if request.codec.name != "anthropic_messages":
         return request
-    members = _members.decode(request.body)
+    members = members_of(request.body)
     members.setdefault("max_tokens", msgspec.Raw(b"1"))
     return ClientRequest(request.codec.name, msgspec.json.encode(members))
 
 
 def without(body: bytes, names: Iterable[str]) -> bytes:
     """The JSON object without its members of these names; all others byte for byte."""
-    members = _members.decode(body)
+    members = members_of(body)
     for name in names:
         members.pop(name, None)
     return msgspec.json.encode(members)
 
 
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
 def _read(body: bytes) -> int | None:
-    try:
-        counted = msgspec.json.decode(body, type=dict[str, Any]).get("input_tokens")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    counted = (object_of(body) or {}).get("input_tokens")
     return counted if type(counted) is int and counted >= 0 else None
 
 

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
-import msgspec
-
+from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.config import Config, Upstream
 from dragoman.gateway.serving.routing import Router
@@ -152,7 +151,7 @@ def read_list(body: bytes) -> list[JsonObject]:
     Raises:
         ValueError: it is not a list of models.
     """
-    value = msgspec.json.decode(body)
+    value = jsontext.decode(body)
     entries = value.get("data") if isinstance(value, dict) else None
     if not isinstance(entries, list):
         raise ValueError("not a list of models")

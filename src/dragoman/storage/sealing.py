@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from dragoman.config import Account, Secret
 from dragoman.config.secret import fingerprint
+from dragoman.jsontext import decoder
 from dragoman.storage.base import Definition
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class Vault:
         nonce, text = sealed[len(head) :][:_NONCE_BYTES], sealed[len(head) + _NONCE_BYTES :]
         try:
             plain = key.cipher.decrypt(nonce, text, _bound_to(head, name))
-            return _decoder.decode(plain)
+            return _read_secrets(plain)
         except (InvalidTag, ValueError):
             # No cause: it might quote what was decrypted.
             raise SealError(f"the secrets of {name} are damaged") from None
@@ -185,7 +186,7 @@ class Vault:
         return self._keys
 
 
-_decoder = msgspec.json.Decoder(_Secrets)
+_read_secrets = decoder(_Secrets)
 
 
 def _bound_to(head: bytes, name: str) -> bytes:

@@ -18,6 +18,7 @@ import msgspec
 
 from dragoman.accounts.decisions import apply, entry_of
 from dragoman.accounts.states import AccountState, Entry, Transition
+from dragoman.jsontext import decoder
 from dragoman.storage.base import (
     HISTORY_KEPT,
     LOST_AFTER_S,
@@ -75,12 +76,12 @@ _SET_BALANCE = (
 )
 
 _encode = msgspec.json.Encoder().encode
-_read_state = msgspec.json.Decoder(AccountState).decode
-_read_entry = msgspec.json.Decoder(Entry).decode
-_read_leases = msgspec.json.Decoder(dict[str, int]).decode
-_read_used = msgspec.json.Decoder(dict[str, float]).decode
-_read_pins = msgspec.json.Decoder(list[tuple[str, str, float]]).decode
-_read_models = msgspec.json.Decoder(tuple[str, ...] | None).decode
+_read_state = decoder(AccountState)
+_read_entry = decoder(Entry)
+_read_leases = decoder(dict[str, int])
+_read_used = decoder(dict[str, float])
+_read_pins = decoder(list[tuple[str, str, float]])
+_read_models = decoder(tuple[str, ...])
 
 
 class SqliteStore:

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
-
+from dragoman.jsontext import JsonError
 from dragoman.storage.base import StoreError
 from dragoman.storage.schema import APPLICATION_ID, MIGRATIONS
 
@@ -138,7 +137,7 @@ class SqliteFile:
         except OSError as error:
             self.close()
             raise StoreError(f"{self.path}: {error.strerror}") from error
-        except msgspec.DecodeError as error:
+        except JsonError as error:
             self.close()
             raise StoreError(f"{self.path}: holds what no version wrote: {error}") from error
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
@@ -23,6 +23,7 @@ from dragoman.canonical.requests import CustomTool, FunctionTool, Request, ToolR
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import cut_whole, emulated
 from dragoman.canonical.tools import ToolRestorer
+from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import AnswerWriter, Codec, Inbound, Outbound, Reply, to_json
 from dragoman.protocols.fields import JsonObject
@@ -350,8 +351,8 @@ def decode_answer(body: bytes) -> JsonObject:
         UpstreamError: it is not one.
     """
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = jsontext.decode(body)
+    except JsonError:
         raise UpstreamError.unreadable("it is not JSON") from None
     if not isinstance(value, dict):
         raise UpstreamError.unreadable("it is not a JSON object")

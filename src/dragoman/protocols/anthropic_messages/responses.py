@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from dragoman.canonical.blocks import Block, Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.events import Event, Failed
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.responses import FinishReason, Response
 from dragoman.canonical.tools import wrap_custom
+from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages.errors import fault_of
 from dragoman.protocols.anthropic_messages.outcome import write_finish, write_usage
 from dragoman.protocols.anthropic_messages.partial_json import read_cut_object
@@ -154,11 +153,8 @@ class _ContentWriter:
             return wrap_custom(call.arguments)
         if not call.arguments.strip():
             return {}
-        try:
-            value = msgspec.json.decode(call.arguments)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-            value = None
-        if isinstance(value, dict):
+        value = object_of(call.arguments)
+        if value is not None:
             return value
         if self._response.finish.reason is not FinishReason.LENGTH:
             problem = f"the arguments of tool call {call.name} are not a JSON object"

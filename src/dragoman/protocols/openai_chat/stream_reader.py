@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
-import msgspec
-
 from dragoman.canonical.blocks import (
     Annotation,
     Block,
@@ -38,6 +36,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import UNKNOWN, JsonObject
 from dragoman.protocols.openai_chat import wire
@@ -46,8 +45,6 @@ from dragoman.protocols.openai_chat.reasoning import Details, pick_text
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage, whole_number
 from dragoman.sse import DONE, Frame
-
-_decode = msgspec.json.Decoder().decode
 
 _STOP = Finish(FinishReason.STOP)
 _NO_TEXT = Text(text="")
@@ -114,8 +111,8 @@ class ChatStreamReader:
             return ()
         data = frame.data
         try:
-            chunk = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            chunk = decode(data)
+        except JsonError:
             if data.strip() == DONE:
                 return self._end(told=True)
             return self._fail(UpstreamError.unreadable("a frame of its stream is not JSON").fault)
