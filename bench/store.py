@@ -22,8 +22,8 @@ from bench.load_client import close, connect, repeat
 from bench.measure import MARK, Cell, request_cost
 from bench.processes import Child, cpu_seconds, free_port, resident_bytes
 from bench.targets import CLIENT_KEY, Cores, Target, Upstreams
+from dragoman.accounts.store import Batch, UsageCount, UsageKey
 from dragoman.config import Account, Secret
-from dragoman.storage.base import Batch, UsageCount, UsageKey
 from dragoman.storage.sealing import Vault
 from dragoman.storage.sqlite import SqliteStore
 

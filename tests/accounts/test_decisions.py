@@ -10,11 +10,11 @@ from dragoman.accounts.states import AccountState, Decision, Failed, Succeeded
 from dragoman.accounts.symptoms import (
     UNREACHABLE,
     Symptom,
-    symptom_of_answer,
     symptom_of_fault,
 )
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.failing import Verdict
+from tests.accounts.shapes import symptom_of_body
 
 RETURN, NEXT, COOL, EXHAUST, DISABLE = Verdict
 
@@ -60,7 +60,7 @@ LOW_BALANCE = b'{"type":"error","error":{"type":"invalid_request_error",\
 )
 def test_verdicts(status: int, body: bytes, default: Verdict, sop: Verdict) -> None:
     """req: 133, 134, 135, 136, 137"""
-    symptom = symptom_of_answer(status, {}, body, 0.0)
+    symptom = symptom_of_body(status, body)
     assert classify(symptom, DEFAULT.rules).verdict is default
     assert classify(symptom, SOP.rules).verdict is sop
 
@@ -164,14 +164,14 @@ def test_models_named_by_clients_do_not_pile_up() -> None:
     [b"", b"null", b"[]", b'{"error":null}', b'{"error":{"code":429}}', b"\xff\xfe", b"[" * 5000],
 )
 def test_any_body_can_be_looked_at(body: bytes) -> None:
-    assert symptom_of_answer(429, {}, body, 0.0).status == 429
+    assert symptom_of_body(429, body).status == 429
 
 
 def test_words_are_found_in_every_vendors_place() -> None:
     google = b'[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"Quota"}}]'
-    assert symptom_of_answer(429, {}, google, 0.0).words == {"resource_exhausted"}
-    assert symptom_of_answer(429, {}, SPEND, 0.0).words >= {"enforced_spend_limit_reached"}
-    flat = symptom_of_answer(400, {}, b'{"code":"x","error":"Text"}', 0.0)
+    assert symptom_of_body(429, google).words == {"resource_exhausted"}
+    assert symptom_of_body(429, SPEND).words >= {"enforced_spend_limit_reached"}
+    flat = symptom_of_body(400, b'{"code":"x","error":"Text"}')
     assert (flat.words, flat.text) == (frozenset({"x"}), "text")
 
 

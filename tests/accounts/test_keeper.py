@@ -17,11 +17,11 @@ from dragoman.accounts import keeper as keeping
 from dragoman.accounts.keeper import Keeper
 from dragoman.accounts.pool import NoAccount, Pool, Wanted
 from dragoman.accounts.states import Disabled, Enabled, Transition
+from dragoman.accounts.store import Batch, Changes, StoreError
 from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.usage import Usage
 from dragoman.config import Account, Config, Secret, Upstream
-from dragoman.storage.base import Batch, Changes, StoreError
 from dragoman.storage.sealing import Vault
 from dragoman.storage.sqlite import SqliteStore
 

@@ -16,9 +16,9 @@ from dragoman.accounts.states import (
     Enabled,
     Transition,
 )
+from dragoman.accounts.store import Changes
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config
-from dragoman.storage.base import Changes
 from tests.accounts.pools import (
     ONE,
     OUT_OF_QUOTA,

@@ -222,7 +222,7 @@ def test_reasons_are_kept_short() -> None:
 )
 def test_rules_may_name_headers(headers: dict[str, str], fits: bool) -> None:
     rule = Rule(Verdict.DISABLE, "told so", headers=("x-budget: spent", "x-blocked"))
-    symptom = symptom_of_answer(200, headers, b"", NOW)
+    symptom = symptom_of_answer(200, headers, None, NOW)
     assert (classify(symptom, (rule,)).verdict is Verdict.DISABLE) is fits
 
 

@@ -12,8 +12,8 @@ from dragoman.accounts.states import (
     AccountState,
     Failed,
 )
+from dragoman.accounts.store import Changes
 from dragoman.config import Account, Config, Secret
-from dragoman.storage.base import Changes
 from tests.accounts.pools import (
     ONE,
     REFUSED,

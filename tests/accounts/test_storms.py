@@ -21,10 +21,10 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
+from dragoman.accounts.store import Changes
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config
 from dragoman.config.settings import Selection
-from dragoman.storage.base import Changes
 from tests.accounts.pools import ONE, Clock, settle
 
 FAILURES = [Symptom(status) for status in (0, 400, 401, 402, 403, 429, 500, 503)]

@@ -13,11 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.states import Decision, Failed, Transition
+from dragoman.accounts.store import Batch
 from dragoman.config import Account, Config, Secret
 from dragoman.failing import Verdict
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
-from dragoman.storage.base import Batch
 from dragoman.storage.sealing import Vault
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from dragoman.accounts.states import Disabled, Enabled, Transition
+from dragoman.accounts.store import Batch, UsageCount
 from dragoman.config import Account, Secret
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault
 from dragoman.simulator.testing import RunningSimulator
-from dragoman.storage.base import Batch, UsageCount
 from dragoman.storage.sealing import Vault
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.http import AUTH, Connection, call

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.storage.base import StoreError
+from dragoman.accounts.store import StoreError
 from dragoman.storage.responses import Item, StoredEvent, StoredResponse, TooLarge
 from dragoman.storage.sqlite_responses import SqliteResponses
 

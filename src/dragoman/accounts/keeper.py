@@ -14,36 +14,35 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.accounts.cipher import AccountCipher, SealError
+from dragoman.accounts.pool import Pool
 from dragoman.accounts.states import (
-    AccountState,
     Disabled,
     Enabled,
     Failed,
     KeyChanged,
     Transition,
 )
-from dragoman.config import Account
-from dragoman.config.secret import fingerprint
-from dragoman.failing import Verdict
-from dragoman.storage.base import (
+from dragoman.accounts.store import (
     SWEPT_AT_ONCE,
     Batch,
     Changes,
     Definition,
     Store,
     StoreError,
-    UsageCount,
-    UsageKey,
 )
-from dragoman.storage.sealing import SealError, Vault
+from dragoman.accounts.usage import Meter
+from dragoman.config import Account
+from dragoman.config.secret import fingerprint
+from dragoman.failing import Verdict
 
 _log = logging.getLogger("dragoman.accounts")
 
@@ -58,43 +57,6 @@ _AT_ONCE = 200
 """Accounts that are taken over before requests have their turn again."""
 _MOST_PINS = 50_000
 """Pins that are held for a store that cannot be used."""
-
-
-class PoolPort(Protocol):
-    """What the keeper needs of `dragoman.accounts.pool.Pool`; see there."""
-
-    on_transition: Callable[[Transition], None] | None
-
-    def state(self, name: str) -> AccountState:
-        """What is known of an account; KeyError if it is not there."""
-
-    def observe(self, transition: Transition) -> None:
-        """Take note of an outcome."""
-
-    def define(self, accounts: Iterable[Account]) -> None:
-        """Add or replace accounts."""
-
-    def withdraw(self, names: Iterable[str]) -> None:
-        """Remove accounts."""
-
-    def take_batch(self) -> Batch:
-        """What there is to tell."""
-
-    def restore(self, batch: Batch) -> None:
-        """It is to be told again."""
-
-    def apply(self, changes: Changes) -> None:
-        """Take over what was decided elsewhere."""
-
-
-class Metered(Protocol):
-    """What counts usage; see `dragoman.accounts.usage.Meter`."""
-
-    def take(self) -> dict[UsageKey, UsageCount]:
-        """Everything counted since the last call."""
-
-    def restore(self, usage: Mapping[UsageKey, UsageCount]) -> None:
-        """Put back what could not be told."""
 
 
 class _Learnt(Struct, frozen=True):
@@ -114,19 +76,19 @@ class Keeper:
 
     def __init__(
         self,
-        pool: PoolPort,
+        pool: Pool,
         store: Store,
-        vault: Vault,
+        cipher: AccountCipher,
         fixed: Iterable[Account],
         *,
         sync_s: float,
-        meter: Metered | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.failures = 0
         self.worker = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._pool = pool
         self._store = store
-        self._vault = vault
+        self._cipher = cipher
         self._meter = meter
         self._sync_s = sync_s
         self._fixed = {account.name: account for account in fixed}
@@ -260,7 +222,7 @@ class Keeper:
                     )
                 continue
             try:
-                accounts.append(self._vault.open(definition))
+                accounts.append(self._cipher.open(definition))
             except SealError as error:
                 sealed.append(str(error))
         if sealed:

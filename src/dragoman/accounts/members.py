@@ -1,8 +1,11 @@
-"""An account as the rotation sees it: what it is set up for, and where it stands. Pure data."""
+"""An account as the rotation sees it: what it is set up for, where it stands, and the queues in
+which it waits to be chosen. Pure."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any
 
 from msgspec import Struct
 
@@ -21,13 +24,6 @@ class Terms(Struct, frozen=True):
     weight: float = 1.0
     max_concurrent: int | None = None
     balance: float | None = None
-
-
-class Queue(Protocol):
-    """Where an account waits to be chosen."""
-
-    def add(self, member: Member) -> None:
-        """Put a member in where it belongs now."""
 
 
 class Member:
@@ -94,7 +90,82 @@ class Member:
         self.balance = terms.balance
         self.used = 0.0
         self.passed = 0.0
-        self.missing: dict[Queue, None] = {}
+        self.missing: dict[Lane, None] = {}
 
     def __repr__(self) -> str:
         return f"Member({self.name})"
+
+
+Entry = tuple[int, Any, int, Member]
+"""Priority, key, ordinal, member. No two ordinals are equal, so members are never compared."""
+
+
+class Lane:
+    """A queue of members by a key that changes while they wait.
+
+    They are ordered by priority (if `ranked`), then by `key`, then by the order of definition. Each
+    member has at most one entry that counts, which is in `inside`; others are left in the heap
+    until they come up. A key that has grown since the entry was made is corrected by `first`; one
+    that has become smaller must be put in again at once, by `add`.
+    """
+
+    __slots__ = ("_entries", "_ranked", "inside", "key")
+
+    def __init__(self, key: Callable[[Member], Any], *, ranked: bool = True) -> None:
+        self._ranked = ranked
+        self._entries: list[Entry] = []
+        self.inside: dict[Member, Entry] = {}
+        self.key = key
+
+    def __len__(self) -> int:
+        return len(self.inside)
+
+    def fill(self, members: list[Member]) -> None:
+        """Put many members in at once, in linear time."""
+        self.inside = {member: self._entry(member) for member in members}
+        self._entries = list(self.inside.values())
+        heapify(self._entries)
+
+    def add(self, member: Member) -> None:
+        """Put a member in where its key belongs now."""
+        entry = self.inside[member] = self._entry(member)
+        heappush(self._entries, entry)
+        if len(self._entries) > 2 * len(self.inside) + 64:
+            self._entries = list(self.inside.values())
+            heapify(self._entries)
+
+    def _entry(self, member: Member) -> Entry:
+        rank = member.priority if self._ranked else 0
+        return rank, self.key(member), member.ordinal, member
+
+    def discard(self, member: Member) -> None:
+        """Take a member out, if it is in."""
+        self.inside.pop(member, None)
+
+    def first(self) -> Member | None:
+        """The first member, its key corrected; None if there is none."""
+        entries, inside, key = self._entries, self.inside, self.key
+        while entries:
+            entry = entries[0]
+            member = entry[3]
+            if inside.get(member) is not entry:
+                heappop(entries)
+                continue
+            current = key(member)
+            if current == entry[1]:
+                return member
+            inside[member] = entry = (entry[0], current, entry[2], member)
+            heapreplace(entries, entry)
+        return None
+
+    def drop(self) -> None:
+        """Take the member out that `first` has just returned."""
+        del self.inside[heappop(self._entries)[3]]
+
+    def set_aside(self) -> Entry:
+        """Pass over the member that `first` has just returned, until its entry is put `back`."""
+        return heappop(self._entries)
+
+    def back(self, entry: Entry) -> None:
+        """End what `set_aside` began."""
+        heappush(self._entries, entry)

@@ -25,9 +25,9 @@ from dragoman.accounts.lease import Lease
 from dragoman.accounts.members import Member, Terms
 from dragoman.accounts.own_proxies import OwnProxies
 from dragoman.accounts.proxies import shown
+from dragoman.accounts.rotation import Choice
 from dragoman.accounts.rules import RuleSet
-from dragoman.accounts.sharing import merge
-from dragoman.accounts.shortage import AllBusy, NoAccount, no_account
+from dragoman.accounts.shortage import AllBusy, NoAccount
 from dragoman.accounts.side import Side, account_tag, key_print
 from dragoman.accounts.states import (
     AccountState,
@@ -39,10 +39,9 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
+from dragoman.accounts.store import Batch, Changes
 from dragoman.accounts.symptoms import Symptom
-from dragoman.accounts.waiting import Waiter
 from dragoman.config import Account, Config
-from dragoman.storage.base import Batch, Changes
 
 __all__ = ["AllBusy", "Lease", "NoAccount", "Pool", "Wanted", "account_tag", "key_print"]
 
@@ -82,7 +81,7 @@ class Pool:
     ) -> None:
         self._clock = clock
         self._spread = spread
-        self._sides = {upstream.name: Side(self, upstream) for upstream in config.upstreams}
+        self._sides = {one.name: Side(one, clock, self._lend) for one in config.upstreams}
         self._accounts: dict[str, Account] = {}
         self._prints: dict[str, str] = {}
         self._in_flight: dict[str, int] = {}
@@ -110,9 +109,9 @@ class Pool:
             self._collect()
         if side.line.waiters:
             side.line.catch_up()
-        lease = self._lend(side, wanted.model, wanted.pin, tried, now)
+        lease = side.choose(wanted.model, wanted.pin, tried, now)
         if lease is None:
-            raise self._shortage(side, wanted.model, tried, now)
+            raise side.shortage(wanted.model, tried, now)
         return lease
 
     async def acquire(
@@ -136,14 +135,9 @@ class Pool:
         return await side.line.wait(wanted.model, wanted.pin, tried, seconds)
 
     def _lend(
-        self, side: Side, model: str, pin: bytes, tried: Collection[str], now: float
-    ) -> Lease | None:
-        pinned = ""
-        if pin and side.upstream.affinity != "off":
-            pinned = side.affinity.account(pin, now)
-        choice = side.rotation.choose(model, tried, now, pinned)
-        if choice is None:
-            return None
+        self, side: Side, choice: Choice, model: str, pin: bytes, now: float, moved: bool
+    ) -> Lease:
+        """The lease of an account that was chosen."""
         name = choice.member.name
         self._in_flight[name] = self._in_flight.get(name, 0) + 1
         self._batch.used[name] = choice.member.used
@@ -153,11 +147,7 @@ class Pool:
         if account.proxy is None and side.proxies is not None:
             index = side.proxies.choose(now)
             proxy = side.upstream.proxies[index]
-        moved = bool(pinned) and pinned != name
         return Lease(self, choice, account, model, pin, proxy, index, now, moved)
-
-    def _shortage(self, side: Side, model: str, tried: Collection[str], now: float) -> NoAccount:
-        return no_account(side.upstream.name, model, side.rotation.shortage(model, tried), now)
 
     # What leases tell
 
@@ -167,7 +157,7 @@ class Pool:
         self._one_less(member.name)
         side.rotation.returned(lease.choice)
         if side.line.waiters and not member.gone:
-            self._offer(side, member)
+            side.offer(member)
 
     def _one_less(self, name: str) -> None:
         left = self._in_flight[name] - 1
@@ -196,7 +186,7 @@ class Pool:
             self._tell(name, Succeeded(), lease.model, now)
         if lease.choice.trial is not None:
             side.rotation.end_trial(lease.choice)
-            self._offer(side, member)
+            side.offer(member)
         if lease.proxy_index >= 0 and side.proxies is not None:
             side.proxies.succeeded(lease.proxy_index, lease.taken)
         elif member.held is not None:
@@ -285,33 +275,6 @@ class Pool:
             side.probes.consider(state, now, self._spread())
         if side.line.waiters:
             side.line.serve()
-
-    # Waiting
-
-    def _offer(self, side: Side, member: Member) -> None:
-        """An account may be free."""
-        now = self._clock()
-
-        def suits(waiter: Waiter[Lease]) -> bool:
-            if member.name in waiter.tried:
-                return False
-            return side.rotation.can_serve(member.name, waiter.model, now)
-
-        side.line.offer(suits, lambda: not member.barred)
-
-    def lend_to(self, side: Side, waiter: Waiter[Lease]) -> Lease | None:
-        """A lease for a request that waits, None if there is none for it now."""
-        return self._lend(side, waiter.model, waiter.pin, waiter.tried, self._clock())
-
-    def refusal_of(self, side: Side, waiter: Waiter[Lease], final: bool) -> NoAccount | None:
-        """The error for a request that is to wait no longer; None if it should, unless `final`."""
-        error = self._shortage(side, waiter.model, waiter.tried, self._clock())
-        return None if isinstance(error, AllBusy) and not final else error
-
-    def wake_in(self, side: Side) -> float | None:
-        """In how many seconds the next rest of an account ends; None: none does."""
-        due = side.rotation.next_wake()
-        return None if due is None else due - self._clock()
 
     # What there is
 
@@ -478,7 +441,7 @@ class Pool:
 
     def restore(self, batch: Batch) -> None:
         """The exchange of `batch` failed: it is told again with the next."""
-        merge(batch, self._batch)
+        self._batch.prepend(batch)
         del self._batch.transitions[:-_MOST_TRANSITIONS]
 
     def apply(self, changes: Changes) -> None:

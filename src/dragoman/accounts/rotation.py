@@ -1,7 +1,7 @@
 """Which account of one upstream serves a request. Pure: told the time, it performs no I/O.
 
 `Rotation.choose` costs the same however many accounts there are, and however many of them rest,
-are busy or are disabled: nothing is scanned. Accounts wait in lanes (`dragoman.accounts.lanes`).
+are busy or are disabled: nothing is scanned. Accounts wait in lanes (`dragoman.accounts.members`).
 There is one lane for every audience, which are the accounts that serve the same models, and one for
 each model for which more than a few accounts rest. Who is found to be out drops from the lane, and
 is put back when that ends; so what a choice drops was paid for when it was put in.
@@ -18,8 +18,7 @@ from msgspec import Struct
 
 from dragoman.accounts.audience import Audience, Audiences
 from dragoman.accounts.decisions import on_trial
-from dragoman.accounts.lanes import Entry, Lane
-from dragoman.accounts.members import Member, Terms
+from dragoman.accounts.members import Entry, Lane, Member, Terms
 from dragoman.accounts.ordering import LeastRecentlyUsed, Order
 from dragoman.accounts.standings import Apart, Shortage, Standings
 from dragoman.accounts.states import AccountState, Rest

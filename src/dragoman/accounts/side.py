@@ -3,65 +3,46 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol
+from collections.abc import Callable, Collection
 
 from dragoman.accounts.affinity import Affinity
 from dragoman.accounts.lease import Lease
+from dragoman.accounts.members import Member
 from dragoman.accounts.ordering import ORDERS
 from dragoman.accounts.probing import ProbePlan
 from dragoman.accounts.proxies import ProxySet
-from dragoman.accounts.rotation import Rotation
-from dragoman.accounts.rules import RULE_SETS, RuleSet
+from dragoman.accounts.rotation import Choice, Rotation
+from dragoman.accounts.rules import table
+from dragoman.accounts.shortage import AllBusy, NoAccount, no_account
 from dragoman.accounts.waiting import Waiter, WaitingLine
 from dragoman.config import Account, Upstream
 from dragoman.config.secret import fingerprint
 
 
-class Staff(Protocol):
-    """Who serves the waiting lines of all upstreams."""
-
-    def lend_to(self, side: Side, waiter: Waiter[Lease]) -> Lease | None:
-        """A lease for the waiter, None if there is none for it now."""
-
-    def refusal_of(self, side: Side, waiter: Waiter[Lease], final: bool) -> Exception | None:
-        """The error for a waiter that is to wait no longer."""
-
-    def wake_in(self, side: Side) -> float | None:
-        """In how many seconds the next rest of an account ends."""
-
-
-class Window:
-    """Where the waiting line of one upstream is served: see `dragoman.accounts.waiting.Counter`."""
-
-    __slots__ = ("_pool", "_side")
-
-    def __init__(self, pool: Staff, side: Side) -> None:
-        self._pool = pool
-        self._side = side
-
-    def lend(self, waiter: Waiter[Lease]) -> Lease | None:
-        """A lease for the waiter, None if there is none for it now."""
-        return self._pool.lend_to(self._side, waiter)
-
-    def refusal(self, waiter: Waiter[Lease], *, final: bool) -> Exception | None:
-        """The error for a waiter that is to wait no longer."""
-        return self._pool.refusal_of(self._side, waiter, final)
-
-    def next_wake(self) -> float | None:
-        """In how many seconds the next rest of an account ends."""
-        return self._pool.wake_in(self._side)
-
-
 class Side:
-    """All that belongs to one upstream."""
+    """All that belongs to one upstream. It serves the line of the requests that wait for it (see
+    `dragoman.accounts.waiting.Counter`).
 
-    __slots__ = ("affinity", "line", "probes", "proxies", "rotation", "rules", "upstream")
+    `clock` is Unix time, in seconds; `lent` makes the lease of an account that was chosen.
+    """
 
-    def __init__(self, pool: Staff, upstream: Upstream) -> None:
-        shipped = RULE_SETS[upstream.account_rules]
-        own = RuleSet(upstream.rules + shipped.rules, shipped.final)
+    __slots__ = (
+        "_clock",
+        "_lent",
+        "affinity",
+        "line",
+        "probes",
+        "proxies",
+        "rotation",
+        "rules",
+        "upstream",
+    )
+
+    def __init__(self, upstream: Upstream, clock: Callable[[], float], lent: Lent) -> None:
+        self._clock = clock
+        self._lent = lent
         self.upstream = upstream
-        self.rules = own if upstream.rules else shipped
+        self.rules = table(upstream.account_rules, upstream.rules)
         self.rotation = Rotation(order=ORDERS[upstream.selection]())
         self.affinity = Affinity(upstream.affinity_s)
         self.proxies = ProxySet(len(upstream.proxies)) if upstream.proxies else None
@@ -70,7 +51,55 @@ class Side:
             if upstream.probe is None
             else ProbePlan(upstream.probe.model, upstream.probe.every_s)
         )
-        self.line: WaitingLine[Lease] = WaitingLine(Window(pool, self))
+        self.line: WaitingLine[Lease] = WaitingLine(self)
+
+    def choose(self, model: str, pin: bytes, tried: Collection[str], now: float) -> Lease | None:
+        """A lease of an account for `model` that is not in `tried`; None if there is none at
+        `now`. `pin` is the digest of the conversation's key, empty for none."""
+        pinned = ""
+        if pin and self.upstream.affinity != "off":
+            pinned = self.affinity.account(pin, now)
+        choice = self.rotation.choose(model, tried, now, pinned)
+        if choice is None:
+            return None
+        moved = bool(pinned) and pinned != choice.member.name
+        return self._lent(self, choice, model, pin, now, moved)
+
+    def shortage(self, model: str, tried: Collection[str], now: float) -> NoAccount:
+        """Why `choose` has just found no account."""
+        return no_account(self.upstream.name, model, self.rotation.shortage(model, tried), now)
+
+    def offer(self, member: Member) -> None:
+        """An account may be free: whoever has waited longest for one like it gets it."""
+        now = self._clock()
+
+        def suits(waiter: Waiter[Lease]) -> bool:
+            if member.name in waiter.tried:
+                return False
+            return self.rotation.can_serve(member.name, waiter.model, now)
+
+        self.line.offer(suits, lambda: not member.barred)
+
+    # The line of those who wait
+
+    def lend(self, waiter: Waiter[Lease]) -> Lease | None:
+        """A lease for the waiter, None if there is none for it now."""
+        return self.choose(waiter.model, waiter.pin, waiter.tried, self._clock())
+
+    def refusal(self, waiter: Waiter[Lease], *, final: bool) -> NoAccount | None:
+        """The error for a waiter that is to wait no longer; None if it should, unless `final`."""
+        error = self.shortage(waiter.model, waiter.tried, self._clock())
+        return None if isinstance(error, AllBusy) and not final else error
+
+    def next_wake(self) -> float | None:
+        """In how many seconds the next rest of an account ends; None: none does."""
+        due = self.rotation.next_wake()
+        return None if due is None else due - self._clock()
+
+
+Lent = Callable[[Side, Choice, str, bytes, float, bool], Lease]
+"""The upstream, the account chosen, the model, the digest of the conversation's key, the time, and
+whether the conversation was with another account before."""
 
 
 def account_tag(name: str) -> str:

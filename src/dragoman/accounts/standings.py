@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from dragoman.accounts.audience import Audiences
 from dragoman.accounts.decisions import on_trial, standing
-from dragoman.accounts.lanes import Lane
-from dragoman.accounts.members import BUSY, Member
+from dragoman.accounts.members import BUSY, Lane, Member
 from dragoman.accounts.states import FOREVER, Rest
 
 TRIED = "already tried for this request"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from dragoman.accounts.store import UsageCount, UsageKey
 from dragoman.canonical.usage import Usage
-from dragoman.storage.base import UsageCount, UsageKey
 
 OTHER = "(other)"
 """The model under which further names are counted once there are `MOST_MODELS` of an hour."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.states import AccountState
+from dragoman.accounts.store import Batch, Changes, Definition, Store, UsageCount
 from dragoman.accounts.usage import DIMENSIONS, totals
 from dragoman.administration.drafts import SECRETS, Fault, Unusable, shortened
 from dragoman.administration.errors import Conflict, Unknown
@@ -21,32 +23,10 @@ from dragoman.administration.views import (
 )
 from dragoman.config import Account, Config
 from dragoman.config.convert import suggestion
-from dragoman.storage.base import Batch, Changes, Definition, Store, UsageCount
 
 _DAY_S = 24 * 3600.0
 _HOUR_S = 3600.0
 _HISTORY = 100
-
-
-class Vault(Protocol):
-    """What turns an account into what is stored of it, and back."""
-
-    def seal(self, account: Account) -> Definition:
-        """The account with its secrets encrypted.
-
-        Raises:
-            ValueError: there is no key to encrypt them with.
-        """
-
-    def open(self, definition: Definition) -> Account:
-        """The account with its secrets.
-
-        Raises:
-            ValueError: they cannot be decrypted with the key that there is.
-        """
-
-    def print_of(self, account: Account) -> str:
-        """What tells one key of an account from another without telling the key."""
 
 
 class Reading:
@@ -59,7 +39,7 @@ class Reading:
         self,
         config: Config,
         store: Store,
-        vault: Vault,
+        cipher: AccountCipher,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -67,7 +47,7 @@ class Reading:
         self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
         self._fixed = {account.name: account for account in config.accounts}
         self._store = store
-        self._vault = vault
+        self._cipher = cipher
         self._clock = clock
 
     def page(
@@ -202,14 +182,14 @@ class Reading:
             return one, ""
         problem = "" if one.upstream in self._upstreams else self._no_upstream(one.upstream)
         try:
-            return self._vault.open(one), problem
-        except ValueError as error:
+            return self._cipher.open(one), problem
+        except SealError as error:
             return without_secrets(one), problem or str(error)
 
     def _opened(self, definition: Definition) -> Account:
         try:
-            return self._vault.open(definition)
-        except ValueError as error:
+            return self._cipher.open(definition)
+        except SealError as error:
             raise Conflict(f"{definition.name}: {error}", "key") from None
 
     def _definition(self, name: str) -> Definition:

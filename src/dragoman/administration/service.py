@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from dragoman.accounts.cipher import SealError
 from dragoman.accounts.states import Disabled, Enabled, KeyChanged, Outcome, Transition
+from dragoman.accounts.store import Definition
 from dragoman.administration.drafts import SECRETS, Draft, Fault, Unusable
 from dragoman.administration.errors import Conflict, Rejected, Unknown
 from dragoman.administration.reading import Reading, without_secrets
 from dragoman.administration.rows import BadRow, Row
 from dragoman.administration.views import AccountView
 from dragoman.config import Account
-from dragoman.storage.base import Definition
+from dragoman.config.secret import fingerprint
 
 _PROGRESS_EVERY = 500
 _LONGEST_WHY = 200
@@ -177,7 +179,7 @@ class Administration(Reading):
             account = draft.account()
             loading.definitions.append(self._sealed(account))
             loading.added += 1
-            loading.note_key(account, self._vault.print_of(account))
+            loading.note_key(account)
             return ()
         try:
             definition, transitions = self._changes_of(draft, before)
@@ -194,16 +196,16 @@ class Administration(Reading):
         else:
             old = self._opened(before)
         new = draft.changed(old)
-        print_of = self._vault.print_of
-        if "key" not in draft.fields or print_of(new) == print_of(old):
+        key = fingerprint(new.key)
+        if "key" not in draft.fields or key == fingerprint(old.key):
             return self._sealed(new), []
-        outcome = KeyChanged(print_of(new), source="operator")
+        outcome = KeyChanged(key, source="operator")
         return self._sealed(new), [Transition(new.name, outcome, self._clock())]
 
     def _sealed(self, account: Account) -> Definition:
         try:
-            return self._vault.seal(account)
-        except ValueError as error:
+            return self._cipher.seal(account)
+        except SealError as error:
             raise Conflict(str(error)) from None
 
     def _tell(self, names: Sequence[str], outcome: Outcome) -> None:
@@ -251,11 +253,11 @@ class _Loading:
         self.bad.append(row)
         return row.faults
 
-    def note_key(self, account: Account, print_: str) -> None:
+    def note_key(self, account: Account) -> None:
         """Note which accounts have the same key."""
         if account.key is None:
             return
-        same = (account.upstream, print_, frozenset(account.headers.items()))
+        same = (account.upstream, fingerprint(account.key), frozenset(account.headers.items()))
         first = self._keys.setdefault(same, account.name)
         if first != account.name:
             self.same_keys.append((first, account.name))

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dragoman.accounts.decisions import on_trial
 from dragoman.accounts.states import AccountState, Entry, Rest
-from dragoman.storage.base import UsageCount
+from dragoman.accounts.store import UsageCount
 
 Standing = Literal["active", "cooling", "exhausted", "disabled"]
 STANDINGS: tuple[Standing, ...] = ("active", "cooling", "exhausted", "disabled")

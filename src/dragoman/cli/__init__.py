@@ -176,8 +176,8 @@ main.add_command(classify)
 @contextmanager
 def _serving(host: str, port: int) -> Iterator[None]:
     """Make an interrupt an ordinary end; an address or a store that cannot be had a message."""
-    from dragoman.storage.base import StoreError
-    from dragoman.storage.sealing import SealError
+    from dragoman.accounts.cipher import SealError
+    from dragoman.accounts.store import StoreError
 
     try:
         yield

@@ -42,9 +42,9 @@ def count(number: int, noun: str) -> str:
 @contextmanager
 def failures_told() -> Iterator[None]:
     """End the command with a message for whatever an operator can get wrong."""
+    from dragoman.accounts.store import StoreError
     from dragoman.administration.drafts import Unusable
     from dragoman.administration.errors import Conflict, Unknown
-    from dragoman.storage.base import StoreError
 
     try:
         yield

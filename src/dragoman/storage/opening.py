@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dragoman.accounts.store import Store
 from dragoman.config import Config
-from dragoman.storage.base import Store
 from dragoman.storage.responses import ResponseStore
 from dragoman.storage.sealing import Vault
 

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from dragoman.accounts.cipher import SealError
+from dragoman.accounts.store import Definition
 from dragoman.config import Account, Secret
-from dragoman.config.secret import fingerprint
 from dragoman.jsontext import decoder
-from dragoman.storage.base import Definition
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -37,10 +37,6 @@ _NONCE_BYTES = 12
 _SALT = b"dragoman.storage.key.v1"
 """The same everywhere: what is derived must be so in every process, before anything is read."""
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1, "dklen": 64}
-
-
-class SealError(ValueError):
-    """Secrets cannot be encrypted or decrypted. The message holds none of them."""
 
 
 class _Secrets(Struct, omit_defaults=True):
@@ -127,10 +123,6 @@ class Vault:
             for definition in definitions
             if definition.sealed and not self._is_current(definition.sealed)
         ]
-
-    def print_of(self, account: Account) -> str:
-        """What tells one key of an account from another without telling the key."""
-        return fingerprint(account.key)
 
     def _is_current(self, sealed: bytes) -> bool:
         keys = self._derived()

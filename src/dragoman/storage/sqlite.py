@@ -18,8 +18,7 @@ import msgspec
 
 from dragoman.accounts.decisions import apply, entry_of
 from dragoman.accounts.states import AccountState, Entry, Transition
-from dragoman.jsontext import decoder
-from dragoman.storage.base import (
+from dragoman.accounts.store import (
     HISTORY_KEPT,
     LOST_AFTER_S,
     MOST_PINS,
@@ -31,6 +30,7 @@ from dragoman.storage.base import (
     UsageCount,
     UsageKey,
 )
+from dragoman.jsontext import decoder
 from dragoman.storage.sqlite_file import SqliteFile, version_of
 
 _DAY_S = 24 * 3600.0

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dragoman.accounts.store import StoreError
 from dragoman.jsontext import JsonError
-from dragoman.storage.base import StoreError
 from dragoman.storage.schema import APPLICATION_ID, MIGRATIONS
 
 _LOCK_POLL_S = 0.02

@@ -24,6 +24,7 @@ from dragoman import jsontext
 from dragoman.accounts.keeper import Keeper
 from dragoman.accounts.pool import Pool
 from dragoman.accounts.states import AccountState
+from dragoman.accounts.store import StoreError
 from dragoman.administration.drafts import Draft, Unusable, draft, literal, shortened
 from dragoman.administration.errors import Conflict, NoModel, Rejected, Unknown
 from dragoman.administration.moments import BadMoment, moment
@@ -38,7 +39,6 @@ from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.operation.probe import ask
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.jsontext import JsonError
-from dragoman.storage.base import StoreError
 from dragoman.storage.opening import vault_for
 from dragoman.upstream.client import UpstreamClient
 

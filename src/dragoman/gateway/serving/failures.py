@@ -82,7 +82,7 @@ def failed_call(error: CallFailed, upstream: str) -> Failure:
 def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) -> Failure:
     """The failure of a call that was answered with an error status."""
     fault = codec.translate.read_error(status, headers, body)
-    symptom = symptom_of_answer(status, headers, body, time.time())
+    symptom = symptom_of_answer(status, headers, fault.report, time.time())
     if fault.retry_after is None and symptom.retry_after is not None:
         fault = replace(fault, retry_after=symptom.retry_after)
     return Failure(fault, symptom, status, body)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from dragoman.accounts.store import StoreError
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.serving.routing import Target
@@ -32,7 +33,6 @@ from dragoman.protocols.openai_responses.conversations import (
 )
 from dragoman.protocols.raw import join_object, split_object
 from dragoman.sse import Decoder, encode
-from dragoman.storage.base import StoreError
 from dragoman.storage.responses import (
     FINISHED,
     Item,

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 from dragoman.canonical.options import Options
-from dragoman.failing import plain_text, retry_after
+from dragoman.failing import retry_after
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
+from dragoman.protocols.error_body import read_error_body, report_of
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import encode
 
@@ -89,23 +88,23 @@ _TOO_LONG_SIGNS = (_TOO_LONG, "exceed context limit", "exceeds the context windo
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """The fault in an upstream's error answer (`headers` with lower-case names)."""
-    error: Any = None
-    text = ""
-    try:
-        decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = plain_text(body)
-    else:
-        error = decoded.get("error") if isinstance(decoded, dict) else None
+    read = read_error_body(body)
+    error = read.value.get("error") if isinstance(read.value, dict) else None
     if isinstance(error, str):
         error = {"message": error}
     if not isinstance(error, dict):
-        error = {"message": text}
-    return fault_of(error, status, retry_after(headers))
+        error = {"message": read.plain}
+    return fault_of(error, status, retry_after(headers), read.report)
 
 
-def fault_of(error: Mapping[str, Any], status: int | None, retry_after: float | None) -> Fault:
-    """The fault an error object tells of; `status` is None inside a stream."""
+def fault_of(
+    error: Mapping[str, Any],
+    status: int | None,
+    retry_after: float | None,
+    report: ErrorReport | None = None,
+) -> Fault:
+    """The fault an error object tells of; `status` is None inside a stream. `report` is that of the
+    whole body, where the object is in one."""
     message = error.get("message")
     if not isinstance(message, str) or not message:
         message = f"The upstream answered with status {status}." if status else "Upstream error."
@@ -129,6 +128,7 @@ def fault_of(error: Mapping[str, Any], status: int | None, retry_after: float | 
         status=None if own == _SHOWN[kind][0] else own,
         retry_after=retry_after,
         details=details,
+        report=report or report_of(error),
     )
 
 

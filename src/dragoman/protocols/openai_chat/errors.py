@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 from dragoman.canonical.options import Options
-from dragoman.failing import plain_text, retry_after
+from dragoman.failing import retry_after
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
+from dragoman.protocols.error_body import read_error_body, report_of
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.sse import DONE, encode
@@ -91,20 +92,28 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     The message is kept, and the status if it puts the request at fault, except where each client
     protocol has one of its own for the kind (payment).
     """
-    error = _error_of(body)
-    fault = read_error_object(error, status)
+    read = read_error_body(body)
+    error = read.plain or read.value
+    if isinstance(error, dict):
+        # Some servers put the members at the top level.
+        error = error.get("error") or error
+    fault = read_error_object(error, status, read.report)
     if not fault.message:
         fault = _with_message(fault, f"The upstream answered with status {status}.")
     wait = retry_after(headers)
     return msgspec.structs.replace(fault, retry_after=wait) if wait else fault
 
 
-def read_error_object(error: Any, status: int | None = None) -> Fault:
+def read_error_object(
+    error: Any, status: int | None = None, report: ErrorReport | None = None
+) -> Fault:
     """The fault in the `error` member of an answer, a stream frame, or an error body.
 
     `error` is an object, or with some servers a string. Without a `status` the kind is taken
-    from the code (a number is a status, as routers send it), else from the type.
+    from the code (a number is a status, as routers send it), else from the type. `report` is that
+    of the whole body, where the member is in one.
     """
+    report = report or report_of(error)
     if type(error) is not dict:
         error = {"message": error if type(error) is str else ""}
     message = error.get("message") or error.get("detail") or ""
@@ -122,6 +131,7 @@ def read_error_object(error: Any, status: int | None = None) -> Fault:
         code=code if type(code) is str else None,
         status=_kept_status(kind, status),
         details=details or None,
+        report=report,
     )
 
 
@@ -165,17 +175,6 @@ _OWN_STATUS = frozenset(
     }
 )
 """Kinds whose status depends on the client's protocol alone."""
-
-
-def _error_of(body: bytes) -> Any:
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return plain_text(body)
-    if type(value) is dict:
-        # Some servers put the members at the top level.
-        return value.get("error") or value
-    return value
 
 
 def _with_message(fault: Fault, message: str) -> Fault:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 from dragoman.canonical.options import Options
-from dragoman.failing import plain_text, retry_after
+from dragoman.failing import retry_after
 from dragoman.protocols.base import OFFICIAL, Rendered
+from dragoman.protocols.error_body import read_error_body, report_of
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 
@@ -126,18 +125,22 @@ _TOO_LONG_SIGNS = ("maximum context length", "context window")
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """The fault in an upstream's error answer (`headers` with lower-case names)."""
-    try:
-        decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        decoded = {"error": plain_text(body)}
-    error = decoded.get("error", decoded) if isinstance(decoded, dict) else None
-    return fault_of(error, status, retry_after(headers))
+    read = read_error_body(body)
+    value = read.value
+    error = value.get("error", value) if isinstance(value, dict) else read.plain
+    return fault_of(error, status, retry_after(headers), read.report)
 
 
-def fault_of(error: Any, status: int | None = None, retry_after: float | None = None) -> Fault:
+def fault_of(
+    error: Any,
+    status: int | None = None,
+    retry_after: float | None = None,
+    report: ErrorReport | None = None,
+) -> Fault:
     """The fault an error object or text tells of; `status` is None inside a stream or a failed
-    response.
+    response. `report` is that of the whole body, where the object is in one.
     """
+    report = report or report_of(error)
     if not isinstance(error, dict):
         error = {"message": error}
     message = _word(error, "message") or _word(error, "detail")
@@ -161,6 +164,7 @@ def fault_of(error: Any, status: int | None = None, retry_after: float | None = 
         status=None if own == shown else own,
         retry_after=retry_after,
         details={"misalignment": misalignment} if isinstance(misalignment, dict) else None,
+        report=report,
     )
 
 

@@ -3,6 +3,9 @@
 A worker decides in memory and tells the store what happened a few times a second; in the same
 exchange it learns what others decided. No request waits for a store, so all methods may block:
 they are called from one thread that is not the event loop's.
+
+`dragoman.storage` implements it. The secrets of accounts reach a store only encrypted: see
+`dragoman.accounts.cipher`.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ class StoreError(Exception):
 class Definition(Struct, frozen=True, kw_only=True):
     """An account that is kept in the store rather than in the configuration file.
 
-    `sealed` is its key, headers and proxy, encrypted (see `dragoman.storage.sealing`); everything
+    `sealed` is its key, headers and proxy, encrypted (see `dragoman.accounts.cipher`); everything
     else is as in `dragoman.config.Account`.
     """
 
@@ -100,6 +103,20 @@ class Batch(Struct, kw_only=True):
     spent: dict[str, float] = field(default_factory=dict)
     pins: dict[bytes, tuple[str, float]] = field(default_factory=dict)
     balances: dict[str, float] = field(default_factory=dict)
+
+    def prepend(self, older: Batch) -> None:
+        """Put what `older`, which could not be told, tells before what this batch does. The leases
+        remain those of this one."""
+        self.transitions[:0] = older.transitions
+        for key, count in older.usage.items():
+            if key in self.usage:
+                self.usage[key].add(count)
+            else:
+                self.usage[key] = count
+        self.used = {**older.used, **self.used}
+        self.pins = {**older.pins, **self.pins}
+        for name, tokens in older.spent.items():
+            self.spent[name] = self.spent.get(name, 0.0) + tokens
 
 
 class Changes(Struct, frozen=True, kw_only=True):
