@@ -49,7 +49,7 @@ def test_upstream_errors(status: int, kind: str, expected: FaultKind) -> None:
 def test_a_clients_own_fault_keeps_its_status() -> None:
     fault = read_error(418, {}, body_of("invalid_request_error"))
     assert write_error(fault, "req_1").status == 418
-    assert read_error(400, {}, body_of("invalid_request_error")).status is None
+    assert read_error(402, {}, body_of("billing_error")).status is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.protocols.openai_chat import CODEC
-from dragoman.protocols.openai_chat.errors import FORMS
+from dragoman.protocols.openai_errors import FORMS
 
 
 def read(status: int, error: Any = None, headers: dict[str, str] | None = None) -> Fault:

@@ -60,7 +60,7 @@ def forward_response(
     except JsonError:
         raise UpstreamError.unreadable("it is not a JSON object") from None
     if answer.type == "error" or (answer.content == _ABSENT and answer.error):
-        raise UpstreamError(_fault(answer.error))
+        raise UpstreamError(fault_of(answer.error))
     if answer.content == _ABSENT:
         raise UpstreamError.unreadable("it has no content")
     if answer.model != model:
@@ -128,7 +128,7 @@ class MessagesRelay:
         elif name == b"message_stop":
             self.ended = True
         elif name == b"error":
-            self.fault = _fault(_decoded(frame.data).get("error"))
+            self.fault = fault_of(_decoded(frame.data).get("error"))
         return frame.raw
 
     def finish(self) -> bytes:
@@ -188,7 +188,3 @@ def _type_of(data: bytes) -> bytes:
 
 def _decoded(data: bytes) -> JsonObject:
     return jsontext.object_of(data) or {}
-
-
-def _fault(error: Any) -> Fault:
-    return fault_of(error if isinstance(error, dict) else {"message": error}, None, None)

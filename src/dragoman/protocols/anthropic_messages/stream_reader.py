@@ -144,9 +144,7 @@ class MessagesReader:
         return [Failed(fault)]
 
     def _error(self, error: Any) -> list[Event]:
-        if not isinstance(error, dict):
-            error = {"message": error}
-        return self._failed(fault_of(error, None, None))
+        return self._failed(fault_of(error))
 
     def _lose(self, path: str, detail: str = _DETAIL) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)

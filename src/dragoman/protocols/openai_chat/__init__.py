@@ -11,7 +11,7 @@ from dragoman.protocols.base import (
     Translate,
 )
 from dragoman.protocols.folding import FoldedAnswer
-from dragoman.protocols.openai_chat.errors import read_error, write_error
+from dragoman.protocols.openai_chat.errors import write_error
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.relay import (
     ChatRelay,
@@ -26,6 +26,7 @@ from dragoman.protocols.openai_chat.shape import SHAPE
 from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
 from dragoman.protocols.openai_chat.stream_writer import ChatStreamWriter
 from dragoman.protocols.openai_chat.wire import NAME
+from dragoman.protocols.openai_errors import read_error
 from dragoman.sse import COMMENT
 
 

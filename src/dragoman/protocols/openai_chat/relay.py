@@ -23,10 +23,10 @@ from dragoman.protocols.openai_chat.errors import (
     error_frames,
     failure,
     is_failure,
-    read_error_object,
 )
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_chat.usage import read_usage
+from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import DONE, Frame, encode, escape
 
@@ -128,7 +128,7 @@ class ChatRelay:
         """Note how the answer ends; return what has to follow the chunk if it failed."""
         error = chunk.get("error")
         if error or event == b"error":
-            self.fault = read_error_object(error or chunk)
+            self.fault = fault_of(error or chunk)
             return encode(DONE)  # the upstream's own terminator may never come
         choices = chunk.get("choices")
         for choice in choices if type(choices) is list else ():
@@ -200,7 +200,7 @@ def forward_response(
     except JsonError:
         raise UpstreamError.unreadable("it is not a JSON object") from None
     if answer.get("error"):
-        raise UpstreamError(read_error_object(answer["error"]))
+        raise UpstreamError(fault_of(answer["error"]))
     choices = answer.get("choices")
     if type(choices) is not list or not choices:
         raise UpstreamError.unreadable("it has no choices")

@@ -40,10 +40,11 @@ from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import UNKNOWN, JsonObject
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.errors import failure, read_error_object
+from dragoman.protocols.openai_chat.errors import failure
 from dragoman.protocols.openai_chat.reasoning import Details, pick_text
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage, whole_number
+from dragoman.protocols.openai_errors import fault_of
 from dragoman.sse import DONE, Frame
 
 _STOP = Finish(FinishReason.STOP)
@@ -147,7 +148,7 @@ class ChatStreamReader:
     def _take(self, chunk: JsonObject, event: bytes, events: list[Event]) -> None:
         error = chunk.get("error")
         if error or event == b"error":
-            raise UpstreamError(read_error_object(error or chunk))
+            raise UpstreamError(fault_of(error or chunk))
         self._account(chunk, wire.CHUNK_FIELDS, "")
         choices = chunk.get("choices")
         if choices:

@@ -11,8 +11,9 @@ from dragoman.protocols.base import (
     Translate,
 )
 from dragoman.protocols.folding import FoldedAnswer
+from dragoman.protocols.openai_errors import read_error
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.openai_responses.errors import read_error, write_error
+from dragoman.protocols.openai_responses.errors import write_error
 from dragoman.protocols.openai_responses.history import (
     beginning,
     without_envelopes,

@@ -20,9 +20,9 @@ from dragoman.canonical.losses import LossKind
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.assembler import Assembler, OpenBlock
-from dragoman.protocols.openai_responses.errors import fault_of
 from dragoman.protocols.openai_responses.outcome import (
     read_finish,
     read_moderation,
