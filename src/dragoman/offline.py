@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import Text
@@ -14,6 +12,7 @@ from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Loss, Policy
 from dragoman.canonical.options import Options
 from dragoman.canonical.requests import Request, Thinking, Turn
+from dragoman.jsontext import object_of
 from dragoman.sse import Decoder
 from dragoman.translation import Call, ClientRequest, Settings
 
@@ -120,11 +119,8 @@ def _read_model(chunks: Iterator[bytes]) -> tuple[list[bytes], str | None]:
 
 def _model_in(data: bytes | str) -> str | None:
     """The model that an answer, or the first event of a stream of any protocol, names."""
-    try:
-        value: Any = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    if not isinstance(value, dict):
+    value = object_of(data)
+    if value is None:
         return None
     for holder in (value, value.get("message"), value.get("response")):
         if isinstance(holder, dict) and isinstance(model := holder.get("model"), str) and model:

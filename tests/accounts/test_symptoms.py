@@ -15,9 +15,8 @@ from dragoman.accounts.symptoms import symptom_of_answer, symptom_of_fault
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.failing import Verdict
 from dragoman.protocols import CODECS
+from dragoman.protocols import openai_errors as openai
 from dragoman.protocols.anthropic_messages import errors as messages
-from dragoman.protocols.openai_chat import errors as chat
-from dragoman.protocols.openai_responses import errors as responses
 from tests.accounts.shapes import NOW, symptom_of_body
 
 AT_LEISURE = settings(deadline=None)
@@ -123,7 +122,7 @@ def test_any_json_can_be_looked_at(value: Any) -> None:
 def test_spent_quota_is_known_inside_a_stream(code: str, kind: str) -> None:
     """In the vendors' own frames, as each protocol reads them."""
     error = {"message": "No", "type": kind, "code": code}
-    for fault in (chat.read_error_object(error), responses.fault_of(error)):
+    for fault in (openai.fault_of(error), messages.fault_of(error)):
         decision = classify(symptom_of_fault(fault, NOW), DEFAULT.rules)
         assert decision.verdict is Verdict.EXHAUST, fault
 
@@ -134,15 +133,15 @@ def test_a_spend_limit_is_known_inside_a_messages_stream() -> None:
         "message": "You have reached your API usage limits. You will regain access on 2026-12-01.",
         "details": {"error_code": "enforced_spend_limit_reached"},
     }
-    decision = classify(symptom_of_fault(messages.fault_of(error, None, None), NOW), DEFAULT.rules)
+    decision = classify(symptom_of_fault(messages.fault_of(error), NOW), DEFAULT.rules)
     assert (decision.verdict, decision.rest) == (Verdict.EXHAUST, 10 * 86400.0)
 
 
 def test_a_subscription_at_its_end_is_known_inside_a_stream() -> None:
     error = {"type": "usage_limit_reached", "message": "Limit", "resets_in_seconds": 9568}
-    decision = classify(symptom_of_fault(responses.fault_of(error), NOW), DEFAULT.rules)
+    decision = classify(symptom_of_fault(openai.fault_of(error), NOW), DEFAULT.rules)
     assert (decision.verdict, decision.rest) == (Verdict.EXHAUST, 9568.0)
-    unsaid = responses.fault_of({"type": "usage_limit_reached", "resets_in_seconds": "soon"})
+    unsaid = openai.fault_of({"type": "usage_limit_reached", "resets_in_seconds": "soon"})
     assert unsaid.retry_after is None
     assert unsaid.kind is FaultKind.RATE_LIMITED
 

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman import jsontext
 from dragoman.canonical.blocks import Block, Opaque, Reasoning, Text, ToolCall, ToolResult
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
@@ -530,7 +531,7 @@ _fitted: Callable[[Members, Capabilities, Ledger], Members] = _as_is
 _without_envelopes: Callable[[Members, Ledger], Members] = _as_is
 
 PASSTHROUGH = Passthrough(
-    shape=msgspec.json.Decoder(_Shape),
+    shape=jsontext.decoder(_Shape),
     without_envelopes=_without_envelopes,
     without_reasoning=_without_reasoning,
     fitted=_fitted,

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 from msgspec import Struct
 
+from dragoman import jsontext
 from dragoman.administration.drafts import (
     FIELDS,
     SECRETS,
@@ -28,6 +29,7 @@ from dragoman.administration.drafts import (
 )
 from dragoman.administration.views import AccountView
 from dragoman.config.convert import Resolve, suggestion
+from dragoman.jsontext import JsonError
 
 Format = Literal["csv", "json", "jsonl"]
 
@@ -95,8 +97,8 @@ def read_json_lines(lines: Iterable[bytes], resolve: Resolve) -> Iterator[Row | 
         if not line.strip():
             continue
         try:
-            value = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = jsontext.decode(line)
+        except JsonError:
             yield BadRow(at, "", (FieldError("", "not JSON"),))
         else:
             yield _of_value(at, value, resolve)
@@ -109,8 +111,8 @@ def read_json(document: bytes, resolve: Resolve) -> Iterator[Row | BadRow]:
         BadFile: it is no such document.
     """
     try:
-        value = msgspec.json.decode(document)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = jsontext.decode(document)
+    except JsonError:
         raise BadFile("not JSON") from None
     entries = value.get("accounts") if isinstance(value, dict) else value
     if not isinstance(entries, list):
@@ -177,8 +179,8 @@ def _kind(name: str, beginning: bytes) -> Format:
     if start.startswith(b"{"):
         # A line that is an object by itself, and is not the whole of a document.
         try:
-            value = msgspec.json.decode(start)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = jsontext.decode(start)
+        except JsonError:
             return "json"
         return "json" if isinstance(value, dict) and "accounts" in value else "jsonl"
     return "json" if ending == "json" else "csv"
@@ -236,6 +238,9 @@ def _of_cells(at: int, columns: list[str], cells: list[str], resolve: Resolve) -
     return _row(at, typed, resolve, faults)
 
 
+_texts = jsontext.decoder(dict[str, str])
+
+
 def _typed(column: str, cell: str) -> object:
     if not cell:
         return None
@@ -243,8 +248,8 @@ def _typed(column: str, cell: str) -> object:
         return _BETWEEN_MODELS.split(cell.strip("; "))
     if column == "headers":
         try:
-            return msgspec.json.decode(cell, type=dict[str, str])
-        except msgspec.DecodeError:
+            return _texts(cell)
+        except JsonError:
             raise ValueError("expected a JSON object of texts") from None
     if column in _WHOLE:
         try:

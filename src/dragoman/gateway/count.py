@@ -25,6 +25,7 @@ from dragoman.gateway.serving.outgoing import Outgoings
 from dragoman.gateway.serving.routing import Target
 from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
 from dragoman.gateway.stored.memory import Memory
+from dragoman.jsontext import members as members_of
 from dragoman.protocols.base import Counting, to_json
 from dragoman.translation import Call, ClientRequest, Settings
 from dragoman.upstream.client import UpstreamClient
@@ -146,10 +147,7 @@ def _completed(request: ClientRequest) -> ClientRequest:
 
 def without(body: bytes, names: Iterable[str]) -> bytes:
     """The JSON object without its members of these names; all others byte for byte."""
-    members = _members.decode(body)
+    members = members_of(body)
     for name in names:
         members.pop(name, None)
     return msgspec.json.encode(members)
-
-
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])

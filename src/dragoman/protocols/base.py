@@ -366,8 +366,8 @@ class Translate(Struct, frozen=True, kw_only=True):
 class Passthrough(Struct, frozen=True, kw_only=True):
     """What is done when client and upstream speak the same protocol."""
 
-    shape: msgspec.json.Decoder[Any]
-    """Decodes what must be right of a body before it goes upstream as it is."""
+    shape: Callable[[bytes], Any]
+    """Decodes what must be right of a body before it goes upstream as it is. Raises JsonError."""
     suits: Callable[[Options], bool] = _always
     """Whether answers may be passed through; False where options have clients shown what no
     upstream writes."""

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
+from dragoman.jsontext import object_of
 
 
 def read_count(body: bytes) -> int | None:
     """The number of tokens in an answer of either vendor, None if it holds none."""
-    try:
-        counted = msgspec.json.decode(body, type=dict[str, Any]).get("input_tokens")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    counted = (object_of(body) or {}).get("input_tokens")
     return counted if type(counted) is int and counted >= 0 else None

@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from dragoman.canonical.errors import ErrorReport
 from dragoman.failing import plain_text
+from dragoman.jsontext import JsonError, decode
+from dragoman.protocols.fields import JsonObject
 
 _LONGEST_TEXT = 64 * 1024
 """Bytes of a body that is its own message, being no JSON or without a member for one."""
@@ -19,26 +21,36 @@ _MOST_DETAILS = 20
 class ErrorBody(Struct, frozen=True):
     """A decoded error body.
 
-    `value` is what its JSON stands for, None if it is not JSON; `plain` is then the body as a
-    message for clients, empty if it is not fit to be one; `report` is what it says in any
-    vendor's shape.
+    `error` is its error object, with a body that is no JSON as the message if that is fit for
+    clients; `report` is what it says in any vendor's shape.
     """
 
-    value: Any
-    plain: str
+    error: JsonObject
     report: ErrorReport
 
 
 def read_error_body(body: bytes) -> ErrorBody:
     """Decode an error body of any kind; never fails."""
     try:
-        value: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ErrorBody(None, plain_text(body), ErrorReport(text=_text_of(body)))
-    report = _report(value[0] if isinstance(value, list) and value else value)
+        value = decode(body)
+    except JsonError:
+        return ErrorBody({"message": plain_text(body)}, ErrorReport(text=_text_of(body)))
+    if isinstance(value, list) and value:
+        value = value[0]
+    report = _report(value)
     if not report.text:
         report = msgspec.structs.replace(report, text=_text_of(body))
-    return ErrorBody(value, "", report)
+    if isinstance(value, dict):
+        # Some servers put the members at the top level.
+        return ErrorBody(error_in(value.get("error") or value), report)
+    return ErrorBody({}, report)
+
+
+def error_in(error: Any) -> JsonObject:
+    """The error object in an `error` member; a text is its message."""
+    if isinstance(error, str):
+        return {"message": error}
+    return error if isinstance(error, dict) else {}
 
 
 def report_of(error: Any) -> ErrorReport:

@@ -26,6 +26,7 @@ from msgspec import Struct
 from dragoman.accounts.cipher import SealError
 from dragoman.accounts.store import Definition
 from dragoman.config import Account, Secret
+from dragoman.jsontext import decoder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -166,7 +167,7 @@ class AesGcmCipher:
         nonce, text = sealed[len(head) :][:_NONCE_BYTES], sealed[len(head) + _NONCE_BYTES :]
         try:
             plain = key.cipher.decrypt(nonce, text, _bound_to(head, name))
-            return _decoder.decode(plain)
+            return _read_secrets(plain)
         except (InvalidTag, ValueError):
             # No cause: it might quote what was decrypted.
             raise SealError(f"the secrets of {name} are damaged") from None
@@ -177,7 +178,7 @@ class AesGcmCipher:
         return self._keys
 
 
-_decoder = msgspec.json.Decoder(_Secrets)
+_read_secrets = decoder(_Secrets)
 
 
 def _bound_to(head: bytes, name: str) -> bytes:

@@ -30,6 +30,7 @@ from dragoman.accounts.store import (
     UsageCount,
     UsageKey,
 )
+from dragoman.jsontext import decoder
 from dragoman.storage.sqlite_file import SqliteFile, version_of
 
 _DAY_S = 24 * 3600.0
@@ -75,12 +76,12 @@ _SET_BALANCE = (
 )
 
 _encode = msgspec.json.Encoder().encode
-_read_state = msgspec.json.Decoder(AccountState).decode
-_read_entry = msgspec.json.Decoder(Entry).decode
-_read_leases = msgspec.json.Decoder(dict[str, int]).decode
-_read_used = msgspec.json.Decoder(dict[str, float]).decode
-_read_pins = msgspec.json.Decoder(list[tuple[str, str, float]]).decode
-_read_models = msgspec.json.Decoder(tuple[str, ...] | None).decode
+_read_state = decoder(AccountState)
+_read_entry = decoder(Entry)
+_read_leases = decoder(dict[str, int])
+_read_used = decoder(dict[str, float])
+_read_pins = decoder(list[tuple[str, str, float]])
+_read_models = decoder(tuple[str, ...])
 
 
 class SqliteStore:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
-
 from dragoman.accounts.store import StoreError
+from dragoman.jsontext import JsonError
 from dragoman.storage.schema import APPLICATION_ID, MIGRATIONS
 
 _LOCK_POLL_S = 0.02
@@ -138,7 +137,7 @@ class SqliteFile:
         except OSError as error:
             self.close()
             raise StoreError(f"{self.path}: {error.strerror}") from error
-        except msgspec.DecodeError as error:
+        except JsonError as error:
             self.close()
             raise StoreError(f"{self.path}: holds what no version wrote: {error}") from error
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from dragoman.jsontext import decoder
 from dragoman.storage.responses import (
     FINISHED,
     Item,
@@ -29,7 +30,7 @@ _CLAIMED_S = 3600
 _LONGEST_CONVERSATION = 10_000
 """Turns that are walked back at most."""
 
-_read_items = msgspec.json.Decoder(tuple[msgspec.Raw, ...]).decode
+_read_items = decoder(tuple[msgspec.Raw, ...])
 _FIELDS = "id, owner, created, expires, status, response, previous, input, output, background"
 
 _EVENT_BYTES = (
@@ -390,7 +391,7 @@ class _Named(msgspec.Struct):
     id: str = ""
 
 
-_read_name = msgspec.json.Decoder(_Named).decode
+_read_name = decoder(_Named)
 
 
 def _bodies(body: bytes) -> tuple[bytes, ...]:

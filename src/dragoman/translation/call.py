@@ -6,10 +6,10 @@ import random
 import time
 from collections.abc import Iterable, Mapping
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
@@ -22,6 +22,7 @@ from dragoman.canonical.requests import CustomTool, FunctionTool, Request, ToolR
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import cut_whole, emulated
 from dragoman.canonical.tools import ToolRestorer
+from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import AnswerWriter, Codec, Inbound, Outbound, Reply, to_json
 from dragoman.protocols.fields import JsonObject
@@ -371,8 +372,8 @@ def decode_answer(body: bytes) -> JsonObject:
         UpstreamError: it is not one.
     """
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = jsontext.decode(body)
+    except JsonError:
         raise UpstreamError.unreadable("it is not JSON") from None
     if not isinstance(value, dict):
         raise UpstreamError.unreadable("it is not a JSON object")

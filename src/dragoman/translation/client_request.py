@@ -9,11 +9,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import Request
+from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Beginning, Codec, Operation
 from dragoman.protocols.fields import check_shape, decode_object
@@ -125,8 +127,8 @@ class ClientRequest:
         if options is None:
             return False
         try:
-            return msgspec.json.decode(options, type=_StreamOptions).include_usage is True
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            return _stream_options(options).include_usage is True
+        except JsonError:
             return False
 
 
@@ -134,16 +136,16 @@ class _StreamOptions(Struct):
     include_usage: bool | None = None
 
 
-_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_stream_options = jsontext.decoder(_StreamOptions)
 
 
 def _decode_members(body: bytes) -> dict[str, msgspec.Raw]:
     try:
-        members = _members_decoder.decode(body)
+        members = jsontext.members(body)
         if not body.isascii():
             body.decode()  # the members' values were not looked into
         return members
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (JsonError, UnicodeDecodeError):
         decode_object(body)
         raise InvalidRequest.at("", "The request body is not valid JSON.") from None
 
@@ -167,6 +169,6 @@ def _member(members: Mapping[str, msgspec.Raw], name: str) -> Any:
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return jsontext.decode(raw)
+    except JsonError:
         raise InvalidRequest.at(name, "is not valid JSON text") from None

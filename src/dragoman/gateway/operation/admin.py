@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 import dragoman
+from dragoman import jsontext
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import AccountState
 from dragoman.accounts.store import StoreError
@@ -43,6 +44,7 @@ from dragoman.gateway.edge.errors import ClientGone, Headers, fault_of
 from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.operation.probe import ask
 from dragoman.gateway.operation.scrape import Scrape
+from dragoman.jsontext import JsonError
 from dragoman.storage.opening import cipher_for
 from dragoman.upstream.client import UpstreamClient
 
@@ -382,8 +384,8 @@ async def _object(visit: Visit, *, may_be_empty: bool = False) -> dict[str, Any]
     if may_be_empty and not body.strip():
         return {}
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = jsontext.decode(body)
+    except JsonError:
         _bad("The body is not JSON.")
     if not isinstance(value, dict):
         _bad("The body must be a JSON object.")

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from dragoman.canonical.errors import InvalidRequest
+from dragoman.jsontext import JsonError, decoder
 from dragoman.translation import ClientRequest
 
 _SESSION_HEADERS = (
@@ -94,14 +94,14 @@ class _Identified(Struct):
     id: Any = None
 
 
-_identified = msgspec.json.Decoder(_Identified)
+_identified = decoder(_Identified)
 
 
 def response_id(body: bytes) -> str:
     """The id of a whole response, empty if it has none."""
     try:
-        name = _identified.decode(body).id
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        name = _identified(body).id
+    except JsonError:
         return ""
     return name if isinstance(name, str) else ""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
-
+from dragoman.jsontext import object_of
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
@@ -52,11 +51,7 @@ def holds_events(body: bytes) -> bool:
 
 def is_error_object(body: bytes) -> bool:
     """Whether a body is an error as all three protocols write it."""
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return isinstance(value, dict) and "error" in value
+    return "error" in (object_of(body) or ())
 
 
 async def read_error(answer: UpstreamResponse) -> bytes:

@@ -14,12 +14,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Message, Scope, Visit, while_connected
 from dragoman.gateway.stored.memory import ENDS, Keeping, Keepsake, Memory, Shelf
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.errors import failed_object
@@ -417,10 +419,13 @@ class _Numbered(msgspec.Struct):
     sequence_number: int | None = None
 
 
+_numbering = jsontext.decoder(_Numbered)
+
+
 def _numbered(data: bytes) -> int | None:
     try:
-        return msgspec.json.decode(data, type=_Numbered).sequence_number
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _numbering(data).sequence_number
+    except JsonError:
         return None
 
 
@@ -457,7 +462,7 @@ def _ended(stored: StoredResponse, number: int) -> bytes:
 def _told(body: bytes) -> Fault:
     """The fault in an error answer of ours."""
     try:
-        message = msgspec.json.decode(body)["error"]["message"]
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        message = jsontext.decode(body)["error"]["message"]
+    except (JsonError, KeyError, TypeError):
         message = "The response could not be made."
     return Fault(FaultKind.UPSTREAM_FAILED, message)

@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
@@ -33,6 +32,7 @@ from dragoman.gateway.stored.memory import (
     item_not_found,
     previous_not_found,
 )
+from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols import CODECS
 from dragoman.protocols.openai_responses.conversations import no_conversations, references
 from dragoman.sse import Decoder
@@ -79,8 +79,7 @@ class _Response(Struct):
     response: _Response | None = None
 
 
-_response = msgspec.json.Decoder(_Response).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_response = decoder(_Response)
 
 
 class Elsewhere:
@@ -283,7 +282,7 @@ def _names_in(body: bytes) -> list[str]:
     """The names of a response and its items, of those in a list, or in an event."""
     try:
         found = _response(body)
-    except _UNREADABLE:
+    except JsonError:
         return []
     response = found.response or found
     named: Iterable[Any] = (

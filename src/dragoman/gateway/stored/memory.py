@@ -21,6 +21,7 @@ from dragoman.accounts.store import StoreError
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.serving.routing import Target
+from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.conversations import (
     OwnItem,
@@ -142,10 +143,9 @@ class _End(Struct):
     response: msgspec.Raw = msgspec.Raw()
 
 
-_kept = msgspec.json.Decoder(_Kept).decode
-_identified = msgspec.json.Decoder(_Identified).decode
-_end = msgspec.json.Decoder(_End).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_kept = decoder(_Kept)
+_identified = decoder(_Identified)
+_end = decoder(_End)
 _FALSE = msgspec.Raw(b"false")
 
 
@@ -190,7 +190,7 @@ class Keeping:
                 continue
             try:
                 response = bytes(_end(frame.data).response)
-            except _UNREADABLE:
+            except JsonError:
                 continue
             if response and not await self.keep(response, data):
                 event = split_object(msgspec.Raw(frame.data)) or {}
@@ -286,7 +286,7 @@ class Memory:
         try:
             known = _kept(response)
             output = tuple([_item(raw) for raw in known.output or ()])
-        except _UNREADABLE:
+        except JsonError:
             return False
         if known.id != keepsake.id:
             return False

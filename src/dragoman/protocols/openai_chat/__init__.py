@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.base import Codec, Endpoint, Passthrough, Translate
+from dragoman.protocols.base import (
+    Codec,
+    Endpoint,
+    Passthrough,
+    Translate,
+)
 from dragoman.protocols.model_lists import MODELS
-from dragoman.protocols.openai_chat.errors import read_error, write_error
+from dragoman.protocols.openai_chat.errors import write_error
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.relay import (
     ChatRelay,
@@ -19,6 +24,7 @@ from dragoman.protocols.openai_chat.shape import SHAPE
 from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
 from dragoman.protocols.openai_chat.stream_writer import ChatWriter
 from dragoman.protocols.openai_chat.wire import NAME
+from dragoman.protocols.openai_errors import read_error
 from dragoman.sse import COMMENT
 
 CODEC = Codec(

@@ -12,9 +12,10 @@ from dragoman.protocols.base import (
 )
 from dragoman.protocols.folding import FoldedAnswer
 from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.openai_errors import read_error
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.counting import COUNTING
-from dragoman.protocols.openai_responses.errors import read_error, write_error
+from dragoman.protocols.openai_responses.errors import write_error
 from dragoman.protocols.openai_responses.history import (
     beginning,
     without_envelopes,

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
+from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
@@ -66,21 +67,21 @@ class _Head(_Named):
     content: Raw = _ABSENT
 
 
-_id_of = msgspec.json.Decoder(_Named).decode
-_all_named = msgspec.json.Decoder(list[_Named])
-_all_heads = msgspec.json.Decoder(list[_Head])
+_id_of = decoder(_Named)
+_all_named = decoder(list[_Named])
+_all_heads = decoder(list[_Head])
 
 
 _H = TypeVar("_H", bound=_Named)
 
 
-def _heads(decoder: msgspec.json.Decoder[list[_H]], given: Raw | None) -> list[_H] | None:
+def _heads(decode: Callable[[Raw], list[_H]], given: Raw | None) -> list[_H] | None:
     """What is looked at of the items of an input; None if it is no array of objects."""
     if given is None:
         return None
     try:
-        return decoder.decode(given)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode(given)
+    except JsonError:
         return None
 
 
