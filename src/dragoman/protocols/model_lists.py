@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-import msgspec
-
+from dragoman import jsontext
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
 from dragoman.protocols.base import ModelList
 from dragoman.protocols.fields import JsonObject
@@ -65,7 +64,7 @@ def read_list(body: bytes) -> list[JsonObject]:
     Raises:
         ValueError: it is not a list of models.
     """
-    value = msgspec.json.decode(body)
+    value = jsontext.decode(body)
     entries = value.get("data") if isinstance(value, dict) else None
     if not isinstance(entries, list):
         raise ValueError("not a list of models")
