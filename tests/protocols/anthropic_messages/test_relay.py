@@ -13,7 +13,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.protocols.anthropic_messages import CODEC
 from dragoman.protocols.base import Relay
 from dragoman.sse import Decoder
-from tests.requirements.cells import events, named_stream
+from tests.tables.cells import events, named_stream
 
 GOLDEN = (Path(__file__).parents[2] / "golden" / "messages.sse").read_bytes().rstrip() + b"\n\n"
 

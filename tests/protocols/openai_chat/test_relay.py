@@ -14,7 +14,7 @@ from dragoman.protocols.base import Relay
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.protocols.settings import make_capabilities
 from dragoman.sse import Decoder
-from tests.requirements.cells import DONE, ROLE, STOP, chat_answer, chat_chunk, chat_stream, chunks
+from tests.tables.cells import DONE, ROLE, STOP, chat_answer, chat_chunk, chat_stream, chunks
 
 USAGE = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
 USAGE_CHUNK = chat_chunk(usage=USAGE)
@@ -120,6 +120,34 @@ def test_a_stream_cut_by_us_ends_in_an_error() -> None:
 def test_nothing_passes_after_done() -> None:
     """req: 80"""
     assert relay(chat_stream(ROLE, STOP) + chat_stream(TEXT))[0] == chat_stream(ROLE, STOP)
+
+
+ODD = b"""\
+id: 1
+retry: 5
+event: message
+data:{"choices":[{"index":0,"delta":{"role":"assistant","content":"a\xe2\x80\xa8b"}}]}
+
+: a comment
+
+data: {"choices":
+data: [{"index":0,"delta":{},"finish_reason":"stop"}]}
+
+data: [DONE]\x20\x20
+
+"""
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
+def test_an_odd_stream_is_passed_on_in_the_common_form(newline: bytes) -> None:
+    """Values keep their bytes, frames do not: no names, no ids, one data line each, the space, no
+    separator at which a reader splits lines. req: 71, 80"""
+    made = relay(ODD.replace(b"\n", newline))[0].decode()
+    assert [line[:6] for line in made.splitlines() if line] == ["data: "] * 3
+    first, last, done = chunks(made.encode())
+    assert first["choices"][0]["delta"]["content"] == "a\u2028b"
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert done == "[DONE]"
 
 
 def forward(body: bytes, model: str = "up", **capabilities: Any) -> bytes:

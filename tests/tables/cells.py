@@ -13,7 +13,6 @@ from dragoman.translation import AnswerStream, Call
 from tests.library import translate_request
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
-PROTOCOLS = (CHAT, MESSAGES, RESPONSES)
 
 Json = dict[str, Any]
 Event = tuple[str, Any]
@@ -107,22 +106,6 @@ def messages_answer(*content: Json, stop: str = "end_turn", **more: Any) -> Json
         "stop_reason": stop,
         "stop_sequence": None,
         "usage": {"input_tokens": 5, "output_tokens": 2},
-        **more,
-    }
-
-
-def responses_answer(*output: Json, status: str = "completed", **more: Any) -> Json:
-    """A `response`."""
-    return {
-        "id": "resp_theirs",
-        "object": "response",
-        "created_at": 1600000000,
-        "model": "theirs",
-        "status": status,
-        "output": list(output),
-        "error": None,
-        "incomplete_details": None,
-        "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7},
         **more,
     }
 
@@ -248,33 +231,3 @@ def chunks(stream: bytes) -> list[Any]:
         assert frame.startswith("data: ")
         found.append("[DONE]" if frame == "data: [DONE]" else json.loads(frame[6:]))
     return found
-
-
-def hand_parser(stream: bytes) -> list[Json]:
-    """A reader of Chat streams as people write it by hand: `data: ` lines up to `[DONE]`."""
-    found: list[Json] = []
-    for line in stream.decode().splitlines():
-        if not line.startswith("data: "):
-            continue
-        payload = line.removeprefix("data: ")
-        if payload == "[DONE]":
-            return found
-        found.append(json.loads(payload))
-    raise AssertionError("the stream does not end with [DONE]")
-
-
-def frame_parser(pieces: list[bytes]) -> list[Json]:
-    """The other reader of Chat streams that people write by hand: it collects bytes until a blank
-    line, and takes what begins with `data: `."""
-    found: list[Json] = []
-    buffer = b""
-    for piece in pieces:
-        buffer += piece
-        while b"\n\n" in buffer:
-            frame, _, buffer = buffer.partition(b"\n\n")
-            if not frame.startswith(b"data: "):
-                continue
-            if frame[6:] == b"[DONE]":
-                return found
-            found.append(json.loads(frame[6:]))
-    raise AssertionError("the stream does not end with [DONE]")
