@@ -1,4 +1,4 @@
-"""The client's connection: knowing at once that it is lost, and breaking it on purpose."""
+"""The client's connection: noticing at once that it is lost, and breaking it on purpose."""
 
 import asyncio
 import socket
@@ -23,12 +23,12 @@ class Connection:
         self.lost = False
 
     def on_lost(self) -> None:
-        """The server tells that the connection is gone."""
+        """Called by the server when the connection is lost."""
         self.lost = True
         _wake(self._waiter)
 
     async def pause(self, seconds: float) -> bool:
-        """Wait so long or until the connection is lost; returns whether it still stands."""
+        """Wait so long or until the connection is lost; returns whether it is still open."""
         if self.lost:
             return False
         self._waiter = waiter = self._loop.create_future()
@@ -52,8 +52,8 @@ class Connection:
     async def reset(self) -> None:
         """Break the connection with a TCP reset, once what was written has had time to arrive."""
         if await self.pause(_SETTLE_SECONDS):
-            plug: socket.socket = self._transport.get_extra_info("socket")
-            plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_OFF)
+            sock: socket.socket = self._transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_OFF)
             self._transport.abort()
             await self._gone()
 

@@ -14,7 +14,7 @@ from dragoman.simulator.script import Fault, Pace
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[str, str]]
 
-_FAIRNESS = 64
+_WRITES_PER_TURN = 64
 _SLOW_HEAD_PIECES = 20
 
 
@@ -48,7 +48,7 @@ def stream_actions(
     quirks: frozenset[str],
     error_frames: Callable[[int], tuple[bytes, ...]],
 ) -> Iterator[Action]:
-    """The actions of a stream. ``error_frames`` says an error after so many frames."""
+    """The actions of a stream. ``error_frames`` renders an error after so many frames."""
     kind = None if fault is None else fault.kind
     if fault is not None and kind in _BREAKS:
         frames = islice(frames, fault.after)
@@ -64,7 +64,7 @@ def stream_actions(
 
 
 def full_actions(body: bytes, pace: Pace, fault: Fault | None) -> Iterator[Action]:
-    """The actions of a full body: a fault in the stream strikes in its middle."""
+    """The actions of a full body: a fault of a stream occurs in its middle."""
     actions: list[Action] = [Wait(pace.first_ms)] if pace.first_ms else []
     half = len(body) // 2
     if fault is not None and fault.kind in ("truncate", "close", "reset"):
@@ -79,7 +79,7 @@ def full_actions(body: bytes, pace: Pace, fault: Fault | None) -> Iterator[Actio
 def _with_error(
     frames: Iterator[bytes], after: int, error_frames: Callable[[int], tuple[bytes, ...]]
 ) -> Iterator[bytes]:
-    """The frames up to the error; a stream that is over by then goes well."""
+    """The frames up to the error; a stream that ends before it has none."""
     for sent, frame in enumerate(frames):
         if sent == after:
             yield from error_frames(sent)
@@ -155,15 +155,15 @@ class Reply:
         for action in actions:
             if isinstance(action, bytes):
                 await self._write(action)
-                if eager or self._record.writes % _FAIRNESS == 0:
+                if eager or self._record.writes % _WRITES_PER_TURN == 0:
                     await asyncio.sleep(0)
-                standing = not self._connection.lost
+                is_open = not self._connection.lost
             elif isinstance(action, Wait):
-                standing = await self._connection.pause(action.ms / 1000)
+                is_open = await self._connection.pause(action.ms / 1000)
             else:
                 await self._break(action)
                 return
-            if not standing:
+            if not is_open:
                 self._record.disconnected = True
                 return
         await self._end()

@@ -13,7 +13,7 @@ from dragoman.simulator.connection import Connection
 from dragoman.simulator.control import control
 from dragoman.simulator.delivery import Reply, Send
 from dragoman.simulator.errors import ApiError
-from dragoman.simulator.exchange import Call, Exchange
+from dragoman.simulator.handlers import Handlers, RequestContext
 from dragoman.simulator.listing import (
     anthropic_list,
     anthropic_model,
@@ -38,13 +38,13 @@ class Simulator(State):
     def __init__(self, *, record: int = 256, record_bytes: int = _MAX_BODY) -> None:
         super().__init__(record, record_bytes)
         self._received = 0
-        exchange = Exchange(self)
-        self._posts: dict[str, tuple[Protocol, Callable[[Call], Awaitable[None]]]] = {
-            "/v1/chat/completions": ("chat", exchange.generate),
-            "/v1/messages": ("messages", exchange.generate),
-            "/v1/responses": ("responses", exchange.generate),
-            "/v1/messages/count_tokens": ("messages", exchange.count_tokens),
-            "/v1/responses/input_tokens": ("responses", exchange.count_tokens),
+        handlers = Handlers(self)
+        self._posts: dict[str, tuple[Protocol, Callable[[RequestContext], Awaitable[None]]]] = {
+            "/v1/chat/completions": ("chat", handlers.generate),
+            "/v1/messages": ("messages", handlers.generate),
+            "/v1/responses": ("responses", handlers.generate),
+            "/v1/messages/count_tokens": ("messages", handlers.count_tokens),
+            "/v1/responses/input_tokens": ("responses", handlers.count_tokens),
         }
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -58,53 +58,55 @@ class Simulator(State):
         reply = Reply(send, connection, record)
         by_name = dict(headers)
         protocol = _protocol_of(path, by_name)
-        call = Call(record, by_name, reply, connection, protocol)
+        context = RequestContext(record, by_name, reply, connection, protocol)
         try:
-            await self._route(call, receive)
+            await self._route(context, receive)
         except ApiError as error:
-            await call.fail(error.failure(protocol))
+            await context.fail(error.failure(protocol))
 
-    async def _route(self, call: Call, receive: Receive) -> None:
-        record = call.record
+    async def _route(self, context: RequestContext, receive: Receive) -> None:
+        record = context.record
         method, path = record.method, record.path
         record.body = await _read_body(receive)
         if path.startswith("/_sim/"):
             status, body = control(self, record)
-            await call.reply.whole(status, [("content-type", _JSON)], body)
+            await context.reply.whole(status, [("content-type", _JSON)], body)
             return
         self._received += 1
         self.requests.add(record)
         if path in self._posts:
-            if method == "GET" and call.headers.get("upgrade", "").lower() == "websocket":
+            if method == "GET" and context.headers.get("upgrade", "").lower() == "websocket":
                 raise ApiError(426, "Websockets are not served here.", code="websockets")
             if method != "POST":
                 raise ApiError(405, f"Method {method} is not allowed.", code="method_not_allowed")
-            if call.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+            if context.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
                 raise ApiError(415, f"The content type must be {_JSON}.", code="media_type")
-            await self._posts[path][1](call)
+            await self._posts[path][1](context)
             return
-        call.authenticate()
-        if (resource := self._resource(call)) is None:
+        context.authenticate()
+        if (resource := self._resource(context)) is None:
             message = f"Invalid URL ({method} {path})"
             raise ApiError(404, message, code="unknown_url")
-        headers = [("content-type", _JSON), *call.common_headers()]
-        await call.reply.whole(200, headers, msgspec.json.encode(resource))
+        headers = [("content-type", _JSON), *context.common_headers()]
+        await context.reply.whole(200, headers, msgspec.json.encode(resource))
 
-    def _resource(self, call: Call) -> object:
+    def _resource(self, context: RequestContext) -> object:
         """What a path besides the posts answers with, or None."""
-        method = call.record.method
-        _, _, *parts = call.record.path.split("/")
+        method = context.record.method
+        _, _, *parts = context.record.path.split("/")
         match method, parts:
             case "GET", ["models"]:
-                query = dict(parse_qsl(call.record.query))
+                query = dict(parse_qsl(context.record.query))
                 names = self.model_names()
-                is_openai = call.protocol != "messages"
+                is_openai = context.protocol != "messages"
                 return openai_list(names) if is_openai else anthropic_list(names, query)
             case "GET", ["models", name]:
                 if name.partition("?")[0] not in self.model_names():
                     message = f"The model '{name[:60]}' does not exist."
                     raise ApiError(404, message, code="model_not_found")
-                return anthropic_model(name) if call.protocol == "messages" else openai_model(name)
+                return (
+                    anthropic_model(name) if context.protocol == "messages" else openai_model(name)
+                )
             case "GET", ["responses", response_id]:
                 return self.store.get(response_id).response
             case "DELETE", ["responses", response_id]:

@@ -1,4 +1,4 @@
-"""The HTTP server under the simulator: uvicorn's, with a hand on the connection itself."""
+"""The HTTP server under the simulator: uvicorn's, with access to the connection itself."""
 
 import socket
 
@@ -14,7 +14,7 @@ _KEEP_ALIVE_SECONDS = 75
 
 
 class SimulatorProtocol(HttpToolsProtocol):
-    """Gives each request its ``Connection`` and tells it when the client is gone."""
+    """Gives each request its ``Connection`` and notifies it when the client disconnects."""
 
     _connection: Connection | None = None
 
@@ -51,7 +51,7 @@ class SimulatorServer(uvicorn.Server):
         self._sockets = sockets
 
     def run_here(self) -> None:
-        """Serve until told to stop, in this thread."""
+        """Serve in this thread until ``should_exit`` is set."""
         self.run(sockets=self._sockets)
 
 
@@ -62,11 +62,11 @@ def bind(host: str, port: int) -> socket.socket:
         OSError: the address is taken or not there.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    plug = socket.socket(family, socket.SOCK_STREAM)
-    plug.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        plug.bind((host, port))
+        sock.bind((host, port))
     except OSError:
-        plug.close()
+        sock.close()
         raise
-    return plug
+    return sock

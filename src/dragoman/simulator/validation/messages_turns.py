@@ -171,8 +171,8 @@ class Turns:
     """The turns so far and what they have left open.
 
     Neighbouring turns of one role are one turn for the service. ``open_calls`` are calls whose
-    results have to come; ``is_past_results`` tells that something else than a result has come
-    since they were made.
+    results have to come; ``is_past_results`` says that something else than a result has
+    come since they were made.
     """
 
     organization: str

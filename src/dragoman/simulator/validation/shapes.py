@@ -87,7 +87,7 @@ def one_of(*shapes: Any) -> Any:
 
 
 def kind_of(value: Shape | type[Shape]) -> str:
-    """The tag that tells a shape from the others of its union."""
+    """The tag that distinguishes a shape in its union."""
     return str(value.__struct_config__.tag)
 
 

@@ -27,7 +27,7 @@ from dragoman.simulator.view import JsonObject, View
 _JSON = "application/json"
 _EVENT_STREAM = "text/event-stream; charset=utf-8"
 _HTML = b"<html><head><title>%d</title></head><body><h1>%d</h1></body></html>"
-_OTHER: dict[Protocol, Protocol] = {
+_WRONG_PROTOCOL: dict[Protocol, Protocol] = {
     "chat": "messages",
     "messages": "responses",
     "responses": "chat",
@@ -35,8 +35,8 @@ _OTHER: dict[Protocol, Protocol] = {
 
 
 @dataclass(slots=True)
-class Call:
-    """A request on its way through the simulator. ``headers`` have lower-case names."""
+class RequestContext:
+    """A request being handled. ``headers`` have lower-case names."""
 
     record: RecordedRequest
     headers: Mapping[str, str]
@@ -81,7 +81,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Prepared:
     """A checked request with the scenario that it asks for.
 
     ``resolved`` is the body with what it refers to put in its place.
@@ -95,52 +95,54 @@ class _Asked:
     seed: int | None
 
 
-class Exchange:
-    """Answers the requests of one simulator."""
+class Handlers:
+    """The request handlers of one simulator."""
 
     def __init__(self, simulator: State) -> None:
         self._simulator = simulator
 
-    async def generate(self, call: Call) -> None:
+    async def generate(self, context: RequestContext) -> None:
         """``chat/completions``, ``messages`` and ``responses``."""
-        asked = await self._ask(call)
-        if asked is None:
+        prepared = await self._prepare(context)
+        if prepared is None:
             return
-        answer = self._answer(asked)
-        if call.protocol == "responses" and asked.body.get("store") is not False:
-            self._keep(asked, answer)
-        await _deliver(call, answer)
+        answer = self._answer(prepared)
+        if context.protocol == "responses" and prepared.body.get("store") is not False:
+            self._store_answer(prepared, answer)
+        await _deliver(context, answer)
 
-    async def count_tokens(self, call: Call) -> None:
+    async def count_tokens(self, context: RequestContext) -> None:
         """``messages/count_tokens`` and ``responses/input_tokens``."""
-        asked = await self._ask(call, counting=True)
-        if asked is None:
+        prepared = await self._prepare(context, counting=True)
+        if prepared is None:
             return
-        body: JsonObject = {"input_tokens": asked.view.prompt_tokens}
-        if call.protocol == "responses":
+        body: JsonObject = {"input_tokens": prepared.view.prompt_tokens}
+        if context.protocol == "responses":
             body = {"object": "response.input_tokens", **body}
-        headers = [("content-type", _JSON), *call.common_headers()]
-        await call.reply.whole(200, headers, msgspec.json.encode(body))
+        headers = [("content-type", _JSON), *context.common_headers()]
+        await context.reply.whole(200, headers, msgspec.json.encode(body))
 
-    async def _ask(self, call: Call, *, counting: bool = False) -> _Asked | None:
+    async def _prepare(
+        self, context: RequestContext, *, counting: bool = False
+    ) -> _Prepared | None:
         """The request, checked and steered; None if a fault has answered it."""
         keys = self._simulator.keys
-        key = call.authenticate()
+        key = context.authenticate()
         behaviour = keys.behaviour(key)
         key_fault = behaviour.fault_of(keys.count(key))
         if key_fault is not None and key_fault.kind == "error":
-            await call.fail(key_fault.failure)
+            await context.fail(key_fault.failure)
             return None
-        body = _decode(call.record.body)
-        request = self._check(call, body, behaviour.organization, counting)
-        view = READERS[call.protocol](request, behaviour.organization)
+        body = _decode(context.record.body)
+        request = self._check(context, body, behaviour.organization, counting)
+        view = READERS[context.protocol](request, behaviour.organization)
         if request is not body:
             view = replace(view, request=body)
-        call.record.model, call.record.stream = view.model, view.stream
+        context.record.model, context.record.stream = view.model, view.stream
         if behaviour.models is not None and view.model not in behaviour.models:
             raise ApiError(403, f"This key may not use the model '{view.model[:60]}'.")
         steering = steer(view.model, view.user_text)
-        call.record.scenario = steering.scenario
+        context.record.scenario = steering.scenario
         source = find_scenario(self._simulator.scenarios, steering.scenario)
         try:
             scenario = source(view, steering.options) if callable(source) else source
@@ -149,27 +151,29 @@ class Exchange:
                 raise
             scenario = Scenario()
         scenario = apply_options(scenario, steering.options)
-        fault = key_fault or self._due(scenario.fault, steering.key)
+        fault = key_fault or self._current_fault(scenario.fault, steering.key)
         if fault is not None and fault.kind == "error":
-            await call.connection.pause(scenario.pace.head_ms / 1000)
-            await call.fail(fault.failure)
+            await context.connection.pause(scenario.pace.head_ms / 1000)
+            await context.fail(fault.failure)
             return None
         if counting and fault is not None and fault.kind == "error_200":
-            await call.fail(fault.failure, status=200)
+            await context.fail(fault.failure, status=200)
             return None
         scenario = within_limits(replace(scenario, fault=fault), view)
         seed = steering.options.integer("seed") if steering.options.text("seed") else None
-        return _Asked(body, request, view, scenario, behaviour, seed)
+        return _Prepared(body, request, view, scenario, behaviour, seed)
 
-    def _check(self, call: Call, body: JsonObject, organization: str, counting: bool) -> JsonObject:
+    def _check(
+        self, context: RequestContext, body: JsonObject, organization: str, counting: bool
+    ) -> JsonObject:
         """Check the request; returns it with what it refers to put in its place."""
         model = body.get("model")
         options = steer_by_model(model)[1] if isinstance(model, str) else {}
         compatible = options.get("compatible") == "1"
-        if call.protocol == "chat":
+        if context.protocol == "chat":
             check_chat(body, compatible=compatible)
-        elif call.protocol == "messages":
-            check_messages(body, call.headers, organization, counting=counting)
+        elif context.protocol == "messages":
+            check_messages(body, context.headers, organization, counting=counting)
         else:
             request, stored = self._simulator.store.resolve(body)
             links = self._simulator.store.links()
@@ -177,27 +181,27 @@ class Exchange:
             return request
         return body
 
-    def _due(self, fault: Fault | None, key: str) -> Fault | None:
+    def _current_fault(self, fault: Fault | None, key: str) -> Fault | None:
         """The fault, unless the requests with this steering have met it often enough."""
         if fault is None or not fault.times:
             return fault
         self._simulator.faults_met[key] += 1
         return fault if self._simulator.faults_met[key] <= fault.times else None
 
-    def _answer(self, asked: _Asked) -> Answer:
-        number = asked.seed
+    def _answer(self, prepared: _Prepared) -> Answer:
+        number = prepared.seed
         if number is None:
             self._simulator.answers += 1
             number = self._simulator.answers
-        prompt_tokens = asked.view.prompt_tokens
-        totals = counts(asked.scenario, prompt_tokens)
-        organization = asked.behaviour.organization
-        return Answer(number, asked.scenario, totals, asked.view, asked.body, organization)
+        prompt_tokens = prepared.view.prompt_tokens
+        totals = counts(prepared.scenario, prompt_tokens)
+        organization = prepared.behaviour.organization
+        return Answer(number, prepared.scenario, totals, prepared.view, prepared.body, organization)
 
-    def _keep(self, asked: _Asked, answer: Answer) -> None:
+    def _store_answer(self, prepared: _Prepared, answer: Answer) -> None:
         fault = answer.scenario.fault
         if fault is None and RENDERERS["responses"].cannot(answer.scenario) is None:
-            self._simulator.store.put(asked.resolved, RENDERERS["responses"].full(answer))
+            self._simulator.store.put(prepared.resolved, RENDERERS["responses"].full(answer))
 
 
 def _decode(body: bytes) -> JsonObject:
@@ -210,18 +214,18 @@ def _decode(body: bytes) -> JsonObject:
     return decoded
 
 
-async def _deliver(call: Call, answer: Answer) -> None:
+async def _deliver(context: RequestContext, answer: Answer) -> None:
     """Send the answer with its pace and its fault."""
     pace, fault = answer.scenario.pace, answer.scenario.fault
     kind = None if fault is None else fault.kind
-    protocol = _OTHER[call.protocol] if kind == "wrong_protocol" else call.protocol
+    protocol = _WRONG_PROTOCOL[context.protocol] if kind == "wrong_protocol" else context.protocol
     renderer = RENDERERS[protocol]
     if (reason := renderer.cannot(answer.scenario)) is not None:
         raise ApiError(400, f"The simulator can't say this: {reason}.", code="simulator")
-    if pace.head_ms and not await call.connection.pause(pace.head_ms / 1000):
-        call.record.disconnected = True
+    if pace.head_ms and not await context.connection.pause(pace.head_ms / 1000):
+        context.record.disconnected = True
         return
-    if fault is not None and await _instead(call, answer, fault):
+    if fault is not None and await _replace_answer(context, answer, fault):
         return
     if answer.view.stream and kind != "full_body":
 
@@ -241,35 +245,37 @@ async def _deliver(call: Call, answer: Answer) -> None:
         headers = [("content-type", _JSON), ("content-length", str(len(body)))]
     if kind == "wrong_content_type":
         headers[0] = ("content-type", "text/plain; charset=utf-8")
-    headers += call.common_headers()
+    headers += context.common_headers()
     if pace.slow_head_ms:
-        await call.reply.slow_head(200, headers, pace.slow_head_ms)
+        await context.reply.slow_head(200, headers, pace.slow_head_ms)
     else:
-        await call.reply.head(200, headers)
-    await call.reply.body(actions, eager=bool(pace.cut))
+        await context.reply.head(200, headers)
+    await context.reply.body(actions, eager=bool(pace.cut))
 
 
-async def _instead(call: Call, answer: Answer, fault: Fault) -> bool:
+async def _replace_answer(context: RequestContext, answer: Answer, fault: Fault) -> bool:
     """Faults that take the whole answer's place; returns whether this was one."""
     stream = answer.view.stream
     content_type = ("content-type", _EVENT_STREAM if stream else _JSON)
     match fault.kind:
         case "error_200":
-            await call.fail(fault.failure, status=200)
-        case "error_in_stream" if not stream and call.protocol == "responses":
+            await context.fail(fault.failure, status=200)
+        case "error_in_stream" if not stream and context.protocol == "responses":
             body = msgspec.json.encode(failed(answer, fault.failure))
-            await call.reply.whole(200, [("content-type", _JSON), *call.common_headers()], body)
+            await context.reply.whole(
+                200, [("content-type", _JSON), *context.common_headers()], body
+            )
         case "error_in_stream" if not stream:
-            await call.fail(fault.failure)
+            await context.fail(fault.failure)
         case "html":
             status = fault.failure.status
             headers = [("content-type", "text/html; charset=utf-8")]
-            await call.reply.whole(status, headers, _HTML % (status, status))
+            await context.reply.whole(status, headers, _HTML % (status, status))
         case "not_json":
             body = b"data: this is not JSON\n\n" if stream else b"this is not JSON"
-            await call.reply.whole(200, [content_type], body)
+            await context.reply.whole(200, [content_type], body)
         case "empty":
-            await call.reply.whole(200, [content_type], b"")
+            await context.reply.whole(200, [content_type], b"")
         case _:
             return False
     return True

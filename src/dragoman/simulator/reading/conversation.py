@@ -1,4 +1,4 @@
-"""What the three readers share: gathering texts, results and media while walking the turns."""
+"""What the three readers share: the texts, tool results and media of a conversation."""
 
 import base64
 import hashlib
@@ -51,8 +51,8 @@ def media_from_text(text: str, media_type: str, where: Where, name: str | None) 
 
 
 @dataclass(slots=True)
-class Gathered:
-    """What has been seen so far of a conversation."""
+class Conversation:
+    """The conversation as far as it has been read."""
 
     user_text: str = ""
     system: list[str] = field(default_factory=list)
