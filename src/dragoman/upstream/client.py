@@ -6,11 +6,12 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Self
 
-from dragoman.upstream.clock import Clock
+from dragoman.http.clock import Clock
 from dragoman.upstream.connection import READ_BUFFER, Connection
-from dragoman.upstream.decoding import inflater_for
+from dragoman.http.decoding import BadCoding, inflater_for
 from dragoman.upstream.dial import dial
 from dragoman.upstream.errors import (
+    BadAnswer,
     ConnectFailed,
     ConnectionReset,
     ConnectTimeout,
@@ -188,6 +189,9 @@ def _response(exchange: Exchange, *, forwarded: bool) -> UpstreamResponse:
             if name == b"content-encoding":
                 inflater = inflater_for(",".join(headers.get_all("content-encoding")))
                 break
+    except BadCoding as error:
+        exchange.close()
+        raise BadAnswer(f"the answer has {error}") from None
     except UpstreamError:
         exchange.close()
         raise

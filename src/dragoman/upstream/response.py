@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 
-from dragoman.upstream.decoding import Inflater
-from dragoman.upstream.errors import BodyTooLarge, UpstreamError
+from dragoman.http.decoding import BadCoding, CutOff, Inflater
+from dragoman.upstream.errors import BadAnswer, BodyTooLarge, Truncated, UpstreamError
 from dragoman.upstream.exchange import Exchange
 from dragoman.upstream.headers import Headers
 
@@ -124,6 +124,10 @@ class UpstreamResponse:
                     inflater.finish()
                     raise
                 self._pieces = inflater.feed(chunk)
+        except BadCoding as error:
+            self.close()
+            kind = Truncated if isinstance(error, CutOff) else BadAnswer
+            raise kind(f"of the answer, {error}") from error
         except UpstreamError:
             self.close()
             raise

@@ -15,7 +15,7 @@ from dragoman.gateway.edge.errors import ClientGone, Headers, refusal, rendered
 from dragoman.gateway.edge.writes import AnswerTransport
 from dragoman.protocols.base import OFFICIAL, Codec
 from dragoman.translation.call import mint
-from dragoman.upstream.clock import Clock
+from dragoman.http.clock import Clock
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]

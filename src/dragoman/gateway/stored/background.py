@@ -33,7 +33,7 @@ from dragoman.storage.responses import (
     TooLarge,
 )
 from dragoman.translation import ClientRequest
-from dragoman.upstream.clock import Clock
+from dragoman.http.clock import Clock
 
 _log = logging.getLogger("dragoman.gateway")
 
