@@ -152,8 +152,12 @@ def running(
             loop = asyncio.get_running_loop()
             server = Server(noting, limits=limits, tls=tls, exempt=exempt or is_here)
 
+            def close() -> None:
+                server.close_listening()
+                plug.close()
+
             def stop() -> None:
-                loop.call_soon_threadsafe(server.close_listening)
+                loop.call_soon_threadsafe(close)
 
             found.append(Running(server, port, loop, stop, seen))
             loop.call_soon(started.set)

@@ -9,7 +9,6 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
-from math import inf
 
 from dragoman.http.addresses import counted, is_here
 from dragoman.http.connection import Connection
@@ -47,8 +46,8 @@ class Server:
         await server.drain(30.0)        # requests under way are finished, at most so long
 
     `serve` does not look at signals: whoever runs the process calls `close_listening`, from the
-    loop's own thread. The sockets are the caller's; when listening ends they are closed here, and
-    copies of them in other processes are not touched.
+    loop's own thread. The sockets stay the caller's, who closes them: until then the system lets
+    clients connect, and nobody answers them.
     """
 
     def __init__(
@@ -87,6 +86,7 @@ class Server:
         self._by_address: Counter[str] = Counter()
         self._closed: asyncio.Event | None = None
         self._empty: asyncio.Event | None = None
+        self._until = 0.0
         self._ticker: asyncio.TimerHandle | None = None
         self._context: Context | None = None
 
@@ -141,52 +141,58 @@ class Server:
         if context is None or not self._listeners:
             return
         self._accept_off(context)
-        for listener in self._listeners:
-            listener.close()
         self._listeners.clear()
         assert self._closed is not None
         self._closed.set()
 
     async def drain(self, grace_s: float) -> None:
-        """End every connection: idle ones at once, others with their answer. After `grace_s`
-        seconds applications are cancelled, and when they had time for a last word, what is left
-        is cut off. Nothing is left after this."""
+        """End every connection with its next answer, and those without a request after a second:
+        their clients may be about to send one. After `grace_s` seconds applications are cancelled,
+        and when they had time for a last word, what is left is cut off. Nothing is left after
+        this."""
         context = self._context
         if context is None:
             return
         self.close_listening()
         context.draining = True
-        for connection in list(context.connections):
-            connection.retire()
-        if not await self._emptied(grace_s):
+        self._until = context.loop.time() + grace_s
+        until_idle = min(self._until, context.loop.time() + _UNDISTURBED_S)
+        if not await self._emptied(lambda: until_idle):
+            for connection in list(context.connections):
+                connection.retire()
+        if not await self._emptied(lambda: self._until):
             for request in list(context.requests):
                 if request.task is not None:
                     request.task.cancel()
-            await self._emptied(_LAST_WORDS_S)
+            until = context.loop.time() + _LAST_WORDS_S
+            await self._emptied(lambda: until)
             for connection in list(context.connections):
                 connection.abort()
-            await self._emptied(_LAST_WORDS_S)
+            await self._emptied(lambda: until + _LAST_WORDS_S)
         if self._ticker is not None:
             self._ticker.cancel()
         for task in list(self._opening):
             task.cancel()
 
-    async def _emptied(self, within_s: float) -> bool:
-        """Wait until there is no connection and no request; False after so many seconds."""
+    def hurry(self) -> None:
+        """End the patience of a `drain` that is under way."""
+        self._until = 0.0
+        if self._empty is not None:
+            self._empty.set()
+
+    async def _emptied(self, until: Callable[[], float]) -> bool:
+        """Wait until there is no connection and no request; False from loop time `until` on."""
         context = self._context
         assert context is not None
-        until = context.loop.time() + within_s
         while context.connections or context.requests:
-            self._empty = asyncio.Event()
-            # An application may take a while after its connection is gone, unheard of here.
-            patience = min(until - context.loop.time(), 0.05 if not context.connections else inf)
-            if until <= context.loop.time():
+            left = until() - context.loop.time()
+            if left <= 0:
                 return False
-            try:
-                async with asyncio.timeout(patience):
+            # An application that goes on after its connection is gone is not heard of here.
+            self._empty = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left if context.connections else min(left, 0.05)):
                     await self._empty.wait()
-            except TimeoutError:
-                continue
         return True
 
     # Connections

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Self
 
 from dragoman.http.clock import Clock
-from dragoman.upstream.connection import READ_BUFFER, Connection
 from dragoman.http.decoding import BadCoding, inflater_for
+from dragoman.upstream.connection import READ_BUFFER, Connection
 from dragoman.upstream.dial import dial
 from dragoman.upstream.errors import (
     BadAnswer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec
@@ -24,7 +25,7 @@ def normal_path(path: str) -> str:
 _VERSIONED = (*(codec.path for codec in CODECS.values()), "/models")
 
 
-def codec_of(path: str, headers: list[tuple[bytes, bytes]]) -> Codec:
+def codec_of(path: str, headers: Mapping[bytes, bytes]) -> Codec:
     """The client's protocol of a request that no route has seen."""
     path = normal_path(path)
     for codec in CODECS.values():
@@ -33,9 +34,9 @@ def codec_of(path: str, headers: list[tuple[bytes, bytes]]) -> Codec:
     return CODECS[implied_protocol(headers)]
 
 
-def implied_protocol(headers: list[tuple[bytes, bytes]]) -> str:
+def implied_protocol(headers: Mapping[bytes, bytes]) -> str:
     """The protocol of a client on a path that tells none: Anthropic's SDKs always send their
     version."""
-    if any(name == b"anthropic-version" for name, _ in headers):
+    if b"anthropic-version" in headers:
         return "anthropic_messages"
     return "openai_chat"
