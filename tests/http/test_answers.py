@@ -143,7 +143,9 @@ def test_a_client_that_leaves() -> None:
     ended: list[str] = []
 
     async def wait(request: Request) -> None:
-        request.tied = request.path == "/tied"
+        if request.path == "/tied":
+            assert request.task is not None
+            request.on_gone = request.task.cancel
         try:
             await asyncio.sleep(0.5)
         except asyncio.CancelledError:
@@ -188,7 +190,8 @@ def test_leaving_is_noticed_behind_a_request_sent_ahead() -> None:
     left: list[bool] = []
 
     async def wait(request: Request) -> None:
-        request.tied = True
+        assert request.task is not None
+        request.on_gone = request.task.cancel
         try:
             await asyncio.sleep(10)
         finally:

@@ -160,8 +160,8 @@ def test_a_connection_needs_no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     done = threading.Event()
 
     async def look(request: Request) -> None:
-        assert request.connection is not None
-        sock = request.connection._transport.get_extra_info("socket")  # type: ignore[union-attr]
+        assert request.transport is not None
+        sock = request.transport.get_extra_info("socket")
         found.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         found.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
         request.respond(200)

@@ -69,7 +69,6 @@ class Connection(asyncio.BufferedProtocol):
         "_tail",
         "_taker",
         "_trailed",
-        "_transport",
         "_unsent",
         "_url",
         "address",
@@ -79,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         "paused",
         "send_deadline",
         "state",
+        "transport",
         "waits_since",
     )
 
@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         """Loop time at which the patience with a client that does not take its answer ends."""
         self.paused = False
         """Whether more waits to be sent than should."""
-        self._transport: asyncio.Transport | None = None
+        self.transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._request: Request | None = None
         """The one that is not answered yet."""
@@ -140,12 +140,12 @@ class Connection(asyncio.BufferedProtocol):
     # asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(self.context.limits.send_bytes)
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(self.context.limits.send_bytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._advance("lost")
-        self._transport = None
+        self.transport = None
         # It holds this connection.
         del self._parser
         self.deadline = self.send_deadline = inf
@@ -305,12 +305,12 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(problem)
 
     def _pause_reading(self, paused: bool) -> None:
-        if self._transport is not None and self._reading is paused:
+        if self.transport is not None and self._reading is paused:
             self._reading = not paused
             if paused:
-                self._transport.pause_reading()
+                self.transport.pause_reading()
             else:
-                self._transport.resume_reading()
+                self.transport.resume_reading()
 
     # httptools
 
@@ -426,9 +426,9 @@ class Connection(asyncio.BufferedProtocol):
             # Too late for words: that the last chunk is missing is the honest end.
             self._request = request.connection = None
             self._end()
-        elif self._transport is not None:
+        elif self.transport is not None:
             # A plain end would be the answer's: only a reset tells.
-            sock = self._transport.get_extra_info("socket")
+            sock = self.transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.abort()
 
@@ -473,7 +473,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def hand_over(self, taker: asyncio.Protocol) -> asyncio.Transport:
         """Give the connection to another protocol; see `Request.take_over`."""
-        transport = self._transport
+        transport = self.transport
         assert transport is not None
         self._request = None
         self._advance("taken")
@@ -504,17 +504,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
-        if self._transport is not None:
-            self._transport.write(data)
+        if self.transport is not None:
+            self.transport.write(data)
 
     def write_both(self, head: bytes, body: bytes) -> None:
         """Send a large body behind its head, without a copy."""
-        if self._transport is not None:
-            self._transport.writelines((head, body))
+        if self.transport is not None:
+            self.transport.writelines((head, body))
 
     async def drained(self) -> None:
         """Wait until less waits to be sent, or the connection is gone."""
-        while self.paused and self._transport is not None:
+        while self.paused and self.transport is not None:
             self._drain = self.loop.create_future()
             await self._drain
 
@@ -538,7 +538,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _waiting(self) -> int:
         """Bytes that the client has not taken: here, and in the kernel."""
-        transport = self._transport
+        transport = self.transport
         if transport is None or not transport.get_write_buffer_size():
             return 0
         waiting = transport.get_write_buffer_size()
@@ -591,8 +591,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """End at once, whatever is under way."""
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
 
     def _refuse(self, problem: Problem) -> None:
         """Answer what never became a request, and end."""
@@ -611,7 +611,7 @@ class Connection(asyncio.BufferedProtocol):
         by a reset, so what it sends is read for a while (RFC 9112, 9.6)."""
         sends = self.state in ("head", "receiving", "discarding")
         self._advance("last")
-        transport = self._transport
+        transport = self.transport
         if transport is None:
             return
         limits = self.context.limits

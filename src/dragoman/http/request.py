@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ class Request:
     `status` is that of the answer, 0 before there is one; `answered` says that the answer is whole.
 
     An application gives one answer: either `respond`, or `start`, any number of `put` and `write`,
-    and `end`. Where it sets `tied`, its task is cancelled when the client leaves.
+    and `end`. `on_gone`, where it is set, is called when the client leaves before that.
     """
 
     __slots__ = (
@@ -51,12 +52,12 @@ class Request:
         "keep_alive",
         "length",
         "method",
+        "on_gone",
         "path",
         "query",
         "received",
         "status",
         "task",
-        "tied",
         "unwanted",
         "upgrade",
         "version",
@@ -94,7 +95,7 @@ class Request:
         self.gone = False
         self.status = 0
         self.answered = False
-        self.tied = False
+        self.on_gone: Callable[[], object] | None = None
         self.keep_alive = False
         """Whether the client would send another request on the connection."""
         self.expects = False
@@ -134,6 +135,11 @@ class Request:
             raise BodyRefused(Problem.BODY_TOO_LARGE)
         whole = self._whole
         return self._body if whole is None else whole.getvalue()
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """What is under the connection, None when it is gone: for whoever breaks it on purpose."""
+        return None if self.connection is None else self.connection.transport
 
     @property
     def is_chunked(self) -> bool:
@@ -210,8 +216,8 @@ class Request:
         self.gone = True
         self._drop_body()
         self._wake()
-        if self.tied and self.task is not None:
-            self.task.cancel()
+        if self.on_gone is not None:
+            self.on_gone()
 
     def release(self) -> None:
         """Give back what is held of the memory budget."""

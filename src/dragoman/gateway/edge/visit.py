@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from io import BytesIO
 from typing import Any, Protocol
 
@@ -44,7 +44,7 @@ class Asked(Protocol):
     @property
     def gone(self) -> bool: ...
 
-    tied: bool
+    on_gone: Callable[[], object] | None
 
     async def body(self, limit: int) -> bytes:
         """The whole body."""
@@ -230,18 +230,18 @@ async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None
     if request.gone:
         work.close()
         raise ClientGone
-    request.tied = True
+    task = asyncio.current_task(visit.clock.loop)
+    assert task is not None
+    request.on_gone = task.cancel
     try:
         await work
     except asyncio.CancelledError:
         if not request.gone:
             raise
-        task = asyncio.current_task()
-        assert task is not None
         task.uncancel()
         raise ClientGone from None
     finally:
-        request.tied = False
+        request.on_gone = None
 
 
 def _refused_body(problem: Problem, limit: int) -> Exception:

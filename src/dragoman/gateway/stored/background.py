@@ -386,7 +386,7 @@ class _Unattended:
     """Stands in for the request of a client that does not wait: what it is answered is given to
     `take`, with the status."""
 
-    __slots__ = ("_status", "_take", "address", "headers", "method", "path", "query", "tied")
+    __slots__ = ("_status", "_take", "address", "headers", "method", "on_gone", "path", "query")
 
     gone = False
 
@@ -396,7 +396,7 @@ class _Unattended:
         self.query = b""
         self.headers = begun.headers
         self.address = ""
-        self.tied = False
+        self.on_gone: Callable[[], object] | None = None
         self._take = take
         self._status = 0
 
