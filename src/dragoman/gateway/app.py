@@ -1,7 +1,7 @@
-"""The ASGI application: routes, keys, and an error in the client's own shape for everything else.
+"""The application: routes, keys, and an error in the client's own shape for everything else.
 
-Raw ASGI, without a framework: there are a dozen routes, and what a framework adds to each request
-costs more than the translation.
+Without a framework: there are a dozen routes, and what a framework adds to each request costs more
+than the translation.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config, Upstream
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Caller, Keyring
-from dragoman.gateway.edge.errors import ClientGone, fault_of, refusal
+from dragoman.gateway.edge.errors import fault_of, refusal
 from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
-from dragoman.gateway.edge.visit import Receive, Scope, Send, Visit
-from dragoman.gateway.edge.writes import CONNECTION
+from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.models import Catalogue
 from dragoman.gateway.operation.admin import Admin
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
@@ -43,6 +42,7 @@ from dragoman.gateway.stored.background import Background
 from dragoman.gateway.stored.elsewhere import Elsewhere
 from dragoman.gateway.stored.memory import Memory, Shelf
 from dragoman.gateway.stored.responses import StoredResponses
+from dragoman.http import ClientGone, Request
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, ModelList, Operation, to_json
 from dragoman.protocols.dialects import DIALECTS
@@ -81,9 +81,8 @@ class Route(Struct, frozen=True):
 class Gateway:
     """The application of one configuration.
 
-    It needs the lifespan events of its server, or `start` and `close`, for its connections to
-    upstreams and its store, and with each request what `JoiningProtocol` knows of the client's
-    connection. `account_sync` is what stands between the pool and the store, None if nothing is
+    It needs `start` and `close`, in the loop that serves, for its connections to upstreams and its
+    store. `account_sync` is what stands between the pool and the store, None if nothing is
     kept; what `meter` counts goes there as usage. `draining` makes `/readyz` say no before the
     server stops. `log` is given the line of each request, None for no lines; `place` is where this
     worker shows others what it counts, None if there are none.
@@ -182,36 +181,18 @@ class Gateway:
             await self.account_sync.close()
         await self._scrape.close()
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """ASGI 3: `http` and `lifespan`."""
-        if scope["type"] == "http":
-            return self._http(scope, receive, send)
-        return self._lifespan(receive, send)
-
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                await self.start()
-                await send({"type": "lifespan.startup.complete"})
-            else:
-                await self.close()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, request: Request) -> None:
+        """Answer a request."""
         record = Record()
-        path = scope["path"]
+        path = request.path
         route = self._routes.get(path)
         if route is None:
             path = normal_path(path)
             route = self._routes.get(path) or self._dynamic(path)
-        headers: list[tuple[bytes, bytes]] = scope["headers"]
         codec = None if route is None else route.codec
         if codec is None:
-            codec = implied_codec(headers)
-        connection = scope["state"].pop(CONNECTION)
-        visit = Visit(scope, receive, send, codec, self._client.clock, connection)
+            codec = implied_codec(request.headers)
+        visit = Visit(request, codec, self._client.clock)
         visit.path = path
         visit.operation = None if route is None else route.operation
         visit.options = self.config.options
@@ -242,10 +223,9 @@ class Gateway:
         except Exception as error:
             fault = fault_of(error, visit.request_id)
             record.error = fault.kind
-            if visit.status:
-                # Too late for words: a connection that breaks is the honest end.
-                raise ConnectionAbortedError("the answer broke off") from None
-            await visit.fail(fault)
+            # Once it has begun it is too late for words: the server breaks the connection off.
+            if not visit.status:
+                await visit.fail(fault)
         finally:
             self._tally.request(visit, record)
             if self._log is not None:
@@ -403,9 +383,7 @@ class Gateway:
             visit.shared.append((b"www-authenticate", b"Bearer"))
             raise refusal(FaultKind.UNAUTHENTICATED, "Metrics are for the administration's token.")
         text = await self._scrape.text()
-        head = (b"content-length", b"%d" % len(text)), (b"content-type", CONTENT_TYPE)
-        await visit.start(200, list(head))
-        await visit.end(text)
+        await visit.reply(200, text, media=b"content-type: %b\r\n" % CONTENT_TYPE)
 
     async def _healthy(self, visit: Visit, caller: Caller, record: Record) -> None:
         await visit.reply(200, b'{"status":"ok"}')

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
-import uvicorn
+import uvloop
 
 from dragoman.config import Config
+from dragoman.config import Server as Settings
 from dragoman.config.checks import is_loopback
 from dragoman.gateway.allocation import settle
 from dragoman.gateway.app import Gateway
 from dragoman.gateway.edge.lines import LineWriter, Outlet
-from dragoman.gateway.edge.protocol import JoiningProtocol
 from dragoman.gateway.edge.record import log_line
+from dragoman.gateway.edge.refusals import refuse
 from dragoman.gateway.operation.metrics import Board
 from dragoman.gateway.operation.scrape import Place
 from dragoman.gateway.workers import Workers
+from dragoman.http import Limits
+from dragoman.http import Server as HTTPServer
 from dragoman.storage.opening import prepare
 
 _FILES = 65536
 """Open files that suffice for any number of requests that one process can serve."""
-
-_KEEP_ALIVE_S = 75
-"""Seconds for which an idle connection of a client is kept; longer than SDKs keep theirs, so that
-it is they who close."""
 
 
 def build_app(
@@ -38,7 +37,7 @@ def build_app(
     log: Callable[[bytes], None] | None = log_line,
     place: Place | None = None,
 ) -> Gateway:
-    """The ASGI application of a configuration. `log` is given the line of each request; `place` is
+    """The application of a configuration. `log` is given the line of each request; `place` is
     this worker's among several.
 
     Raises:
@@ -95,54 +94,97 @@ def _run(config: Config, plug: socket.socket, place: Place | None = None) -> Non
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(sys.stderr.fileno())
     try:
-        Server(build_app(config, lines if wanted else None, place)).run(sockets=[plug])
+        Server(build_app(config, lines if wanted else None, place)).run([plug])
     finally:
         lines.flush()
 
 
-class Server(uvicorn.Server):
-    """uvicorn with this gateway's settings; tells the application when it is going down.
+class Server:
+    """Serves an application on sockets, from `run` to `stop`. `on_started` is called when requests
+    can come.
 
-    `on_started` is called when requests can come.
+    The process that runs it tells it of signals: here `run` does so for SIGINT and SIGTERM where it
+    is the main thread's.
     """
 
     def __init__(self, app: Gateway, on_started: Callable[[], object] = lambda: None) -> None:
-        settings = app.config.server
-        super().__init__(
-            uvicorn.Config(
-                app,
-                loop="uvloop",
-                http=JoiningProtocol,
-                ws="none",
-                lifespan="on",
-                interface="asgi3",
-                log_config=None,
-                log_level="error",
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_keep_alive=_KEEP_ALIVE_S,
-                timeout_graceful_shutdown=max(1, round(settings.shutdown_grace_s)),
-            )
-        )
-        self._gateway = app
+        self.app = app
+        self.http = HTTPServer(app, refuse=refuse, limits=limits_of(app.config.server))
+        self.started = False
         self._on_started = on_started
+        self._sockets: Sequence[socket.socket] = ()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._draining: asyncio.Task[None] | None = None
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to serve."""
-        await super().startup(sockets=sockets)
+    def run(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve until `stop` is called, and requests in flight are over."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self.serve(sockets))
+
+    async def serve(self, sockets: Sequence[socket.socket]) -> None:
+        """As `run`, in the running loop."""
+        loop = self._loop = asyncio.get_running_loop()
+        self._sockets = sockets
+        numbers: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
+        try:
+            for number in numbers:
+                loop.add_signal_handler(number, self._on_signal, number)
+        except (RuntimeError, ValueError):
+            # Not the main thread: whoever runs this calls `stop`.
+            numbers = ()
+        await self.app.start()
+        try:
+            loop.call_soon(self._begin)
+            await self.http.serve(sockets)
+            self._draining = loop.create_task(
+                self.http.drain(self.app.config.server.shutdown_grace_s)
+            )
+            await self._draining
+        finally:
+            await self.app.close()
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    def _begin(self) -> None:
+        self.started = True
         self._on_started()
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal to stop came. A second interrupt does not wait for requests in flight.
+    def stop(self) -> None:
+        """Take no more connections, and end when requests in flight have, or their time is over.
+        May be called from any thread."""
+        self.app.draining = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._close)
 
-        Unlike uvicorn's own this does not have the signal raised again at the end: the process
-        would die of it before its log is written.
-        """
-        self._gateway.draining = True
-        if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True
-        self.should_exit = True
+    def _close(self) -> None:
+        self.http.close_listening()
+        for sock in self._sockets:
+            sock.close()
+
+    def _on_signal(self, number: int) -> None:
+        """A second interrupt does not wait for requests in flight."""
+        if self._draining is not None and number == signal.SIGINT:
+            self.http.hurry()
+        self.stop()
+
+
+def limits_of(settings: Settings) -> Limits:
+    """What clients may take, as the settings have it."""
+    return Limits(
+        head_bytes=settings.head_limit_bytes,
+        head_s=settings.head_timeout_s,
+        body_s=settings.body_timeout_s,
+        rate=settings.least_rate_bytes,
+        idle_s=settings.idle_timeout_s,
+        send_s=settings.send_timeout_s,
+        send_bytes=settings.send_buffer_bytes,
+        linger_s=settings.linger_s,
+        linger_bytes=settings.linger_bytes,
+        connections=settings.max_connections,
+        address_connections=settings.max_connections_per_address,
+        reserved_files=settings.files_kept_back,
+        memory_bytes=settings.memory_limit_bytes,
+    )
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -1,17 +1,18 @@
 """Sending an answer: what is written when, where it breaks, and how it is cut."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
+from dragoman.http import Request
+from dragoman.http.head import header_lines
 from dragoman.simulator.connection import Connection
 from dragoman.simulator.frames import FRAMINGS
 from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.script import Fault, Pace
 
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[str, str]]
 
 _WRITES_PER_TURN = 64
@@ -125,8 +126,8 @@ def recut(actions: Iterable[Action], size: int) -> Iterator[Action]:
 class Reply:
     """Writes one answer and keeps its record."""
 
-    def __init__(self, send: Send, connection: Connection, record: RecordedRequest) -> None:
-        self._send = send
+    def __init__(self, request: Request, connection: Connection, record: RecordedRequest) -> None:
+        self._request = request
         self._connection = connection
         self._record = record
         self._raw = False
@@ -134,9 +135,7 @@ class Reply:
     async def head(self, status: int, headers: Headers) -> None:
         """The status line and the headers."""
         self._record.status = status
-        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        start = {"type": "http.response.start", "status": status, "headers": encoded}
-        await self._send(start)
+        self._request.start(status, _lines(headers))
 
     async def slow_head(self, status: int, headers: Headers, ms: int) -> None:
         """The head in small pieces over so many milliseconds; the connection closes after."""
@@ -170,10 +169,10 @@ class Reply:
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
         """A head with its length, and the body at once."""
-        await self.head(status, [*headers, ("content-length", str(len(body)))])
+        self._record.status = status
         self._record.writes = 1
         self._record.bytes_sent = len(body)
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        self._request.respond(status, _lines(headers), body)
         self._record.disconnected = self._connection.lost
         self._record.finished = not self._connection.lost
 
@@ -181,7 +180,7 @@ class Reply:
         if self._raw:
             self._connection.write(data)
         else:
-            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            await self._request.write(data)
         self._record.writes += 1
         self._record.bytes_sent += len(data)
 
@@ -189,7 +188,7 @@ class Reply:
         if self._raw:
             await self._connection.close()
         else:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            self._request.end()
         self._record.finished = True
 
     async def _break(self, action: Break) -> None:
@@ -198,4 +197,10 @@ class Reply:
         elif action.how == "close" or self._raw:
             await self._connection.close()
         else:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            self._request.end()
+
+
+def _lines(headers: Headers) -> bytes:
+    return header_lines(
+        [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    )

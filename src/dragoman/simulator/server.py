@@ -1,17 +1,17 @@
-"""The simulator's application: a raw ASGI app that speaks three protocols.
+"""The simulator's application: it speaks three protocols.
 
 ``app`` is ready to serve; ``create_app`` makes one with other bounds; ``run`` serves it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from dragoman.http import BodyRefused, ClientGone, Request
 from dragoman.simulator.connection import Connection
 from dragoman.simulator.control import control
-from dragoman.simulator.delivery import Reply, Send
+from dragoman.simulator.delivery import Reply
 from dragoman.simulator.errors import ApiError
 from dragoman.simulator.handlers import Handlers, RequestContext
 from dragoman.simulator.listing import (
@@ -22,10 +22,8 @@ from dragoman.simulator.listing import (
 )
 from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.script import Protocol
-from dragoman.simulator.serving import CONNECTION, SimulatorServer, bind
+from dragoman.simulator.serving import SimulatorServer, bind
 from dragoman.simulator.state import State
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 DEFAULT_PORT = 8099
 _MAX_BODY = 64 * 1024 * 1024
@@ -33,7 +31,7 @@ _JSON = "application/json"
 
 
 class Simulator(State):
-    """A scripted upstream, as an ASGI application over its state."""
+    """A scripted upstream, as an application over its state."""
 
     def __init__(self, *, record: int = 256, record_bytes: int = _MAX_BODY) -> None:
         super().__init__(record, record_bytes)
@@ -47,27 +45,33 @@ class Simulator(State):
             "/v1/responses/input_tokens": ("responses", handlers.count_tokens),
         }
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        path: str = scope["path"]
+    async def __call__(self, request: Request) -> None:
+        path = request.path
         headers = tuple(
-            (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in request.headers.items()
         )
-        query = scope["query_string"].decode("latin-1")
-        record = RecordedRequest(self._received, scope["method"], path, query, headers)
-        connection: Connection = scope["state"][CONNECTION]
-        reply = Reply(send, connection, record)
+        query = request.query.decode("latin-1")
+        record = RecordedRequest(self._received, request.method, path, query, headers)
+        connection = Connection(request)
+        reply = Reply(request, connection, record)
         by_name = dict(headers)
         protocol = _protocol_of(path, by_name)
         context = RequestContext(record, by_name, reply, connection, protocol)
         try:
-            await self._route(context, receive)
+            await self._route(context, request)
         except ApiError as error:
             await context.fail(error.failure(protocol))
+        except ClientGone:
+            record.disconnected = True
 
-    async def _route(self, context: RequestContext, receive: Receive) -> None:
+    async def _route(self, context: RequestContext, request: Request) -> None:
         record = context.record
         method, path = record.method, record.path
-        record.body = await _read_body(receive)
+        try:
+            record.body = await request.body(_MAX_BODY)
+        except BodyRefused as refused:
+            raise ApiError(refused.problem.status, refused.problem.message, code="body") from None
         if path.startswith("/_sim/"):
             status, body = control(self, record)
             await context.reply.whole(status, [("content-type", _JSON)], body)
@@ -130,20 +134,6 @@ def _protocol_of(path: str, headers: Mapping[str, str]) -> Protocol:
     if path.startswith("/v1/messages") or "anthropic-version" in headers:
         return "messages"
     return "responses" if path.startswith("/v1/responses") else "chat"
-
-
-async def _read_body(receive: Receive) -> bytes:
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    parts = [body]
-    size = len(body)
-    while message.get("more_body"):
-        message = await receive()
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > _MAX_BODY:
-            raise ApiError(413, "The request is too large.", code="request_too_large")
-    return b"".join(parts) if len(parts) > 1 else body
 
 
 def create_app(*, record: int = 256, record_bytes: int = _MAX_BODY) -> Simulator:

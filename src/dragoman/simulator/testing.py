@@ -65,14 +65,15 @@ def running_simulator(app: Simulator | None = None) -> Iterator[RunningSimulator
     """Serve a simulator in a thread while the context lasts."""
     simulator = create_app() if app is None else app
     sock = bind("127.0.0.1", 0)
+    port = sock.getsockname()[1]
     server = SimulatorServer(simulator, [sock])
     thread = threading.Thread(target=server.run_here, name="simulator", daemon=True)
     thread.start()
-    running = RunningSimulator(simulator, sock.getsockname()[1])
+    running = RunningSimulator(simulator, port)
     running.wait_for(lambda: server.started or not thread.is_alive())
     try:
         yield running
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join(timeout=10)
         sock.close()

@@ -6,12 +6,13 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Self
 
-from dragoman.upstream.clock import Clock
+from dragoman.http.clock import Clock
+from dragoman.http.decoding import BadCoding, inflater_for
 from dragoman.upstream.connection import READ_BUFFER, Connection
 from dragoman.upstream.connection_pool import ConnectionPool
-from dragoman.upstream.decoding import inflater_for
 from dragoman.upstream.dial import dial
 from dragoman.upstream.errors import (
+    BadAnswer,
     CallError,
     ConnectFailed,
     ConnectionReset,
@@ -188,6 +189,9 @@ def _response(incoming: IncomingResponse, *, forwarded: bool) -> UpstreamRespons
             if name == b"content-encoding":
                 inflater = inflater_for(",".join(headers.get_all("content-encoding")))
                 break
+    except BadCoding as error:
+        incoming.close()
+        raise BadAnswer(f"the answer has {error}") from None
     except CallError:
         incoming.close()
         raise

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Protocol
 
-from dragoman.upstream.clock import Clock, Timeout
+from dragoman.http.clock import Clock, Timeout
 from dragoman.upstream.errors import (
     CallError,
     ConnectionReset,

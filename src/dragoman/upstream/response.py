@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 
-from dragoman.upstream.decoding import Inflater
-from dragoman.upstream.errors import BodyTooLarge, CallError
+from dragoman.http.decoding import BadCoding, CutOff, Inflater
+from dragoman.upstream.errors import BadAnswer, BodyTooLarge, CallError, Truncated
 from dragoman.upstream.headers import Headers
 from dragoman.upstream.incoming import IncomingResponse
 
@@ -126,6 +126,10 @@ class UpstreamResponse:
                     inflater.finish()
                     raise
                 self._pieces = inflater.feed(chunk)
+        except BadCoding as error:
+            self.close()
+            kind = Truncated if isinstance(error, CutOff) else BadAnswer
+            raise kind(f"of the answer, {error}") from error
         except CallError:
             self.close()
             raise

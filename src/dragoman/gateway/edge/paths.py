@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec
@@ -21,7 +22,7 @@ def normal_path(path: str) -> str:
     return path
 
 
-def codec_of(path: str, headers: list[tuple[bytes, bytes]]) -> Codec:
+def codec_of(path: str, headers: Mapping[bytes, bytes]) -> Codec:
     """The client's protocol of a request that no route has seen."""
     path = normal_path(path)
     for codec in CODECS.values():
@@ -31,13 +32,13 @@ def codec_of(path: str, headers: list[tuple[bytes, bytes]]) -> Codec:
     return implied_codec(headers)
 
 
-def implied_codec(headers: list[tuple[bytes, bytes]]) -> Codec:
+def implied_codec(headers: Mapping[bytes, bytes]) -> Codec:
     """The protocol of a client on a path that tells none: by a header that only its clients send,
     else the first protocol there is."""
     first, *_ = codecs = CODECS.values()
     for codec in codecs:
         sign = codec.endpoint.sign
-        if sign and any(name == sign for name, _ in headers):
+        if sign and sign in headers:
             return codec
     return first
 

@@ -40,10 +40,11 @@ from dragoman.administration.views import STATES
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.gateway.edge.auth import presented_key
-from dragoman.gateway.edge.errors import ClientGone, Headers, fault_of
+from dragoman.gateway.edge.errors import Headers, fault_of
 from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.operation.probe import ask
 from dragoman.gateway.operation.scrape import Scrape
+from dragoman.http import ClientGone
 from dragoman.jsontext import JsonError
 from dragoman.storage.opening import cipher_for
 from dragoman.upstream.client import UpstreamClient

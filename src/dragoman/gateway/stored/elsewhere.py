@@ -189,12 +189,12 @@ class Elsewhere:
         await visit.reply(200, body)
 
     async def _relay(self, visit: Visit, answer: UpstreamResponse, stream: RelayedStream) -> None:
-        await visit.start(200, [(b"content-type", b"text/event-stream; charset=utf-8")])
+        visit.start(200, [(b"content-type", b"text/event-stream; charset=utf-8")])
         async for chunk in answer:
             data = stream.feed(chunk)
             if data:
                 await visit.write(data)
-        await visit.end(stream.finish())
+        visit.end(stream.finish())
 
     async def note(self, names: Sequence[str], caller: Caller, account: str) -> None:
         """Remember that things of these names are the caller's, and with that account. A store that

@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-from dragoman.upstream.clock import Clock, Timeout
+from dragoman.http.clock import Clock, Timeout
 
 
 async def test_timeouts_ring_in_the_order_of_their_start() -> None:
