@@ -44,6 +44,27 @@ def test_in_pieces() -> None:
                 data += sock.recv(1000)
 
 
+@pytest.mark.parametrize("told", [9, 12])
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+def test_in_pieces_whose_length_is_told(told: int, version: bytes) -> None:
+    async def measured(request: Request) -> None:
+        request.start(200, b"", told)
+        await request.write(b"one ")
+        await request.write(b"two ")
+        request.end(b"3")
+
+    ask = b"GET / HTTP/%b\r\nhost: x\r\nconnection: keep-alive\r\n\r\n" % version
+    with running(measured) as server, server.connect() as sock:
+        sock.sendall(ask)
+        if told == 9:
+            assert read_answer(sock)[2] == b"one two 3"
+            sock.sendall(ask)
+            assert read_answer(sock)[2] == b"one two 3"
+        else:
+            # Less than was told: the end of the connection says so.
+            assert read_all(sock).endswith(b"\r\n\r\none two 3")
+
+
 def test_head_and_first_piece_are_one_write() -> None:
     async def slowly(request: Request) -> None:
         request.start(200)

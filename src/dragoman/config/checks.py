@@ -41,6 +41,12 @@ def errors(config: Config) -> Iterator[Fault]:
     for index, route in enumerate(config.routes):
         yield from _fallbacks(route, [entry.name for entry in config.upstreams], index)
     yield from _storage(config.storage)
+    for index, network in enumerate(config.server.trusted_proxies):
+        if not _is_network(network):
+            yield (
+                ("server", "trusted_proxies", index),
+                "expected an address, a network such as 10.0.0.0/8, or unix",
+            )
     if not config.clients and not is_loopback(config.server.host):
         yield (
             ("server", "host"),
@@ -86,6 +92,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return text == "unix"
+    return True
 
 
 def _duplicates(table: str, names: Iterable[str]) -> Iterator[Fault]:

@@ -92,6 +92,14 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bytes of request bodies and answers that one worker holds at once. A request beyond them is
     answered 503. Bodies and answers of less than 64 KB, which are bounded by their number, are not
     counted."""
+    failed_logins: Annotated[int, Meta(ge=0)] = 30
+    """Requests with no valid key that one address may send to one worker in a minute; further ones
+    are answered 429, but for those whose key was valid meanwhile. 0 for any number. This machine
+    may send any number."""
+    trusted_proxies: tuple[NonEmpty, ...] = ()
+    """Addresses or networks of proxies in front of this gateway, `unix` for one on a Unix socket.
+    Only what they say in `X-Forwarded-For` counts: it tells whose the limits for an address and
+    the address in the log are."""
     max_concurrent: AtLeastOne = 1000
     """Requests that one worker serves at once; further ones are answered 503."""
     keepalive_s: Seconds = 10.0
@@ -108,7 +116,8 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Tell SDKs by `x-should-retry: false` not to repeat a request that failed on several
     accounts, so that attempts do not multiply."""
     cors: bool = True
-    """Answer preflight requests and allow any origin, so that pages in a browser can call."""
+    """Answer preflight requests and allow any origin, so that pages in a browser can call. Without
+    `[[clients]]` none is allowed: nobody but programs on this machine is served then."""
     envelope_key: Secret | None = None
     """Key that authenticates the envelopes in which clients carry another vendor's reasoning, so
     that nobody can write reasoning of their own into one. Workers and restarts must share it;

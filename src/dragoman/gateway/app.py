@@ -24,8 +24,10 @@ from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config, Upstream
 from dragoman.gateway.count import Counter
-from dragoman.gateway.edge.auth import Caller, Keyring
+from dragoman.gateway.edge.auth import Caller, Keyring, presented_key
+from dragoman.gateway.edge.browsers import check_unkeyed
 from dragoman.gateway.edge.errors import fault_of, refusal
+from dragoman.gateway.edge.logins import Logins
 from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.edge.visit import Visit
@@ -43,6 +45,7 @@ from dragoman.gateway.stored.elsewhere import Elsewhere
 from dragoman.gateway.stored.memory import Memory, Shelf
 from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.http import ClientGone, Request
+from dragoman.http.addresses import Proxies, is_here
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, ModelList, Operation, to_json
 from dragoman.protocols.dialects import DIALECTS
@@ -53,6 +56,7 @@ from dragoman.upstream.client import UpstreamClient
 
 Handler = Callable[[Visit, Caller, Record], Awaitable[None]]
 
+_STATUS_UNAUTHENTICATED = 401
 _STATUS_CLIENT_GONE = 499
 _BUSY_RETRY_S = 1.0
 
@@ -98,6 +102,10 @@ class Gateway:
         self._log = log
         self.draining = False
         self._keys = Keyring(config.clients)
+        self._unkeyed = not config.clients
+        self._cors = config.server.cors and not self._unkeyed
+        self.proxies = Proxies(config.server.trusted_proxies)
+        self._logins = Logins(config.server.failed_logins)
         self._router = Router(config, _sealer(config))
         self.pool = AccountPool(config)
         self.meter = Meter(_spelled_out(config))
@@ -200,14 +208,19 @@ class Gateway:
         admin = (
             operators and self._admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
         )
-        if self.config.server.cors and not operators:
+        if self._cors and not operators:
             if visit.method == "OPTIONS":
                 _grant(visit)
             else:
                 visit.lines += _CORS_USUAL
         try:
+            if self._unkeyed:
+                check_unkeyed(visit)
             if admin:
+                self._check_logins(visit)
                 record.error = await self._admin.serve(visit)
+                if visit.status == _STATUS_UNAUTHENTICATED:
+                    self._note_failed_login(visit)
             else:
                 await self._answer(visit, route, record)
         except ClientGone:
@@ -229,6 +242,7 @@ class Gateway:
         finally:
             self._tally.request(visit, record)
             if self._log is not None:
+                record.address = self._address(visit)
                 route_name = f"{visit.method} {path[:200]}"
                 self._log(record.line(visit.request_id, route_name, visit.status))
 
@@ -280,12 +294,43 @@ class Gateway:
         """Who calls; errors are told in the dialect of that client from here on.
 
         Raises:
-            DragomanError: UNAUTHENTICATED.
+            DragomanError: UNAUTHENTICATED, or RATE_LIMITED after too many failed logins.
         """
-        caller = self._keys.identify(visit.headers)
+        self._check_logins(visit)
+        try:
+            caller = self._keys.identify(visit.headers)
+        except DragomanError:
+            self._note_failed_login(visit)
+            raise
+        if self._logins:
+            key = presented_key(visit.headers) or b""
+            self._logins.succeeded(self._address(visit), key, visit.clock.loop.time())
         if caller.dialect is not None:
             visit.options = with_settings(visit.options, DIALECTS[caller.dialect])
         return caller
+
+    def _check_logins(self, visit: Visit) -> None:
+        """Make sure that the client's address has not tried too many keys.
+
+        Raises:
+            DragomanError: RATE_LIMITED.
+        """
+        if not self._logins:
+            return
+        key = presented_key(visit.headers) or b""
+        wait = self._logins.wait(self._address(visit), key, visit.clock.loop.time())
+        if wait:
+            told = "There were too many logins from this address that failed."
+            raise refusal(FaultKind.RATE_LIMITED, told, retry_after=wait)
+
+    def _note_failed_login(self, visit: Visit) -> None:
+        address = self._address(visit)
+        if not is_here(address):
+            self._logins.failed(address, visit.clock.loop.time())
+
+    def _address(self, visit: Visit) -> str:
+        """The address of the client, behind the proxies that are trusted."""
+        return self.proxies.client(visit.request.address, visit.headers)
 
     def _make_routes(self) -> dict[str, Route]:
         routes = self._model_routes()

@@ -26,6 +26,7 @@ from dragoman.gateway.operation.scrape import Place
 from dragoman.gateway.workers import Workers
 from dragoman.http import Limits
 from dragoman.http import Server as HTTPServer
+from dragoman.http.addresses import is_here
 from dragoman.storage.opening import prepare
 
 _FILES = 65536
@@ -109,7 +110,12 @@ class Server:
 
     def __init__(self, app: Gateway, on_started: Callable[[], object] = lambda: None) -> None:
         self.app = app
-        self.http = HTTPServer(app, refuse=refuse, limits=limits_of(app.config.server))
+        self.http = HTTPServer(
+            app,
+            refuse=refuse,
+            limits=limits_of(app.config.server),
+            exempt=lambda address: is_here(address) or app.proxies.believes(address),
+        )
         self.started = False
         self._on_started = on_started
         self._sockets: Sequence[socket.socket] = ()

@@ -422,8 +422,8 @@ class Connection(asyncio.BufferedProtocol):
         """The application has left its answer unfinished."""
         if not request.status:
             request.respond(*self.context.refuse(Problem.FAILED, request.path, request.headers))
-        elif request.is_chunked:
-            # Too late for words: that the last chunk is missing is the honest end.
+        elif request.is_chunked or request.is_measured:
+            # Too late for words: that the rest is missing is the honest end.
             self._request = request.connection = None
             self._end()
         elif self.transport is not None:

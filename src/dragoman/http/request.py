@@ -39,6 +39,7 @@ class Request:
         "_failure",
         "_head",
         "_limit",
+        "_promised",
         "_waiter",
         "_whole",
         "address",
@@ -49,6 +50,7 @@ class Request:
         "gone",
         "headers",
         "held",
+        "is_measured",
         "keep_alive",
         "length",
         "method",
@@ -117,6 +119,9 @@ class Request:
         self._waiter: asyncio.Future[None] | None = None
         self._head = b""
         self._chunked = False
+        self._promised = 0
+        self.is_measured = False
+        """Whether the answer goes out in pieces whose length in all was told."""
 
     # The body
 
@@ -255,18 +260,24 @@ class Request:
             connection.write_both(head, body)
         self._over(connection)
 
-    def start(self, status: int, lines: bytes = b"") -> None:
-        """Begin an answer whose length is not known. Its head goes out with the first piece."""
+    def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
+        """Begin an answer that comes in pieces, of `length` bytes in all, None if that is not known
+        yet. Its head goes out with the first piece."""
         connection = self.connection
         self.status = status
         if connection is None:
             return
-        self._chunked = self.version == "1.1" and self.method != "HEAD"
-        if not self._chunked and self.method != "HEAD":
+        framing = b""
+        if length is not None:
+            framing = b"content-length: %d\r\n" % length
+            self._promised, self.is_measured = length, True
+        elif self.version == "1.1":
+            framing = b"transfer-encoding: chunked\r\n"
+            self._chunked = self.method != "HEAD"
+        elif self.method != "HEAD":
             # Only the end of the connection tells a client of HTTP/1.0 where the answer ends.
             self.keep_alive = False
-        coding = b"transfer-encoding: chunked\r\n" if self.version == "1.1" else b""
-        self._head = self._rendered(connection, status, lines, coding)
+        self._head = self._rendered(connection, status, lines, framing)
 
     def put(self, data: bytes) -> bool:
         """Send a piece of the answer, not empty, if that takes no waiting; else False."""
@@ -296,6 +307,9 @@ class Request:
             self._send(connection, last, last)
         else:
             self._send(connection, data, data)
+            if self.is_measured and self._promised and self.method != "HEAD":
+                # The end of the connection tells that this is not all there was to be.
+                self.keep_alive = False
         self._over(connection)
 
     def take_over(self, taker: asyncio.Protocol) -> asyncio.Transport:
@@ -321,6 +335,7 @@ class Request:
 
     def _send(self, connection: Connection, framed: bytes, data: bytes) -> None:
         head, self._head = self._head, b""
+        self._promised -= len(data)
         if self.method == "HEAD" or not data:
             framed = b""
         if head or framed:

@@ -135,7 +135,9 @@ class Reply:
     async def head(self, status: int, headers: Headers) -> None:
         """The status line and the headers."""
         self._record.status = status
-        self._request.start(status, _lines(headers))
+        length = next((int(value) for name, value in headers if name == "content-length"), None)
+        others = [header for header in headers if header[0] != "content-length"]
+        self._request.start(status, _lines(others), length)
 
     async def slow_head(self, status: int, headers: Headers, ms: int) -> None:
         """The head in small pieces over so many milliseconds; the connection closes after."""
