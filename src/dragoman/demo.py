@@ -59,7 +59,11 @@ def run(host: str = "127.0.0.1", port: int = 8080) -> None:
     """
     with running_simulator() as simulator, TemporaryDirectory(prefix="dragoman-demo-") as folder:
         config = demo_config(simulator.base_url, host, port, str(Path(folder) / "demo.db"))
-        serve(config, announce=lambda url: print(examples(url), flush=True))  # noqa: T201
+        serve(
+            config,
+            announce=lambda url: print(examples(url), flush=True),  # noqa: T201
+            as_service=False,
+        )
 
 
 def examples(url: str) -> str:

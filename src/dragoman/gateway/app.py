@@ -206,6 +206,8 @@ class Gateway:
         visit = Visit(scope, receive, send, codec, self._client.clock, connection)
         visit.path = path
         visit.options = self.config.options
+        if self.draining:
+            visit.shared.append((b"connection", b"close"))
         operators = path.startswith(_OPERATORS)
         admin = (
             operators and self._admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
@@ -374,7 +376,7 @@ class Gateway:
         elif not self.pool.usable():
             await visit.reply(503, b'{"status":"no usable account"}')
         else:
-            await visit.reply(200, b'{"status":"ready"}')
+            await visit.reply(200, to_json({"status": "ready", **self._scrape.workers()}))
 
 
 _ADMIN = "/admin/"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import TextIO
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TextIO
 
 import uvicorn
+import uvloop
 
 from dragoman.config import Config
 from dragoman.config.checks import is_loopback
@@ -22,7 +27,19 @@ from dragoman.gateway.edge.protocol import JoiningProtocol
 from dragoman.gateway.edge.record import log_line
 from dragoman.gateway.operation.metrics import Board
 from dragoman.gateway.operation.scrape import Place
-from dragoman.gateway.workers import Workers
+from dragoman.gateway.processes.listening import (
+    address_of,
+    bind,
+    deal,
+    given_by_systemd,
+    resolve,
+    url_of,
+)
+from dragoman.gateway.processes.reload import Reload, reload_all
+from dragoman.gateway.processes.supervisor import Supervisor
+from dragoman.gateway.processes.table import WorkerTable
+from dragoman.gateway.processes.take_over import Offer, Predecessor, ask
+from dragoman.gateway.processes.worker import Acceptor, Attendance, handled_signals, show_stacks
 from dragoman.storage.opening import prepare
 
 _FILES = 65536
@@ -31,6 +48,11 @@ _FILES = 65536
 _KEEP_ALIVE_S = 75
 """Seconds for which an idle connection of a client is kept; longer than SDKs keep theirs, so that
 it is they who close."""
+
+_LAST_REQUESTS_S = 1.0
+"""Seconds for which idle connections are kept when the gateway ends."""
+
+_log = logging.getLogger("dragoman")
 
 
 def build_app(
@@ -44,17 +66,23 @@ def build_app(
     Raises:
         ValueError: it would let anyone in from other machines.
     """
-    if not config.clients and not is_loopback(config.server.host):
-        raise ValueError(
-            f"without client keys the gateway listens on loopback only, not on {config.server.host}"
-        )
+    _check_reach(config, config.server.host)
     return Gateway(config, log, place)
 
 
-def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> None:
+def _check_reach(config: Config, host: str) -> None:
+    if not config.clients and not is_loopback(host):
+        raise ValueError(f"without client keys the gateway listens on loopback only, not on {host}")
+
+
+def serve(
+    config: Config, *, announce: Callable[[str], None] | None = None, as_service: bool = True
+) -> None:
     """Serve until SIGINT or SIGTERM; returns once requests in flight are over.
 
-    `announce` is told the base URL as soon as the socket is bound.
+    A service takes over from one that runs on the same address, can be followed in the same way,
+    and reloads at SIGHUP; what is none dies with its terminal. `announce` is told the base URL as
+    soon as the socket is bound.
 
     Raises:
         OSError: the address is taken or not there.
@@ -62,48 +90,152 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
             store.
         StoreError: the store cannot be used.
     """
+    if as_service:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     build_app(config)
     configure_log(config.server.log_level)
     prepare(config)
     _raise_file_limit()
-    plug = bind(config.server.host, config.server.port)
-    host, port = plug.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{port}"
-    logging.getLogger("dragoman").info("serving on %s", url)
+    predecessor, sockets = _open(config, as_service)
+    url = url_of(sockets[0])
+    _log.info("serving on %s", url)
     if announce is not None:
         announce(url)
+    run = _run_alone if config.server.workers == 1 else _run_workers
     try:
-        if config.server.workers == 1:
-            _run(config, plug)
-        else:
-            count = config.server.workers
-            board = Board(count)
-            Workers(
-                count,
-                lambda number: _run(config, plug, Place(board, number, count)),
-                grace_s=config.server.shutdown_grace_s,
-                on_stop=plug.close,
-            ).run()
+        run(config, sockets, predecessor, as_service)
     finally:
-        plug.close()
+        for sock in sockets:
+            sock.close()
 
 
-def _run(config: Config, plug: socket.socket, place: Place | None = None) -> None:
+def _open(config: Config, as_service: bool) -> tuple[Predecessor | None, list[socket.socket]]:
+    """The sockets to listen on, and the gateway that has them too, if there is one.
+
+    Raises:
+        OSError: the address is taken or not there, or would let anyone in from other machines.
+    """
+    host, port = config.server.host, config.server.port
+    given = given_by_systemd()
+    predecessor = None
+    if as_service and (given or port):
+        predecessor = ask(address_of(given[0]) if given else resolve(host, port))
+    if predecessor is not None:
+        _log.info("process %d serves there already; taking over", predecessor.pid)
+        for sock in given:
+            sock.close()
+    sockets = predecessor.sockets if predecessor is not None else given or [bind(host, port)]
+    for sock in sockets:
+        if sock.family != socket.AF_UNIX:
+            try:
+                _check_reach(config, address_of(sock)[0])
+            except ValueError as error:
+                raise OSError(errno.EACCES, str(error)) from None
+    return predecessor, sockets
+
+
+def _run_alone(
+    config: Config, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
+) -> None:
     """Serve in this process."""
+    if as_service:
+        show_stacks()
+
+    async def main(server: Server) -> None:
+        loop = asyncio.get_running_loop()
+        offer = Offer(sockets, server.stop)
+
+        def on_started() -> None:
+            if predecessor is not None:
+                predecessor.stop()
+            if as_service:
+                offer.open(address_of(sockets[0]))
+                loop.add_reader(offer.fileno(), offer.work)
+
+        server.on_started = on_started
+        with handled_signals(
+            server.on_signal, partial(reload_all, server.reloads) if as_service else None
+        ):
+            try:
+                await server.serve(sockets)
+            finally:
+                loop.remove_reader(offer.fileno())
+                offer.close()
+
+    _run_server(config, None, main)
+
+
+def _run_workers(
+    config: Config, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
+) -> None:
+    """Serve in several processes, which this one watches."""
+    count = config.server.workers
+    dealt = deal(sockets, count)
+    board, table = Board(count), WorkerTable(count)
+
+    def work(number: int) -> None:
+        show_stacks()
+
+        async def main(server: Server) -> None:
+            attendance = Attendance(table, number, dealt, server.listen)
+            own = dealt[number]
+
+            def stop(signal_number: signal.Signals | None = None) -> None:
+                attendance.close()
+                for sock in sockets:
+                    if sock not in own:
+                        sock.close()
+                server.on_signal(signal_number or signal.SIGTERM)
+
+            server.on_started = attendance.serving
+            attendance.start()
+            with handled_signals(stop, partial(reload_all, server.reloads) if as_service else None):
+                await server.serve(own)
+
+        _run_server(config, Place(board, number, count, table), main)
+
+    def on_serving() -> None:
+        if predecessor is not None:
+            predecessor.stop()
+        if as_service:
+            offer.open(address_of(sockets[0]))
+
+    def on_stop() -> None:
+        for sock in sockets:
+            sock.close()
+
+    offer = Offer(sockets, lambda: supervisor.stop())
+    supervisor = Supervisor(
+        table,
+        work,
+        grace_s=config.server.shutdown_grace_s,
+        stuck_after_s=config.server.stuck_after_s,
+        offer=offer,
+        on_serving=on_serving,
+        on_stop=on_stop,
+    )
+    supervisor.run()
+
+
+def _run_server(
+    config: Config, place: Place | None, main: Callable[[Server], Coroutine[Any, Any, None]]
+) -> None:
+    """Run `main` in a loop of its own, with the log of requests that it needs."""
     settle()
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(sys.stderr.fileno())
     try:
-        Server(build_app(config, lines if wanted else None, place)).run(sockets=[plug])
+        server = Server(build_app(config, lines if wanted else None, place))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main(server))
     finally:
         lines.flush()
 
 
 class Server(uvicorn.Server):
-    """uvicorn with this gateway's settings; tells the application when it is going down.
+    """uvicorn with this gateway's settings. What is told by signals is told by calls here.
 
-    `on_started` is called when requests can come.
+    `on_started` is called when requests can come. `reloads` are what SIGHUP reads anew.
     """
 
     def __init__(self, app: Gateway, on_started: Callable[[], object] = lambda: None) -> None:
@@ -126,41 +258,66 @@ class Server(uvicorn.Server):
             )
         )
         self._gateway = app
-        self._on_started = on_started
+        self.on_started = on_started
+        self.reloads: Sequence[Reload] = ()
+        self.servers = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve."""
         await super().startup(sockets=sockets)
-        self._on_started()
+        self.on_started()
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal to stop came. A second interrupt does not wait for requests in flight.
+    async def listen(self, sock: socket.socket) -> Acceptor:
+        """Take connections from a further socket, until what is returned is closed."""
+        protocol = self.config.http_protocol_class
 
-        Unlike uvicorn's own this does not have the signal raised again at the end: the process
-        would die of it before its log is written.
-        """
+        def connected() -> asyncio.Protocol:
+            return protocol(  # type: ignore[call-arg]  # uvicorn's own way
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            )
+
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(connected, sock=sock.dup(), backlog=self.config.backlog)
+
+    def stop(self) -> None:
+        """Take no more connections, and end when requests in flight have, or their time is over."""
         self._gateway.draining = True
-        if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True
         self.should_exit = True
+        self.close_listening()
 
+    def close_listening(self) -> None:
+        """Take no more connections; the sockets stay open."""
+        for server in self.servers:
+            server.close()
 
-def bind(host: str, port: int) -> socket.socket:
-    """A bound TCP socket; port 0 takes a free one.
+    def on_signal(self, number: int) -> None:
+        """A signal to stop came. A second interrupt does not wait for requests in flight."""
+        if self.should_exit and number == signal.SIGINT:
+            self.force_exit = True
+        self.stop()
 
-    Raises:
-        OSError: the address is taken or not there.
-    """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, address = found[0]
-    plug = socket.socket(family, kind, protocol)
-    plug.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        plug.bind(address)
-    except OSError:
-        plug.close()
-        raise
-    return plug
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening; then close connections, each when the answer on it is given.
+
+        A client may be about to send on a connection that is idle, so these are kept for a moment:
+        who asks is answered, and told that it was the last time (RFC 9112, 9.6).
+        """
+        self.close_listening()
+        for sock in sockets or []:
+            sock.close()
+        until = time.monotonic() + _LAST_REQUESTS_S
+        while (  # noqa: ASYNC110  # uvicorn tells of no connection that ends
+            self.server_state.connections and time.monotonic() < until and not self.force_exit
+        ):
+            await asyncio.sleep(_LAST_REQUESTS_S / 20)
+        await super().shutdown(sockets=sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the process."""
+        yield
 
 
 def _raise_file_limit() -> None:
