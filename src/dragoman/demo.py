@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dragoman.config import Account, Client, Config, Route, Secret, Server, Storage, Upstream
-from dragoman.gateway.server import serve
+from dragoman.gateway.service import serve
 from dragoman.guides import lines
 from dragoman.simulator.testing import running_simulator
 

@@ -1,49 +1,24 @@
-"""The process that serves: socket, HTTP server, log, and its end."""
+"""The HTTP server of one process, and the application of a configuration that it serves."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import logging
-import resource
 import signal
 import socket
-import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, TextIO
 
 import uvicorn
-import uvloop
 
 from dragoman.config import Config
 from dragoman.config.checks import is_loopback
-from dragoman.gateway.allocation import settle
 from dragoman.gateway.app import Gateway
-from dragoman.gateway.edge.lines import LineWriter, Outlet
 from dragoman.gateway.edge.protocol import JoiningProtocol
 from dragoman.gateway.edge.record import log_line
-from dragoman.gateway.operation.metrics import Board
 from dragoman.gateway.operation.scrape import Place
-from dragoman.gateway.processes.listening import (
-    address_of,
-    bind,
-    deal,
-    given_by_systemd,
-    resolve,
-    url_of,
-)
-from dragoman.gateway.processes.reload import Reload, reload_all
-from dragoman.gateway.processes.supervisor import Supervisor
-from dragoman.gateway.processes.table import WorkerTable
-from dragoman.gateway.processes.take_over import Offer, Predecessor, ask
-from dragoman.gateway.processes.worker import Acceptor, Attendance, handled_signals, show_stacks
-from dragoman.storage.opening import prepare
-
-_FILES = 65536
-"""Open files that suffice for any number of requests that one process can serve."""
+from dragoman.gateway.processes.reload import Reload
+from dragoman.gateway.processes.worker import Acceptor
 
 _KEEP_ALIVE_S = 75
 """Seconds for which an idle connection of a client is kept; longer than SDKs keep theirs, so that
@@ -51,8 +26,6 @@ it is they who close."""
 
 _LAST_REQUESTS_S = 1.0
 """Seconds for which idle connections are kept when the gateway ends."""
-
-_log = logging.getLogger("dragoman")
 
 
 def build_app(
@@ -66,170 +39,18 @@ def build_app(
     Raises:
         ValueError: it would let anyone in from other machines.
     """
-    _check_reach(config, config.server.host)
+    check_reach(config, config.server.host)
     return Gateway(config, log, place)
 
 
-def _check_reach(config: Config, host: str) -> None:
+def check_reach(config: Config, host: str) -> None:
+    """Make sure that only who may can reach `host`, an address to listen on.
+
+    Raises:
+        ValueError: it would let anyone in from other machines.
+    """
     if not config.clients and not is_loopback(host):
         raise ValueError(f"without client keys the gateway listens on loopback only, not on {host}")
-
-
-def serve(
-    config: Config, *, announce: Callable[[str], None] | None = None, as_service: bool = True
-) -> None:
-    """Serve until SIGINT or SIGTERM; returns once requests in flight are over.
-
-    A service takes over from one that runs on the same address, can be followed in the same way,
-    and reloads at SIGHUP; what is none dies with its terminal. `announce` is told the base URL as
-    soon as the socket is bound.
-
-    Raises:
-        OSError: the address is taken or not there.
-        ValueError: as `build_app`; or there is no key, or a wrong one, for the accounts in the
-            store.
-        StoreError: the store cannot be used.
-    """
-    if as_service:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    build_app(config)
-    configure_log(config.server.log_level)
-    prepare(config)
-    _raise_file_limit()
-    predecessor, sockets = _open(config, as_service)
-    url = url_of(sockets[0])
-    _log.info("serving on %s", url)
-    if announce is not None:
-        announce(url)
-    run = _run_alone if config.server.workers == 1 else _run_workers
-    try:
-        run(config, sockets, predecessor, as_service)
-    finally:
-        for sock in sockets:
-            sock.close()
-
-
-def _open(config: Config, as_service: bool) -> tuple[Predecessor | None, list[socket.socket]]:
-    """The sockets to listen on, and the gateway that has them too, if there is one.
-
-    Raises:
-        OSError: the address is taken or not there, or would let anyone in from other machines.
-    """
-    host, port = config.server.host, config.server.port
-    given = given_by_systemd()
-    predecessor = None
-    if as_service and (given or port):
-        predecessor = ask(address_of(given[0]) if given else resolve(host, port))
-    if predecessor is not None:
-        _log.info("process %d serves there already; taking over", predecessor.pid)
-        for sock in given:
-            sock.close()
-    sockets = predecessor.sockets if predecessor is not None else given or [bind(host, port)]
-    for sock in sockets:
-        if sock.family != socket.AF_UNIX:
-            try:
-                _check_reach(config, address_of(sock)[0])
-            except ValueError as error:
-                raise OSError(errno.EACCES, str(error)) from None
-    return predecessor, sockets
-
-
-def _run_alone(
-    config: Config, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
-) -> None:
-    """Serve in this process."""
-    if as_service:
-        show_stacks()
-
-    async def main(server: Server) -> None:
-        loop = asyncio.get_running_loop()
-        offer = Offer(sockets, server.stop)
-
-        def on_started() -> None:
-            if predecessor is not None:
-                predecessor.stop()
-            if as_service:
-                offer.open(address_of(sockets[0]))
-                loop.add_reader(offer.fileno(), offer.work)
-
-        server.on_started = on_started
-        with handled_signals(
-            server.on_signal, partial(reload_all, server.reloads) if as_service else None
-        ):
-            try:
-                await server.serve(sockets)
-            finally:
-                loop.remove_reader(offer.fileno())
-                offer.close()
-
-    _run_server(config, None, main)
-
-
-def _run_workers(
-    config: Config, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
-) -> None:
-    """Serve in several processes, which this one watches."""
-    count = config.server.workers
-    dealt = deal(sockets, count)
-    board, table = Board(count), WorkerTable(count)
-
-    def work(number: int) -> None:
-        show_stacks()
-
-        async def main(server: Server) -> None:
-            attendance = Attendance(table, number, dealt, server.listen)
-            own = dealt[number]
-
-            def stop(signal_number: signal.Signals | None = None) -> None:
-                attendance.close()
-                for sock in sockets:
-                    if sock not in own:
-                        sock.close()
-                server.on_signal(signal_number or signal.SIGTERM)
-
-            server.on_started = attendance.serving
-            attendance.start()
-            with handled_signals(stop, partial(reload_all, server.reloads) if as_service else None):
-                await server.serve(own)
-
-        _run_server(config, Place(board, number, count, table), main)
-
-    def on_serving() -> None:
-        if predecessor is not None:
-            predecessor.stop()
-        if as_service:
-            offer.open(address_of(sockets[0]))
-
-    def on_stop() -> None:
-        for sock in sockets:
-            sock.close()
-
-    offer = Offer(sockets, lambda: supervisor.stop())
-    supervisor = Supervisor(
-        table,
-        work,
-        grace_s=config.server.shutdown_grace_s,
-        stuck_after_s=config.server.stuck_after_s,
-        offer=offer,
-        on_serving=on_serving,
-        on_stop=on_stop,
-    )
-    supervisor.run()
-
-
-def _run_server(
-    config: Config, place: Place | None, main: Callable[[Server], Coroutine[Any, Any, None]]
-) -> None:
-    """Run `main` in a loop of its own, with the log of requests that it needs."""
-    settle()
-    wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
-    lines = LineWriter(sys.stderr.fileno())
-    try:
-        server = Server(build_app(config, lines if wanted else None, place))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main(server))
-    finally:
-        lines.flush()
 
 
 class Server(uvicorn.Server):
@@ -318,37 +139,3 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the process."""
         yield
-
-
-def _raise_file_limit() -> None:
-    """Allow as many open files as this process may have: a stream needs two, and the usual limit
-    of 1024 is meant for programs that cannot handle more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):
-            logging.getLogger("dragoman").warning("no more than %d files can be open", soft)
-
-
-class _Handler(logging.StreamHandler[TextIO]):
-    """Lets go what standard error does not take at once."""
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__(stream)
-        self._outlet = Outlet(stream.fileno())
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if self._outlet.is_ready():
-            super().emit(record)
-
-
-def configure_log(level: str) -> None:
-    """Log to standard error, from `level` (debug, info, warning, error) on."""
-    handler = _Handler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logger = logging.getLogger("dragoman")
-    logger.handlers[:] = [handler]
-    logger.propagate = False
-    logger.setLevel(level.upper())

@@ -141,11 +141,17 @@ class Attendance:
         for number in self._taken.keys() - orphans:
             self._give_back(number)
         for number in orphans - self._taken.keys():
-            self._taken[number] = []
-            for sock in self._sockets[number]:
-                if sock not in self._sockets[self._number]:
-                    self._taken[number].append(await self._listen(sock))
+            taken = self._taken[number] = []
+            for sock in set(self._sockets[number]).difference(self._sockets[self._number]):
+                try:
+                    taken.append(await self._listen(sock))
+                except OSError:  # Too many open files, for one: tried again in a moment.
+                    self._give_back(number)
+                    break
+                if number not in self._taken:  # Closed meanwhile.
+                    taken.pop().close()
+                    break
 
     def _give_back(self, number: int) -> None:
-        for acceptor in self._taken.pop(number):
+        for acceptor in self._taken.pop(number, ()):
             acceptor.close()
