@@ -47,10 +47,10 @@ main.add_command(doctor)
 def serve(config: Path) -> None:
     """Serve the gateway until interrupted."""
     settings = read_config(config)
-    from dragoman.gateway import server
+    from dragoman.gateway import service
 
     with _serving(settings.server.host, settings.server.port):
-        server.serve(settings)
+        service.serve(settings)
 
 
 @main.command()

@@ -112,6 +112,10 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     back until the upstream begins, however long that takes."""
     shutdown_grace_s: Seconds = 30.0
     """Seconds that requests in flight are given to finish when the gateway is told to stop."""
+    stuck_after_s: Seconds = 30.0
+    """Seconds after which a worker that does nothing at all, not even give a sign of life, is
+    replaced by another, if there are several; its stack is logged after half of them. 0 for
+    never."""
     retry_headers: bool = False
     """Tell SDKs by `x-should-retry: false` not to repeat a request that failed on several
     accounts, so that attempts do not multiply."""

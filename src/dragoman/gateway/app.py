@@ -204,6 +204,8 @@ class Gateway:
         visit.path = path
         visit.operation = None if route is None else route.operation
         visit.options = self.config.options
+        if self.draining:
+            visit.shared.append((b"connection", b"close"))
         operators = path.startswith(_OPERATORS)
         admin = (
             operators and self._admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
@@ -439,7 +441,7 @@ class Gateway:
         elif not self.pool.usable():
             await visit.reply(503, b'{"status":"no usable account"}')
         else:
-            await visit.reply(200, b'{"status":"ready"}')
+            await visit.reply(200, to_json({"status": "ready", **self._scrape.workers()}))
 
 
 _ADMIN = "/admin/"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from dragoman.config import Config, Loaded
 from dragoman.gateway.app import Gateway
 from dragoman.gateway.edge.record import log_line
-from dragoman.gateway.server import Server, bind, build_app
+from dragoman.gateway.processes.listening import bind
+from dragoman.gateway.server import Server, build_app
 
 _POLL_S = 0.002
 _START_S = 10.0

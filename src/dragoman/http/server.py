@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from dragoman.http.addresses import counted, is_here
 from dragoman.http.connection import Connection
@@ -36,6 +37,19 @@ _LAST_WORDS_S = 2.0
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """A client that is gone without a word is noticed after two minutes."""
+
+
+class Listener:
+    """A further socket from which connections are accepted."""
+
+    __slots__ = ("_forget",)
+
+    def __init__(self, forget: Callable[[], None]) -> None:
+        self._forget = forget
+
+    def close(self) -> None:
+        """Accept no more of its connections. The socket it was made from stays open."""
+        self._forget()
 
 
 class Server:
@@ -128,6 +142,28 @@ class Server:
             self._listeners.append(listener)
         self._accept_on(context)
         self._tick()
+
+    def listen_also(self, sock: socket.socket) -> Listener:
+        """Accept connections of a further socket as well, which stays the caller's, until what is
+        returned is closed or listening is.
+
+        Raises:
+            OSError: there are too many open files.
+        """
+        own = sock.dup()
+        own.setblocking(False)
+        own.listen(BACKLOG)
+        self._listeners.append(own)
+        if self._accepting and self._context is not None:
+            self._context.loop.add_reader(own, self._accept, own)
+        return Listener(partial(self._forget_listener, own))
+
+    def _forget_listener(self, sock: socket.socket) -> None:
+        if sock in self._listeners:
+            self._listeners.remove(sock)
+            if self._accepting and self._context is not None:
+                self._context.loop.remove_reader(sock)
+        sock.close()
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
         """Accept connections and serve them, until `close_listening` is called."""

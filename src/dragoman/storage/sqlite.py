@@ -211,7 +211,7 @@ class SqliteStore:
 
     def sweep(self, now: float) -> int:
         """See `Store.sweep`."""
-        with self._file.writing(stamped=False) as (connection, _):
+        with self._file.writing_untold() as connection:
             gone = connection.execute(
                 "SELECT name FROM accounts WHERE removed < ? LIMIT ?",
                 (now - REMOVED_KEPT_S, SWEPT_AT_ONCE),

@@ -14,6 +14,7 @@ from dragoman.accounts.sync import AccountSync
 from dragoman.administration.views import STATES, status_of
 from dragoman.config import Config
 from dragoman.gateway.operation.metrics import Board, Counts, Metrics, render
+from dragoman.gateway.processes.table import WorkerTable
 
 SHOWN_EVERY_S = 1.0
 """Seconds between two times that a worker shows the others what it counted."""
@@ -22,11 +23,13 @@ _AT_ONCE = 500
 
 
 class Place(Struct, frozen=True):
-    """Where a worker shows what it counts: number `number` of the `total` places of a board."""
+    """Where a worker shows what it counts: number `number` of the `total` places of a board.
+    `table` tells how the workers are."""
 
     board: Board
     number: int
     total: int
+    table: WorkerTable
 
 
 class Scrape:
@@ -78,7 +81,21 @@ class Scrape:
         if self._place is not None:
             for other in self._place.board.others(self._place.number):
                 total.add(other)
+            total.gauges["workers"] = self._place.table.count_serving()
+            total.worker_restarts = self._place.table.restarts()
         return total
+
+    def workers(self) -> dict[str, int]:
+        """How many workers serve, of how many, and how often one was replaced; nothing if there
+        are no others."""
+        if self._place is None:
+            return {}
+        table = self._place.table
+        return {
+            "workers": table.workers,
+            "serving": table.count_serving(),
+            "restarts": table.restarts(),
+        }
 
     async def accounts(self) -> dict[tuple[str, str], int]:
         """How many accounts there are by upstream and state."""

@@ -22,6 +22,7 @@ from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, decode_object
 from dragoman.protocols.openai_responses.conversations import (
     MOST_LISTED,
+    named_item,
     outputs_as_items,
     page,
     waiting_calls,
@@ -146,8 +147,11 @@ class StoredResponses:
         turns = await shelf.ask(lambda store: store.conversation(name, caller.name))
         if turns is None:
             raise response_not_found(name)
-        given = [item for turn in turns[:-1] for item in (*turn.input, *turn.output)]
-        items = [*given, *turns[-1].input]
+        items: list[bytes] = []
+        for turn in turns:
+            items += [named_item(item, turn.id, place) for place, item in enumerate(turn.input)]
+            if turn is not turns[-1]:
+                items += turn.output
         listed = page(items, limit=limit, after=after, order=order)
         await visit.reply(200, to_json(listed))
 

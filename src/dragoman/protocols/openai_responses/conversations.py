@@ -7,6 +7,7 @@ conversation; nothing after this knows the difference. Instructions are not inhe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -43,13 +44,13 @@ MOST_LISTED = 100
 _ABSENT = Raw()
 
 
-class OwnItem(Struct, frozen=True):
-    """An item of a request's input as it is kept: its id, and its JSON. One that `refers` stands
-    for the stored item of that id."""
+class GivenItems(Struct, frozen=True):
+    """The items that a request's input adds to the conversation, as they came: a JSON array, the
+    ids that they have, and of those that stand for stored items the positions and ids."""
 
-    id: str
-    body: bytes
-    refers: bool = False
+    body: bytes = b"[]"
+    ids: tuple[str, ...] = ()
+    references: tuple[tuple[int, str], ...] = ()
 
 
 class _Named(Struct):
@@ -100,49 +101,92 @@ def references(given: Raw | None) -> list[tuple[int, str]]:
     return [(number, item.id) for number, item in enumerate(items) if _refers(item)]
 
 
-def own_items(given: Raw | None, mint: Callable[[str], str]) -> list[OwnItem] | None:
-    """The items that a request's `input` adds to the conversation, each with a type and an id; all
-    else of them keeps its bytes. Items that refer to others stay as they are. None if it is neither
-    text nor an array of objects, which is left to whoever reads the request.
-    """
+_ID = b'"id"'
+_ESCAPED_LETTER = b"\\u006"
+# One of these is in an input if any of its items has an id (`i` is U+0069, `d` U+0064). Most have
+# none, and need not be read.
+
+
+def given_items(given: Raw | None) -> GivenItems | None:
+    """The items of a request's `input`. None if it is neither text nor an array, or has ids and is
+    no array of objects: this is left to whoever reads the request."""
     if given is None:
-        return []
+        return GivenItems()
     if is_text(given):
-        said = {"type": "message", "role": "user", "content": given}
-        given = join_list([Raw(to_json(said))])
-    heads, items = _heads(_all_named, given), split_list(given)
-    if heads is None or items is None:
+        return GivenItems(to_json([{"type": "message", "role": "user", "content": given}]))
+    body = bytes(given)
+    if not body.startswith(b"["):
         return None
-    return [_named(item, head, mint) for item, head in zip(items, heads, strict=True)]
+    if _ID not in body and _ESCAPED_LETTER not in body:
+        return GivenItems(body)
+    heads = _heads(_all_named, given)
+    if heads is None:
+        return None
+    refers = [_refers(head) for head in heads]
+    return GivenItems(
+        body,
+        tuple(
+            [
+                head.id
+                for head, stands_for in zip(heads, refers, strict=True)
+                if not stands_for and isinstance(head.id, str) and head.id
+            ]
+        ),
+        tuple([(place, head.id) for place, head in enumerate(heads) if refers[place]]),
+    )
 
 
-def _named(item: Raw, head: _Named, mint: Callable[[str], str]) -> OwnItem:
+def with_stored(given: GivenItems, stored: Mapping[int, bytes]) -> GivenItems:
+    """The items with the stored ones in the places of those that refer to them."""
+    items = split_list(Raw(given.body)) or []
+    bodies = [Raw(stored.get(place, item)) for place, item in enumerate(items)]
+    names = [name for _, name in given.references]
+    return GivenItems(bytes(join_list(bodies)), (*given.ids, *names))
+
+
+def named_item(item: bytes, response: str, place: int) -> bytes:
+    """An input item of a response as clients are shown it: with a type, and an id, which is made of
+    the response's and the item's place if it came without; all else of it keeps its bytes."""
+    head = _head(item)
+    if head is None:
+        return item
     kind, name = head.type or None, head.id
-    if _refers(head):
-        return OwnItem(head.id, bytes(item), True)
-    if kind is not None and isinstance(name, str) and name:
-        return OwnItem(name, bytes(item))
     added: JsonObject = {}
     if kind is None:
         kind = added["type"] = "message"
     if not isinstance(name, str) or not name:
         prefix = _PREFIXES.get(kind, "item_") if isinstance(kind, str) else "item_"
-        name = added["id"] = mint(prefix)
+        added["id"] = f"{prefix}{response.rpartition('_')[2]}{place:04x}"
+    if not added:
+        return item
     lacks = ("type" not in added or head.type is UNSET) and ("id" not in added or head.id is UNSET)
-    body = bytes(item)
-    if lacks and body.startswith(b'{"'):
+    if lacks and item.startswith(b'{"'):
         # Most items lack these members, which are then put before the others.
-        return OwnItem(name, to_json(added)[:-1] + b"," + body[1:])
-    members = split_object(item) or {}
+        return to_json(added)[:-1] + b"," + item[1:]
+    members = split_object(Raw(item)) or {}
     raw = {key: Raw(to_json(value)) for key, value in added.items()}
-    return OwnItem(name, bytes(join_object({**members, **raw})))
+    return bytes(join_object({**members, **raw}))
 
 
-def whole_members(members: Mapping[str, Raw], items: Iterable[bytes]) -> dict[str, Raw]:
-    """The members of a request as if its client had sent the whole conversation: `items` are all
-    of it as JSON, everything else is the client's own."""
+_MADE_ID = re.compile(r"[a-z]+_([0-9a-f]{8,})([0-9a-f]{4})")
+
+
+def place_of(name: str) -> tuple[str, int] | None:
+    """The response and the place among its input items that an id was made of by `named_item`, as
+    far as it may have been."""
+    found = _MADE_ID.fullmatch(name)
+    return None if found is None else (f"resp_{found[1]}", int(found[2], 16))
+
+
+def whole_members(
+    members: Mapping[str, Raw], earlier: Iterable[bytes], given: GivenItems
+) -> dict[str, Raw]:
+    """The members of a request as if its client had sent the whole conversation: the items of
+    `earlier` turns as JSON, and those that it gave; everything else is the client's own."""
     whole = {name: raw for name, raw in members.items() if name != "previous_response_id"}
-    whole["input"] = join_list(map(Raw, items))
+    own = given.body[1:-1]
+    pieces = [*earlier, own] if own.strip() else earlier
+    whole["input"] = Raw(b"[" + b",".join(pieces) + b"]")
     return whole
 
 
@@ -218,9 +262,9 @@ def no_conversations() -> InvalidRequest:
     )
 
 
-def shown_input(item: JsonObject) -> JsonObject:
+def shown_input(item: Any) -> Any:
     """An input item as lists of them show it: content as parts, and a status."""
-    if item.get("type") != "message":
+    if not isinstance(item, dict) or item.get("type") != "message":
         return item
     content = item.get("content")
     if isinstance(content, str):
@@ -249,14 +293,23 @@ def page(items: Sequence[bytes], *, limit: int, after: str | None, order: str) -
     return {
         "object": "list",
         "data": listed,
-        "first_id": listed[0].get("id") if listed else None,
-        "last_id": listed[-1].get("id") if listed else None,
+        "first_id": _id(ordered[start]) if listed else None,
+        "last_id": _id(ordered[start + len(listed) - 1]) if listed else None,
         "has_more": start + limit < len(ordered),
     }
 
 
 def _id(item: bytes) -> Any:
-    return _id_of(item).id
+    head = _head(item)
+    return None if head is None else head.id
+
+
+def _head(item: bytes) -> _Named | None:
+    """What is looked at of an item; None if it is no object, which a service may have taken."""
+    try:
+        return _id_of(item)
+    except msgspec.ValidationError:
+        return None
 
 
 def outputs_as_items(given: Any, waiting: Mapping[str, str]) -> list[JsonObject]:
