@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.jsontext import JsonError, decoder
+from dragoman.jsontext import decoder
 from dragoman.storage.responses import (
     FINISHED,
     Item,
@@ -180,7 +180,7 @@ class SqliteResponses:
         if row is None:
             return None
         bodies = (*_bodies(row[0]), *_bodies(row[1]))
-        return next((Item(item, body) for body in bodies if _name(body) == item), None)
+        return next((Item(item, body) for body in bodies if _read_name(body).id == item), None)
 
     def delete(self, response: str, owner: str) -> bool:
         """See `ResponseStore.delete`."""
@@ -434,23 +434,12 @@ _read_name = decoder(_Named)
 _read_names = decoder(list[_Named])
 
 
-def _name(item: bytes) -> Any:
-    """The id of an item; None if it has none, or is no object, as what a service takes may be."""
-    try:
-        return _read_name(item).id
-    except JsonError:
-        return None
-
-
 def _bodies(body: bytes) -> tuple[bytes, ...]:
     return tuple([bytes(raw) for raw in _read_items(body)])
 
 
 def _items(body: bytes) -> Items:
-    try:
-        names = [one.id for one in _read_names(body)]
-    except msgspec.ValidationError:
-        names = [_name(one) for one in _bodies(body)]
+    names = [one.id for one in _read_names(body)]
     return Items(body, tuple([name for name in names if isinstance(name, str) and name]))
 
 

@@ -103,16 +103,10 @@ def test_whoever_asks_sees_the_same_items_refer(item: bytes) -> None:
     assert references(given) == list(found.references)
 
 
-@pytest.mark.parametrize("given", [b"5", b"{}", b"null", b"true", b'[{"id":"x"},"x"]'])
+@pytest.mark.parametrize("given", [b"5", b"{}", b"null", b"true", b"[5]", b'[{"id":"x"},"x"]'])
 def test_what_is_no_input(given: bytes) -> None:
     assert given_items(Raw(given)) is None
     assert references(Raw(given)) == []
-
-
-def test_what_is_no_item_is_left_as_it_is() -> None:
-    """Only a service that takes it gets to see it."""
-    assert given_items(Raw(b"[5]")) == GivenItems(b"[5]")
-    assert named_item(b"5", RESPONSE, 0) == b"5"
 
 
 def test_no_input_adds_nothing() -> None:

@@ -63,8 +63,8 @@ ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.fail
 
 
 _GROUP_S = 0.005
-"""Seconds between the beginnings of two transactions that write answers: a lone answer does not
-wait, and those that end at about the same time are written together."""
+"""Seconds between the beginnings of two transactions that write answers, while some come faster
+than they are written: those that end at about the same time are then written together."""
 _MOST_IN_GROUP = 256
 _MOST_WAITING = 4096
 _MOST_WAITING_BYTES = 64 * 1024 * 1024
@@ -99,6 +99,9 @@ class Shelf:
         self._waiting_bytes = 0
         self._is_writing = False
         """Whether a group is being written, or is about to be."""
+        self._gathers = False
+        """Whether a group waits for more answers: from when one came while another was being
+        written until a group had waited in vain."""
         self._next_at = 0.0
 
     def expiry(self, created: float) -> float:
@@ -134,7 +137,9 @@ class Shelf:
         written: asyncio.Future[TooLarge | None] = loop.create_future()
         self._waiting.append(_Waiting(stored, events, written, size))
         self._waiting_bytes = waiting
-        if not self._is_writing:
+        if self._is_writing:
+            self._gathers = True
+        else:
             self._is_writing = True
             self._write_soon(loop)
         try:
@@ -145,16 +150,20 @@ class Shelf:
             raise too_large
 
     def _write_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        wait_s = self._next_at - loop.time()
-        if wait_s <= 0:
-            self._write_group(loop)
-        else:
+        if not self._waiting:
+            self._is_writing = False
+            return
+        wait_s = self._next_at - loop.time() if self._gathers else 0.0
+        if wait_s > 0:
+            self._gathers = len(self._waiting) > 1
             loop.call_later(wait_s, self._write_group, loop)
+        else:
+            self._write_group(loop)
 
     def _write_group(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the thread write what waits."""
         waiting = self._waiting
-        if not waiting:
+        if not waiting:  # It was written at the end, before its time.
             self._is_writing = False
             return
         group = [waiting.popleft() for _ in range(min(len(waiting), _MOST_IN_GROUP))]

@@ -101,39 +101,27 @@ def references(given: Raw | None) -> list[tuple[int, str]]:
     return [(number, item.id) for number, item in enumerate(items) if _refers(item)]
 
 
-_ID = b'"id"'
-_ESCAPED_LETTER = b"\\u006"
-# One of these is in an input if any of its items has an id (`i` is U+0069, `d` U+0064). Most have
-# none, and need not be read.
-
-
 def given_items(given: Raw | None) -> GivenItems | None:
-    """The items of a request's `input`. None if it is neither text nor an array, or has ids and is
-    no array of objects: this is left to whoever reads the request."""
+    """The items of a request's `input`. None if it is neither text nor an array of objects, which
+    is left to whoever reads the request."""
     if given is None:
         return GivenItems()
     if is_text(given):
         return GivenItems(to_json([{"type": "message", "role": "user", "content": given}]))
-    body = bytes(given)
-    if not body.startswith(b"["):
-        return None
-    if _ID not in body and _ESCAPED_LETTER not in body:
-        return GivenItems(body)
     heads = _heads(_all_named, given)
     if heads is None:
         return None
-    refers = [_refers(head) for head in heads]
-    return GivenItems(
-        body,
-        tuple(
-            [
-                head.id
-                for head, stands_for in zip(heads, refers, strict=True)
-                if not stands_for and isinstance(head.id, str) and head.id
-            ]
-        ),
-        tuple([(place, head.id) for place, head in enumerate(heads) if refers[place]]),
-    )
+    ids: list[str] = []
+    references: list[tuple[int, str]] = []
+    for place, head in enumerate(heads):
+        name = head.id
+        if not isinstance(name, str):
+            continue
+        if _refers(head):
+            references.append((place, name))
+        elif name:
+            ids.append(name)
+    return GivenItems(bytes(given), tuple(ids), tuple(references))
 
 
 def with_stored(given: GivenItems, stored: Mapping[int, bytes]) -> GivenItems:
@@ -147,9 +135,7 @@ def with_stored(given: GivenItems, stored: Mapping[int, bytes]) -> GivenItems:
 def named_item(item: bytes, response: str, place: int) -> bytes:
     """An input item of a response as clients are shown it: with a type, and an id, which is made of
     the response's and the item's place if it came without; all else of it keeps its bytes."""
-    head = _head(item)
-    if head is None:
-        return item
+    head = _id_of(item)
     kind, name = head.type or None, head.id
     added: JsonObject = {}
     if kind is None:
@@ -262,9 +248,9 @@ def no_conversations() -> InvalidRequest:
     )
 
 
-def shown_input(item: Any) -> Any:
+def shown_input(item: JsonObject) -> JsonObject:
     """An input item as lists of them show it: content as parts, and a status."""
-    if not isinstance(item, dict) or item.get("type") != "message":
+    if item.get("type") != "message":
         return item
     content = item.get("content")
     if isinstance(content, str):
@@ -293,23 +279,14 @@ def page(items: Sequence[bytes], *, limit: int, after: str | None, order: str) -
     return {
         "object": "list",
         "data": listed,
-        "first_id": _id(ordered[start]) if listed else None,
-        "last_id": _id(ordered[start + len(listed) - 1]) if listed else None,
+        "first_id": listed[0].get("id") if listed else None,
+        "last_id": listed[-1].get("id") if listed else None,
         "has_more": start + limit < len(ordered),
     }
 
 
 def _id(item: bytes) -> Any:
-    head = _head(item)
-    return None if head is None else head.id
-
-
-def _head(item: bytes) -> _Named | None:
-    """What is looked at of an item; None if it is no object, which a service may have taken."""
-    try:
-        return _id_of(item)
-    except msgspec.ValidationError:
-        return None
+    return _id_of(item).id
 
 
 def outputs_as_items(given: Any, waiting: Mapping[str, str]) -> list[JsonObject]:
