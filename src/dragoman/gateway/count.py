@@ -26,7 +26,7 @@ from dragoman.gateway.serving.routing import Target
 from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
 from dragoman.gateway.stored.memory import Memory
 from dragoman.protocols.base import Counting, to_json
-from dragoman.translation import Call, ClientRequest, Settings
+from dragoman.translation import Call, CallSettings, ClientRequest
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError
 
@@ -84,7 +84,7 @@ class Counter:
         visit: Visit,
         request: ClientRequest,
         target: Target,
-        settings: Settings,
+        settings: CallSettings,
         record: Record,
         only: str,
     ) -> None:

@@ -34,7 +34,7 @@ from dragoman.failing import Verdict
 from dragoman.gateway.serving.answers import holds_events, read_error
 from dragoman.gateway.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.gateway.serving.outgoing import Common, Outgoing
-from dragoman.translation import Call, ClientRequest, Outcome, Settings
+from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError, TotalTimeout
 
@@ -201,8 +201,8 @@ def _question(model: str) -> Request:
     return Request(model=model, turns=(asked,), max_output_tokens=OUTPUT_TOKENS)
 
 
-def _settings(upstream: Upstream, model: str) -> Settings:
-    return Settings(
+def _settings(upstream: Upstream, model: str) -> CallSettings:
+    return CallSettings(
         model=model,
         options=Options(policy=Policy.LENIENT),
         capabilities=upstream.capabilities,

@@ -39,7 +39,7 @@ from dragoman.gateway.serving.routing import Router, Target, model_not_found
 from dragoman.gateway.serving.trip import Keeper, Trip
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
-from dragoman.translation import ALL, Call, ClientRequest, Settings
+from dragoman.translation import ALL_REASONING, Call, CallSettings, ClientRequest
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import UpstreamRequest
@@ -140,7 +140,7 @@ class Exchange:
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 
-    def settings(self, visit: Visit, caller: Caller, target: Target) -> Settings:
+    def settings(self, visit: Visit, caller: Caller, target: Target) -> CallSettings:
         """How to translate. A policy of the request goes over the client's, that over the route's.
 
         Raises:
@@ -273,7 +273,7 @@ class Exchange:
         call, pin = trip.call, trip.pins.pin
         bound = trip.has_choice and trip.target.upstream.binds_reasoning
         least = self._seams.at(pin) if pin and call.passes_through else 0
-        left_out = call.fit(bound=bound, moved=lease.moved, least=least)
+        left_out = call.drop_reasoning(bound=bound, moved=lease.moved, least=least)
         if left_out and call.passes_through:
             self._seams.note(pin, left_out)
         if trip.ledger is not call.ledger:
@@ -286,7 +286,7 @@ class Exchange:
         changes nothing, or the policy does not allow it."""
         call = trip.call
         try:
-            left_out_now = call.fit(least=ALL)
+            left_out_now = call.drop_reasoning(least=ALL_REASONING)
         except InvalidRequest:
             return False
         if left_out_now == left_out:
