@@ -41,7 +41,7 @@ from dragoman.config import Config
 from dragoman.gateway.edge.auth import presented_key
 from dragoman.gateway.edge.errors import ClientGone, Headers, fault_of
 from dragoman.gateway.edge.visit import Visit
-from dragoman.gateway.operation.probe import ask
+from dragoman.gateway.operation.probe import probe
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.storage.opening import cipher_for
 from dragoman.upstream.client import UpstreamClient
@@ -269,7 +269,7 @@ class Admin:
         except KeyError:
             state = AccountState(name)
         try:
-            finding, transition = await ask(
+            finding, transition = await probe(
                 self._client, self._config, account, state, who="operator", model=model
             )
         except NoModel as error:
