@@ -51,8 +51,8 @@ from dragoman.canonical.usage import Usage
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.operation.metrics import Metrics
-from dragoman.gateway.serving.affinity import pins_of
-from dragoman.gateway.serving.outgoing import Outgoings
+from dragoman.gateway.serving.affinity import conversation_keys
+from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.translation import ClientRequest
 
 ROOT = Path(__file__).parent.parent
@@ -162,7 +162,7 @@ def alone(accounts: int) -> float:
         Meter(),
         Metrics(),
     )
-    makers = Outgoings((upstream,))
+    builders = UpstreamRequestBuilders((upstream,))
     name = model(CELL.upstream)
     turns = itertools.cycle(
         [
@@ -176,9 +176,9 @@ def alone(accounts: int) -> float:
     def turn() -> None:
         request, pin = next(turns), b""
         if pool.has_choice("chat"):
-            pin = pins_of({}, request, "bench", "chat", False).pin
+            pin = conversation_keys({}, request, "bench", "chat", False).lookup
         with pool.lease(LeaseRequest("chat", name, pin)) as lease:
-            makers.of(lease.account)
+            builders.of(lease.account)
             lease.succeeded(usage.total)
         meter.count(time.time(), lease.account.name, "bench", name, "/v1/messages", usage, 12.0)
         metrics.finished("/v1/messages", 200, record, usage, 0.012, 0.012)

@@ -58,7 +58,7 @@ def test_what_a_failed_answer_lost_is_not_told_of_the_next() -> None:
     with pytest.raises(UpstreamError):
         call.response_as_stream(answer('{"a":'))
     assert len(call.losses) == 2
-    call.fit()
+    call.drop_reasoning()
     assert [loss.path for loss in call.losses] == ["top_k"]
     call.response_as_stream(answer("{}"))
     assert [loss.path for loss in call.losses] == ["top_k", "reasoning"]

@@ -14,7 +14,7 @@ from dragoman.canonical.options import Options
 from dragoman.canonical.requests import Request, Thinking, Turn
 from dragoman.jsontext import object_of
 from dragoman.sse import Decoder
-from dragoman.translation import Call, ClientRequest, Settings
+from dragoman.translation import Call, CallSettings, ClientRequest
 
 UNNAMED = "unknown"
 """The model's name where neither the caller nor the answer tells one."""
@@ -104,7 +104,7 @@ def _call(
     )
     # The request has been sent long ago, whatever it lost then.
     options = Options(policy=Policy.LENIENT, show_reasoning="always")
-    return Call(asked, upstream, Settings(options=options))
+    return Call(asked, upstream, CallSettings(options=options))
 
 
 def _read_model(chunks: Iterator[bytes]) -> tuple[list[bytes], str | None]:

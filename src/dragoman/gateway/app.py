@@ -38,8 +38,8 @@ from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Place, Scrape
 from dragoman.gateway.operation.tally import CLIENT_GONE, Tally
 from dragoman.gateway.serving.exchange import SHUTTING_DOWN, Exchange
-from dragoman.gateway.serving.outgoing import Outgoings
 from dragoman.gateway.serving.routing import Router, model_not_found
+from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.stored.background import Background
 from dragoman.gateway.stored.elsewhere import Elsewhere
 from dragoman.gateway.stored.memory import Memory, Shelf
@@ -111,13 +111,13 @@ class Gateway:
         self.meter = Meter(_spelled_out(config))
         self.account_sync = _account_sync(config, self.pool, self.meter)
         self._client = UpstreamClient()
-        self._outgoings = Outgoings(config.upstreams)
+        self._builders = UpstreamRequestBuilders(config.upstreams)
         self._exchange = Exchange(
-            config.server, self._router, self.pool, self._client, self._outgoings
+            config.server, self._router, self.pool, self._client, self._builders
         )
         shelf = self._shelf = _shelf(config)
         self._memory = Memory(shelf if config.storage.responses else None)
-        self._elsewhere = Elsewhere(config, self.pool, self._client, self._outgoings, shelf)
+        self._elsewhere = Elsewhere(config, self.pool, self._client, self._builders, shelf)
         self._background = Background(
             self._memory,
             self._exchange.answer,
@@ -138,7 +138,7 @@ class Gateway:
             self._exchange,
             self.pool,
             self._client,
-            self._outgoings,
+            self._builders,
             self._memory,
             self._elsewhere,
         )
@@ -399,7 +399,7 @@ class Gateway:
     ) -> None:
         known = (await self._catalogue.models()).items()
         shown = [
-            form.write_model(name, model.owner, model.told)
+            form.write_model(name, model.owner, model.details)
             for name, model in known
             if caller.allows(name)
         ]
@@ -414,12 +414,12 @@ class Gateway:
         model = (await self._catalogue.models()).get(name) if caller.allows(name) else None
         if model is None:
             raise model_not_found(name)
-        await visit.reply(200, to_json(form.write_model(name, model.owner, model.told)))
+        await visit.reply(200, to_json(form.write_model(name, model.owner, model.details)))
 
     async def _fetch_models(self, upstream: Upstream) -> list[JsonObject]:
         form = upstream.codec.endpoint.models
         with await self.pool.acquire(LeaseRequest(upstream.name)) as lease:
-            request = self._outgoings.of(lease.account).get(form.path, form.query, lease.proxy)
+            request = self._builders.of(lease.account).get(form.path, form.query, lease.proxy)
             async with await self._client.send(request) as answer:
                 if answer.status != 200:
                     raise ValueError(f"status {answer.status}")

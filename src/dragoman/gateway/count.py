@@ -21,13 +21,13 @@ from dragoman.gateway.serving.answers import MOST_BYTES, read_error
 from dragoman.gateway.serving.attempts import Attempts, GaveUp
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.failures import failed_call, refused, unusable
-from dragoman.gateway.serving.outgoing import Outgoings
 from dragoman.gateway.serving.routing import Target
+from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
 from dragoman.gateway.stored.memory import Memory
 from dragoman.jsontext import members as members_of
 from dragoman.protocols.base import Counting, to_json
-from dragoman.translation import Call, ClientRequest, Settings
+from dragoman.translation import Call, CallSettings, ClientRequest
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError
 
@@ -45,14 +45,14 @@ class Counter:
         exchange: Exchange,
         pool: AccountPool,
         client: UpstreamClient,
-        outgoings: Outgoings,
+        builders: UpstreamRequestBuilders,
         memory: Memory,
         elsewhere: Elsewhere,
     ) -> None:
         self._exchange = exchange
         self._pool = pool
         self._client = client
-        self._outgoings = outgoings
+        self._builders = builders
         self._memory = memory
         self._elsewhere = elsewhere
 
@@ -85,7 +85,7 @@ class Counter:
         visit: Visit,
         request: ClientRequest,
         target: Target,
-        settings: Settings,
+        settings: CallSettings,
         record: Record,
         only: str,
     ) -> None:
@@ -118,14 +118,14 @@ class Counter:
         self, visit: Visit, target: Target, counting: Counting, body: bytes, lease: Lease
     ) -> int:
         codec = target.upstream.codec
-        outgoing = self._outgoings.of(lease.account)
+        builder = self._builders.of(lease.account)
         headers = visit.headers if visit.codec is codec else None
         path = counting.path_for(target.model)
-        request = outgoing.post(path, body, headers, stream=False, proxy=lease.proxy)
+        request = builder.post(path, body, headers, stream=False, proxy=lease.proxy)
         try:
             async with await self._client.send(request) as answer:
                 if not 200 <= answer.status < 300:
-                    told = outgoing.mask.error(await read_error(answer))
+                    told = builder.mask.error(await read_error(answer))
                     raise refused(codec, answer.status, answer.headers, told)
                 counted = counting.read(await answer.read(MOST_BYTES))
         except CallError as error:

@@ -24,11 +24,11 @@ _RETRY_S = 30.0
 """Seconds after which an upstream that could not say is asked again."""
 
 
-class Known(Struct, frozen=True):
+class ListedModel(Struct, frozen=True):
     """What is known of a model: the upstream that it leads to, and what that tells of it."""
 
     owner: str
-    told: JsonObject
+    details: JsonObject
 
 
 class Catalogue:
@@ -49,20 +49,20 @@ class Catalogue:
         self._due = dict.fromkeys((upstream.name for upstream in config.upstreams), 0.0)
         self._asking: asyncio.Task[None] | None = None
 
-    async def models(self) -> Mapping[str, Known]:
+    async def models(self) -> Mapping[str, ListedModel]:
         """Every model by its name, in the order of the configuration."""
         now = self._clock()
         if any(due <= now for due in self._due.values()):
             if self._asking is None or self._asking.done():
                 self._asking = asyncio.create_task(self._refresh(now))
             await asyncio.shield(self._asking)
-        return self._listed()
+        return self._list_all()
 
     async def _refresh(self, now: float) -> None:
         stale = [entry for entry in self._config.upstreams if self._due[entry.name] <= now]
-        await asyncio.gather(*(self._ask(upstream) for upstream in stale))
+        await asyncio.gather(*(self._fetch_list(upstream) for upstream in stale))
 
-    async def _ask(self, upstream: Upstream) -> None:
+    async def _fetch_list(self, upstream: Upstream) -> None:
         patience = self._config.models.list_cache_s
         if upstream.models is not None:
             self._lists[upstream.name] = [{"id": model} for model in upstream.models]
@@ -76,17 +76,17 @@ class Catalogue:
                 _log.warning("upstream %s does not list its models: %s", upstream.name, kind)
         self._due[upstream.name] = self._clock() + patience
 
-    def _listed(self) -> Mapping[str, Known]:
+    def _list_all(self) -> Mapping[str, ListedModel]:
         known = {
             (name, entry["id"]): entry for name, entries in self._lists.items() for entry in entries
         }
-        listed: dict[str, Known] = {}
+        listed: dict[str, ListedModel] = {}
         for name in self._names():
             if name in listed or not self._router.knows(name):
                 continue
             target = self._router.resolve(name)
-            told = known.get((target.upstream.name, target.model), {})
-            listed[name] = Known(target.upstream.name, told)
+            details = known.get((target.upstream.name, target.model), {})
+            listed[name] = ListedModel(target.upstream.name, details)
         return listed
 
     def _names(self) -> Iterable[str]:
@@ -94,9 +94,9 @@ class Catalogue:
         yield from self._config.models.aliases
         for upstream in self._config.upstreams:
             for entry in self._lists.get(upstream.name, ()):
-                yield self._shown(upstream, entry["id"])
+                yield self._public_name(upstream, entry["id"])
 
-    def _shown(self, upstream: Upstream, model: str) -> str:
+    def _public_name(self, upstream: Upstream, model: str) -> str:
         """The name under which a client reaches the upstream's model."""
         if self._router.knows(model):
             target = self._router.resolve(model)

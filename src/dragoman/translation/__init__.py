@@ -14,18 +14,18 @@ byte, and only the model name and the request for usage change.
 
 from __future__ import annotations
 
-from dragoman.translation.call import ALL, Call, Settings, mint, tool_names
+from dragoman.translation.call import ALL_REASONING, Call, CallSettings, mint, tool_names
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.library import translate_request
 from dragoman.translation.streams import AnswerStream, Outcome
 
 __all__ = [
-    "ALL",
+    "ALL_REASONING",
     "AnswerStream",
     "Call",
+    "CallSettings",
     "ClientRequest",
     "Outcome",
-    "Settings",
     "mint",
     "tool_names",
     "translate_request",

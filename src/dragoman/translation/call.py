@@ -27,8 +27,8 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.base import AnswerWriter, Codec, Inbound, Outbound, Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Decoder, escape
-from dragoman.translation.binding import without_foreign
 from dragoman.translation.client_request import ClientRequest
+from dragoman.translation.foreign_reasoning import without_foreign_reasoning
 from dragoman.translation.streams import (
     AnswerStream,
     CutStream,
@@ -37,11 +37,11 @@ from dragoman.translation.streams import (
     TranslatedStream,
 )
 
-ALL = 1 << 62
-"""Every piece of reasoning, for `Call.fit`."""
+ALL_REASONING = 1 << 62
+"""Every piece of reasoning, for `Call.drop_reasoning`."""
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class CallSettings(Struct, frozen=True, kw_only=True):
     """What a translation depends on besides the two protocols.
 
     `model` is the name sent upstream (None: the client's). `account` tags reasoning state with
@@ -68,9 +68,9 @@ class Call:
 
     __slots__ = (
         "_names",
-        "_plain",
         "_source",
         "_stops",
+        "_unreduced",
         "account",
         "body",
         "codec",
@@ -82,7 +82,7 @@ class Call:
         "streams",
     )
 
-    def __init__(self, source: ClientRequest, upstream: str, settings: Settings) -> None:
+    def __init__(self, source: ClientRequest, upstream: str, settings: CallSettings) -> None:
         """Write the request for an upstream that speaks `upstream`.
 
         Raises:
@@ -117,25 +117,25 @@ class Call:
                 taken = self.codec.translate.taken_stops(request.stop)
                 self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
-        self._plain = self.body, self.ledger, len(self.ledger)
+        self._unreduced = self.body, self.ledger, len(self.ledger)
 
-    def fit(self, *, bound: bool = False, moved: bool = False, least: int = 0) -> int:
+    def drop_reasoning(self, *, bound: bool = False, moved: bool = False, least: int = 0) -> int:
         """Make `body` the one for `account`, and `ledger` its losses.
 
         Where reasoning is `bound` to the account that made it, another's is left out and reported.
         Between different protocols its tag tells whose it is; what has none, and all of it where
         nothing is translated, is another's if the conversation has `moved` here. The first `least`
-        pieces are left out whatever is known of them, `ALL` for a caller who was refused.
+        pieces are left out whatever is known of them, `ALL_REASONING` for a caller who was refused.
         Returns how many pieces were left out.
 
         Raises:
             Refused: the policy does not allow the loss.
         """
-        self.body, self.ledger, lost = self._plain
+        self.body, self.ledger, lost = self._unreduced
         # What another account's answer lost has not become of this one's.
         self.ledger.rewind(lost)
         if self.passes_through:
-            without = ALL if bound and moved else least
+            without = ALL_REASONING if bound and moved else least
             left_out = self._source.reasoning(without) if without else 0
             if left_out:
                 self.ledger = Ledger()
@@ -143,7 +143,7 @@ class Call:
             return left_out
         if not (bound or least):
             return 0
-        request, left_out = without_foreign(
+        request, left_out = without_foreign_reasoning(
             self._source.read(self.settings.sealer),
             self.codec.name,
             self.account,
@@ -349,18 +349,18 @@ def mint(prefix: str) -> str:
 def tool_names(request: Request, upstream: Codec) -> ToolNames:
     """The map of tool names between a client's request and an upstream's protocol."""
     refs: dict[tuple[str | None, str], ToolRef] = {}
-    apart = upstream.translate.namespaces
+    namespaced = upstream.translate.namespaces
     for tool in request.tools:
         if type(tool) is FunctionTool:
-            space = None if apart else tool.namespace
+            space = None if namespaced else tool.namespace
             refs[space, tool.name] = ToolRef(tool.name, False, space, tool.form)
         elif type(tool) is CustomTool:
-            space = None if apart else tool.namespace
+            space = None if namespaced else tool.namespace
             refs[space, tool.name] = ToolRef(tool.name, True, space)
     for turn in request.turns:
         for block in turn.blocks:
             if type(block) is ToolCall:
-                space = None if apart else block.namespace
+                space = None if namespaced else block.namespace
                 if (space, block.name) not in refs:
                     ref = ToolRef(block.name, block.custom, space, block.form)
                     refs[space, block.name] = ref

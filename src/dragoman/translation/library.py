@@ -13,7 +13,7 @@ from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.protocols import CODECS, ProtocolName
 from dragoman.protocols.base import Codec
 from dragoman.protocols.settings import checked, with_settings
-from dragoman.translation.call import Call, Settings
+from dragoman.translation.call import Call, CallSettings
 from dragoman.translation.client_request import ClientRequest
 
 E = TypeVar("E", bound=Extensible)
@@ -64,7 +64,7 @@ def translate_request(
     """
     source, target = _codec("client", client), _codec("upstream", upstream)
     able = _validated(Capabilities, capabilities)
-    settings = Settings(
+    settings = CallSettings(
         model=model,
         options=_validated(Options, options),
         capabilities=target.endpoint.completed(able, base_url) if base_url else able,

@@ -42,7 +42,7 @@ from dragoman.config import Config
 from dragoman.gateway.edge.auth import presented_key
 from dragoman.gateway.edge.errors import Headers, fault_of
 from dragoman.gateway.edge.visit import Visit
-from dragoman.gateway.operation.probe import ask
+from dragoman.gateway.operation.probe import probe
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.http import ClientGone
 from dragoman.jsontext import JsonError
@@ -272,7 +272,7 @@ class Admin:
         except KeyError:
             state = AccountState(name)
         try:
-            finding, transition = await ask(
+            finding, transition = await probe(
                 self._client, self._config, account, state, who="operator", model=model
             )
         except NoModel as error:

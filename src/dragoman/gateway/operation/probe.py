@@ -33,8 +33,8 @@ from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.gateway.serving.answers import holds_events, read_error
 from dragoman.gateway.serving.failures import Failure, failed_call, refused, unusable
-from dragoman.gateway.serving.outgoing import Common, Outgoing
-from dragoman.translation import Call, ClientRequest, Outcome, Settings
+from dragoman.gateway.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
+from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError, TotalTimeout
 
@@ -92,7 +92,7 @@ def model_for(config: Config, upstream: Upstream, account: Account) -> str:
     raise NoModel(upstream.name)
 
 
-async def ask(
+async def probe(
     client: UpstreamClient,
     config: Config,
     account: Account,
@@ -171,15 +171,15 @@ async def _answer(
     Raises:
         Failure: it does not.
     """
-    outgoing = Outgoing(Common(upstream), account)
+    builder = UpstreamRequestBuilder(UpstreamDefaults(upstream), account)
     question = ClientRequest.of(upstream.protocol, _question(model))
     call = Call(question, upstream.protocol, _settings(upstream, model))
-    request = outgoing.post(call.path, call.body, None, stream=False)
+    request = builder.post(call.path, call.body, None, stream=False)
     request = replace(request, proxy=None if proxy is None else proxy.reveal())
     try:
         async with await client.send(request) as answer:
             if not 200 <= answer.status < 300:
-                body = outgoing.mask.error(await read_error(answer))
+                body = builder.mask.error(await read_error(answer))
                 raise refused(call.codec, answer.status, answer.headers, body)
             body = await answer.read(_ANSWER_BYTES)
             read = call.stream_as_response if holds_events(body) else call.translate_response
@@ -187,7 +187,7 @@ async def _answer(
     except CallError as error:
         raise failed_call(error, upstream.name) from None
     except UpstreamError as error:
-        raise unusable(outgoing.mask.fault(error.fault)) from None
+        raise unusable(builder.mask.fault(error.fault)) from None
     except DragomanError as error:
         raise unusable(error.fault) from None
     except ValueError:
@@ -201,8 +201,8 @@ def _question(model: str) -> Request:
     return Request(model=model, turns=(asked,), max_output_tokens=OUTPUT_TOKENS)
 
 
-def _settings(upstream: Upstream, model: str) -> Settings:
-    return Settings(
+def _settings(upstream: Upstream, model: str) -> CallSettings:
+    return CallSettings(
         model=model,
         options=Options(policy=Policy.LENIENT),
         capabilities=upstream.capabilities,
@@ -230,7 +230,7 @@ def probe_all(
             while waiting:
                 now, waiting = waiting[:_MOST_AT_ONCE], waiting[_MOST_AT_ONCE:]
                 calls = [
-                    ask(
+                    probe(
                         client,
                         config,
                         account,

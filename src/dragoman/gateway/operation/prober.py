@@ -11,7 +11,7 @@ import zlib
 from dragoman.accounts.pool import AccountPool
 from dragoman.config import Config
 from dragoman.gateway.operation.metrics import Metrics
-from dragoman.gateway.operation.probe import ask
+from dragoman.gateway.operation.probe import probe
 from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman.gateway")
@@ -84,7 +84,7 @@ class Prober:
             return
         try:
             with self._pool.probing(name):
-                finding, transition = await ask(
+                finding, transition = await probe(
                     self._client, self._config, account, state, who="probe"
                 )
         except Exception as error:

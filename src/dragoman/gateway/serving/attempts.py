@@ -100,7 +100,7 @@ class Attempts:
             except NoAccount as found:
                 if last is None:
                     raise GaveUp(none_left(found)) from None
-                ending, none = NONE_LEFT, alone(found)
+                ending, none = NONE_LEFT, without_traceback(found)
                 break
             name = lease.account.name
             self.made += 1
@@ -115,7 +115,7 @@ class Attempts:
                         unasked.append(name)
                 if not lease.failed(failure.symptom).tries_next:
                     raise GaveUp(failure.fault, failure) from None
-                last = more_telling(last, alone(failure))
+                last = more_telling(last, without_traceback(failure))
             finally:
                 lease.give_back()
         assert last is not None
@@ -145,7 +145,7 @@ def _others(upstream: Upstream, lease: Lease) -> bool:
     return lease.account.proxy is None and len(upstream.proxies) > 1
 
 
-def alone(error: E) -> E:
+def without_traceback(error: E) -> E:
     """An error to keep, without where it came from: the frames hold all of the request, and each
     other."""
     error.__context__ = None

@@ -24,7 +24,7 @@ from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.serving.answers import MOST_BYTES, is_error_object, is_stream, read_error
 from dragoman.gateway.serving.failures import failed_call, refused
-from dragoman.gateway.serving.outgoing import Outgoings
+from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.stored.memory import (
     ENDS,
     LONGEST_ID,
@@ -90,7 +90,7 @@ class Elsewhere:
         config: Config,
         pool: AccountPool,
         client: UpstreamClient,
-        outgoings: Outgoings,
+        builders: UpstreamRequestBuilders,
         shelf: Shelf | None,
     ) -> None:
         self._upstreams = {
@@ -101,7 +101,7 @@ class Elsewhere:
         self._alone = len(config.clients) <= 1
         self._pool = pool
         self._client = client
-        self._outgoings = outgoings
+        self._builders = builders
         self._shelf = shelf
         self._names: OrderedDict[tuple[str, str], str] = OrderedDict()
 
@@ -161,13 +161,13 @@ class Elsewhere:
     async def _ask(
         self, name: str, below: str, account: Account, visit: Visit, caller: Caller
     ) -> None:
-        outgoing = self._outgoings.of(account)
+        builder = self._builders.of(account)
         path = f"/responses/{name}{below}"
-        request = outgoing.ask(visit.method, path, visit.query.decode("latin-1"))
+        request = builder.bodyless(visit.method, path, visit.query.decode("latin-1"))
         try:
             async with await self._client.send(request) as answer:
                 if not 200 <= answer.status < 300:
-                    told = outgoing.mask.error(await read_error(answer))
+                    told = builder.mask.error(await read_error(answer))
                     if answer.status in _TOLD_AS_IT_IS and is_error_object(told):
                         await visit.reply(answer.status, told)
                         return
@@ -176,10 +176,10 @@ class Elsewhere:
                     raise DragomanError(refused(_CODEC, answer.status, answer.headers, told).fault)
                 if is_stream(answer, b""):
                     relay = _CODEC.passthrough.relay(None, False)
-                    stream = RelayedStream(relay, _CODEC.translate.keepalive, outgoing.mask)
+                    stream = RelayedStream(relay, _CODEC.translate.keepalive, builder.mask)
                     await self._relay(visit, answer, stream)
                     return
-                body = outgoing.mask.secrets_in(await answer.read(MOST_BYTES))
+                body = builder.mask.secrets_in(await answer.read(MOST_BYTES))
         except CallError as error:
             raise DragomanError(failed_call(error, account.upstream).fault) from None
         if visit.method == "DELETE":

@@ -13,8 +13,8 @@ from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRe
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit
+from dragoman.gateway.serving.context import AnswerRecorder
 from dragoman.gateway.serving.exchange import Exchange
-from dragoman.gateway.serving.trip import Keeper
 from dragoman.gateway.stored.background import Background
 from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
 from dragoman.gateway.stored.memory import LONGEST_ID, Keeping, Memory, response_not_found
@@ -87,7 +87,9 @@ class StoredResponses:
         target = self._exchange.resolve(request, caller, record)
         settings = self._exchange.settings(visit, caller, target)
         if is_left_to(target.upstream, settings.options):
-            keeping: Keeper | None = await self._elsewhere.admit(request, caller, target.upstream)
+            keeping: AnswerRecorder | None = await self._elsewhere.admit(
+                request, caller, target.upstream
+            )
         else:
             request, keepsake = await self._memory.recall(request, caller, target)
             if keepsake is not None and keepsake.background:

@@ -10,7 +10,7 @@ from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.record import Record, losses_header
 from dragoman.gateway.edge.visit import Visit
-from dragoman.gateway.serving.affinity import NO_PINS
+from dragoman.gateway.serving.affinity import NO_KEYS
 from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.routing import Target
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
@@ -19,7 +19,7 @@ FALLBACK_HEADER = b"x-dragoman-upstream"
 """Header that names the upstream when it is not that of the model's route."""
 
 
-class Keeper(Protocol):
+class AnswerRecorder(Protocol):
     """Whoever stores an answer, or knows who does. `only` is the one account that can answer, empty
     if any can; `response_id` the id that the response is to have, None if it brings its own."""
 
@@ -39,12 +39,12 @@ class Keeper(Protocol):
         """These are the last events of a stream. Returns what the client is to be given."""
 
 
-class Trip:
-    """What belongs to one request on its way. `keeping` stores its answer, None if it is not to be
+class RequestContext:
+    """What belongs to one request on its way. `recorder` stores its answer, None if it is not to be
     stored.
 
     `target` is where it goes now, `call` how it is said there. There, `has_choice` tells whether
-    more than one account can be asked, and `pins` are the digests of the conversation. `stream` is
+    more than one account can be asked, and `keys` are the digests of the conversation. `stream` is
     what the client is being shown, once it has begun; `call` and `request`, which hold the bodies,
     are let go then: a stream may be long.
     """
@@ -56,11 +56,11 @@ class Trip:
         "delivery",
         "fell_back",
         "has_choice",
-        "keeping",
+        "keys",
         "ledger",
         "outcome",
-        "pins",
         "record",
+        "recorder",
         "request",
         "stream",
         "target",
@@ -74,31 +74,31 @@ class Trip:
         record: Record,
         request: ClientRequest,
         attempts: Attempts,
-        keeping: Keeper | None = None,
+        recorder: AnswerRecorder | None = None,
     ) -> None:
         self.visit = visit
         self.caller = caller
         self.record = record
         self.request = request
         self.attempts = attempts
-        self.keeping = keeping
+        self.recorder = recorder
         self.delivery: Delivery | None = None
         self.stream: AnswerStream | None = None
         self.outcome = Outcome()
         self.fell_back = False
         self.has_choice = False
-        self.pins = NO_PINS
+        self.keys = NO_KEYS
 
-    def turn_to(self, target: Target, call: Call) -> None:
+    def retarget(self, target: Target, call: Call) -> None:
         """The request goes to `target`, as `call` says it."""
         self.target = target
         self.call = call
         self.ledger = call.ledger
         record = self.record
         record.upstream, record.upstream_model = target.upstream.name, target.model
-        self.announce()
+        self.update_headers()
 
-    def announce(self) -> None:
+    def update_headers(self) -> None:
         """The headers have changed: a stream whose head is not out yet will have them."""
         if self.delivery is not None:
             self.delivery.announce(self.headers())
@@ -111,12 +111,12 @@ class Trip:
             headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
         return headers
 
-    def settle(self, lease: Lease) -> None:
+    def remember_account(self, lease: Lease) -> None:
         """The account of the lease has answered: the conversation is with it."""
-        for digest in self.pins.also:
+        for digest in self.keys.aliases:
             lease.pin(digest)
 
-    def begin(self, stream: AnswerStream) -> None:
+    def start_stream(self, stream: AnswerStream) -> None:
         """From here on the client is shown `stream`; no other account can be tried."""
         self.stream = stream
         del self.call, self.request

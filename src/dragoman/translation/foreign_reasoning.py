@@ -9,7 +9,7 @@ from dragoman.canonical.envelope import MARKER
 from dragoman.canonical.requests import Request
 
 
-def without_foreign(
+def without_foreign_reasoning(
     request: Request, origin: str, account: str, *, unknown: bool, own: bool
 ) -> tuple[Request, int]:
     """The request without the state of reasoning that another account made, and how many pieces
@@ -33,12 +33,12 @@ def without_foreign(
         return request, 0
     turns = []
     for turn in request.turns:
-        blocks = tuple(_unusable(block) if is_foreign(block) else block for block in turn.blocks)
+        blocks = tuple(_as_foreign(block) if is_foreign(block) else block for block in turn.blocks)
         turns.append(replace(turn, blocks=blocks))
     return replace(request, turns=tuple(turns)), left_out
 
 
-def _unusable(block: Block) -> Block:
+def _as_foreign(block: Block) -> Block:
     assert isinstance(block, Reasoning)
     assert block.opaque is not None
     return replace(block, opaque=replace(block.opaque, origin=MARKER))

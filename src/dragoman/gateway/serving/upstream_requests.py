@@ -31,7 +31,7 @@ _METHODS: dict[str, Literal["GET", "POST", "DELETE"]] = {
 _SCHEMES = ("bearer", "basic", "token")
 
 
-class Common:
+class UpstreamDefaults:
     """What is the same for all accounts of an upstream."""
 
     __slots__ = (
@@ -65,17 +65,17 @@ class Common:
         )
 
 
-class Outgoing:
+class UpstreamRequestBuilder:
     """Makes the requests for one account of one upstream. What never changes is made once.
 
     `mask` hides the secrets sent, should the upstream quote them; `tag` stands for the account
     where clients can see it.
     """
 
-    __slots__ = ("_common", "_fixed", "_names", "_proxy", "_ready", "mask", "tag")
+    __slots__ = ("_defaults", "_fixed", "_names", "_proxy", "_ready", "mask", "tag")
 
-    def __init__(self, common: Common, account: Account) -> None:
-        self._common = common
+    def __init__(self, common: UpstreamDefaults, account: Account) -> None:
+        self._defaults = common
         self.tag = account_tag(account.name)
         headers = common.headers.copy()
         if account.key is not None:
@@ -120,7 +120,7 @@ class Outgoing:
         headers = {"accept": ("accept", "application/json")} | self._fixed
         return self._request("GET", path, tuple(headers.values()), b"", query, proxy)
 
-    def ask(self, method: str, path: str, query: str) -> UpstreamRequest:
+    def bodyless(self, method: str, path: str, query: str) -> UpstreamRequest:
         """A request without a body, with a query string as it is in URLs."""
         headers = {"accept": ("accept", "application/json, text/event-stream")} | self._fixed
         kind = _METHODS[method]
@@ -128,7 +128,7 @@ class Outgoing:
 
     def _passed_on(self, client: Mapping[bytes, bytes]) -> dict[str, Header]:
         passed: dict[str, Header] = {}
-        for name in self._common.upstream.codec.endpoint.forwarded:
+        for name in self._defaults.upstream.codec.endpoint.forwarded:
             value = client.get(name.encode())
             if value and name not in self._names:
                 passed[name] = (name, value.decode("latin-1"))
@@ -147,29 +147,29 @@ class Outgoing:
         query = f"{own}&{query}" if own and query else own or query
         return UpstreamRequest(
             method=method,
-            url=join_url(self._common.upstream.base_url, self._common.version + path, query),
+            url=join_url(self._defaults.upstream.base_url, self._defaults.version + path, query),
             headers=headers,
             body=body,
-            timeouts=self._common.timeouts,
+            timeouts=self._defaults.timeouts,
             proxy=self._proxy if proxy is None else proxy.reveal(),
         )
 
 
-class Outgoings:
+class UpstreamRequestBuilders:
     """The request makers of all accounts, made when they are first needed: accounts come and go,
     and change, while the gateway runs."""
 
-    __slots__ = ("_common", "_made")
+    __slots__ = ("_defaults", "_made")
 
     def __init__(self, upstreams: Iterable[Upstream]) -> None:
-        self._common = {upstream.name: Common(upstream) for upstream in upstreams}
-        self._made: dict[str, tuple[Account, Outgoing]] = {}
+        self._defaults = {upstream.name: UpstreamDefaults(upstream) for upstream in upstreams}
+        self._made: dict[str, tuple[Account, UpstreamRequestBuilder]] = {}
 
-    def of(self, account: Account) -> Outgoing:
+    def of(self, account: Account) -> UpstreamRequestBuilder:
         """The request maker of `account` as it is now."""
         made = self._made.get(account.name)
         if made is None or made[0] is not account:
-            made = account, Outgoing(self._common[account.upstream], account)
+            made = account, UpstreamRequestBuilder(self._defaults[account.upstream], account)
             self._made[account.name] = made
             if len(self._made) > _MOST_MADE:
                 del self._made[next(iter(self._made))]

@@ -13,8 +13,8 @@ from dragoman.canonical.masking import Mask
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.serving.affinity import response_id
 from dragoman.gateway.serving.answers import MOST_BYTES, beginning, drain, holds_events, is_stream
+from dragoman.gateway.serving.context import RequestContext
 from dragoman.gateway.serving.failures import Failure, failed_call
-from dragoman.gateway.serving.trip import Trip
 from dragoman.translation import AnswerStream, Outcome
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
@@ -28,7 +28,9 @@ _BLANK_RUN = 100
 """Characters of white space in arguments that are no mere indentation."""
 
 
-async def give_whole(trip: Trip, lease: Lease, answer: UpstreamResponse, mask: Mask) -> None:
+async def deliver_whole(
+    context: RequestContext, lease: Lease, answer: UpstreamResponse, mask: Mask
+) -> None:
     """Give the client a whole answer.
 
     Raises:
@@ -36,19 +38,25 @@ async def give_whole(trip: Trip, lease: Lease, answer: UpstreamResponse, mask: M
         CallError: the answer broke off.
     """
     body = mask.secrets_in(await answer.read(MOST_BYTES))
-    convert = trip.call.stream_as_response if holds_events(body) else trip.call.translate_response
-    trip.outcome = Outcome()
-    shown = convert(body, trip.outcome)
-    _succeeded(lease, trip.outcome)
-    trip.settle(lease)
-    if trip.keeping is not None:
-        await trip.keeping.begun(lease.account.name, response_id(body))
-        shown = await trip.keeping.whole(shown)
-    await trip.visit.reply(200, shown, trip.headers())
+    convert = (
+        context.call.stream_as_response if holds_events(body) else context.call.translate_response
+    )
+    context.outcome = Outcome()
+    shown = convert(body, context.outcome)
+    _succeeded(lease, context.outcome)
+    context.remember_account(lease)
+    if context.recorder is not None:
+        await context.recorder.begun(lease.account.name, response_id(body))
+        shown = await context.recorder.whole(shown)
+    await context.visit.reply(200, shown, context.headers())
 
 
-async def give_stream(
-    trip: Trip, delivery: Delivery, lease: Lease, answer: UpstreamResponse, sent_at: float
+async def deliver_stream(
+    context: RequestContext,
+    delivery: Delivery,
+    lease: Lease,
+    answer: UpstreamResponse,
+    sent_at: float,
 ) -> None:
     """Give the client a streamed answer. `sent_at` is when the call began, by the monotonic clock.
 
@@ -59,21 +67,21 @@ async def give_stream(
     """
     chunk = await beginning(answer)
     if is_stream(answer, chunk):
-        await _open_stream(trip, delivery, lease, answer, chunk, sent_at)
+        await _open_stream(context, delivery, lease, answer, chunk, sent_at)
         return
     body = chunk + await answer.read(MOST_BYTES)
-    trip.outcome = Outcome()
-    shown = trip.call.response_as_stream(body, trip.outcome)
-    _succeeded(lease, trip.outcome)
-    trip.settle(lease)
-    if trip.keeping is not None:
-        await trip.keeping.begun(lease.account.name, response_id(body))
-        shown = await trip.keeping.stream(shown)
+    context.outcome = Outcome()
+    shown = context.call.response_as_stream(body, context.outcome)
+    _succeeded(lease, context.outcome)
+    context.remember_account(lease)
+    if context.recorder is not None:
+        await context.recorder.begun(lease.account.name, response_id(body))
+        shown = await context.recorder.stream(shown)
     await delivery.end(shown)
 
 
 async def _open_stream(
-    trip: Trip,
+    context: RequestContext,
     delivery: Delivery,
     lease: Lease,
     answer: UpstreamResponse,
@@ -81,9 +89,9 @@ async def _open_stream(
     sent_at: float,
 ) -> None:
     """Hold the stream back until something of an answer comes, or it is whole without."""
-    stream = trip.call.open_stream()
-    trip.outcome = stream.outcome
-    limit = trip.target.upstream.timeouts.first_byte_s
+    stream = context.call.open_stream()
+    context.outcome = stream.outcome
+    limit = context.target.upstream.timeouts.first_byte_s
     held = [stream.feed(chunk)]
     size = len(held[0])
     while not stream.begun and not stream.over and size <= _MOST_HELD:
@@ -94,27 +102,27 @@ async def _open_stream(
             break
         if limit and time.monotonic() - sent_at > limit:
             told = f"nothing of an answer came within {limit:g} s"
-            raise Failure(_late(trip, told), UNREACHABLE)
+            raise Failure(_late(context, told), UNREACHABLE)
     fault = stream.outcome.fault
     if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
         raise UpstreamError(fault or _EMPTY)
-    trip.begin(stream)
+    context.start_stream(stream)
     lease.succeeded()
-    trip.settle(lease)
-    if trip.keeping is not None:
-        await trip.keeping.begun(lease.account.name, stream.answer_id)
-    await _relay(trip, delivery, stream, answer, held)
+    context.remember_account(lease)
+    if context.recorder is not None:
+        await context.recorder.begun(lease.account.name, stream.answer_id)
+    await _relay(context, delivery, stream, answer, held)
     fault = stream.outcome.fault
     if fault is None:
         _succeeded(lease, stream.outcome)
     else:
-        trip.record.error = fault.kind
+        context.record.error = fault.kind
         if fault.kind not in (FaultKind.UPSTREAM_FAILED, FaultKind.UPSTREAM_TIMEOUT):
             lease.failed(symptom_of_fault(fault))
 
 
 async def _relay(
-    trip: Trip,
+    context: RequestContext,
     delivery: Delivery,
     stream: AnswerStream,
     answer: UpstreamResponse,
@@ -124,8 +132,8 @@ async def _relay(
 
     `held` is what was written so far. It is let go: it may repeat all of a large request.
     """
-    feed, put, codec = stream.feed, delivery.put, trip.visit.codec
-    patience = trip.target.upstream.timeouts.blank_arguments_s or inf
+    feed, put, codec = stream.feed, delivery.put, context.visit.codec
+    patience = context.target.upstream.timeouts.blank_arguments_s or inf
     blank_since = 0.0
     data = b"".join(held)
     held.clear()
@@ -155,7 +163,7 @@ async def _relay(
                 blank_since = blank_since or now
                 if now - blank_since >= patience:
                     told = f"a tool's arguments were white space for {patience:g} s"
-                    data += stream.fail(_late(trip, told))
+                    data += stream.fail(_late(context, told))
                     answer.close()
                     break
             if data:
@@ -165,13 +173,13 @@ async def _relay(
                 data = stream.finish()
                 break
     except CallError as error:
-        fault = failed_call(error, trip.target.upstream.name).fault
+        fault = failed_call(error, context.target.upstream.name).fault
         data = stream.fail(fault)
     if stream.cut:
         # The upstream would go on generating, at the account's cost.
         answer.close()
-    if trip.keeping is not None:
-        data = await trip.keeping.stream(data)
+    if context.recorder is not None:
+        data = await context.recorder.stream(data)
     await delivery.end(data)
     await drain(answer)
 
@@ -180,6 +188,6 @@ def _succeeded(lease: Lease, outcome: Outcome) -> None:
     lease.succeeded(0.0 if outcome.usage is None else outcome.usage.total)
 
 
-def _late(trip: Trip, told: str) -> Fault:
-    message = f"The upstream {trip.target.upstream.name} did not answer in time: {told}."
+def _late(context: RequestContext, told: str) -> Fault:
+    message = f"The upstream {context.target.upstream.name} did not answer in time: {told}."
     return Fault(FaultKind.UPSTREAM_TIMEOUT, message, code="timeout")
