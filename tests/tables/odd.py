@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from dragoman.canonical.errors import FaultKind
 from dragoman.canonical.options import Options
-from dragoman.translation import Call, translate_request
+from dragoman.translation import Call
 from tests.checkers import CHECKERS
+from tests.library import translate_request
 from tests.tables.cells import steady
 from tests.tables.clients import answer_of
 from tests.tables.requests import LEAST, A, C, JsonObject, R
@@ -51,7 +52,7 @@ class Told:
 def told(upstream: str, stream: bytes) -> Told:
     """Translate a stream."""
     made = calling(upstream)
-    translator = made.stream()
+    translator = made.open_stream()
     written = translator.feed(stream) + translator.finish()
     lost = {loss.path: loss.kind.value for loss in made.losses}
     fault = translator.outcome.fault

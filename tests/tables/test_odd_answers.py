@@ -66,5 +66,5 @@ def test_a_whole_answer_that_is_none(upstream: str, body: JsonObject, kind: Faul
     """An error, no or several choices, no end, another protocol: whatever its status said.
     req: 61, 62"""
     with pytest.raises(UpstreamError) as caught:
-        calling(upstream).response(json.dumps(body).encode())
+        calling(upstream).translate_response(json.dumps(body).encode())
     assert caught.value.fault.kind is kind

@@ -11,9 +11,10 @@ import pytest
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.losses import Ledger, Policy
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.options import Options
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Outbound
+from dragoman.protocols.settings import make_capabilities
 from dragoman.translation import tool_names
 from tests.properties.cells import read_stream, read_whole, write_stream, write_whole
 from tests.tables.answers import LEAST_ANSWER
@@ -345,7 +346,7 @@ RESPONSES: JsonObject = {
     "stream_options": {"include_obfuscation": False},
 }
 
-CAPABILITIES = Capabilities(
+CAPABILITIES = make_capabilities(
     custom_tools_native=True, replay_reasoning="always", prompt_cache_breakpoints=True
 )
 
@@ -353,7 +354,7 @@ CAPABILITIES = Capabilities(
 def again(protocol: str, body: JsonObject) -> tuple[JsonObject, dict[str, str]]:
     """The request as it is written after it was read, and what was lost."""
     codec = CODECS[protocol]
-    request = codec.read_request(body, Sealer())
+    request = codec.translate.read_request(body, Sealer())
     ledger = Ledger()
     outbound = Outbound(
         model=request.model,
@@ -363,7 +364,7 @@ def again(protocol: str, body: JsonObject) -> tuple[JsonObject, dict[str, str]]:
         options=Options(policy=Policy.LENIENT),
         capabilities=CAPABILITIES,
     )
-    written = json.loads(msgspec.json.encode(codec.write_request(request, outbound)))
+    written = json.loads(msgspec.json.encode(codec.translate.write_request(request, outbound)))
     return written, {loss.path: loss.kind.value for loss in ledger}
 
 
