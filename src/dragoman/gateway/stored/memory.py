@@ -20,6 +20,7 @@ from msgspec import Struct
 from dragoman.accounts.store import StoreError
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Target
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.conversations import (
@@ -149,13 +150,10 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FALSE = msgspec.Raw(b"false")
 
 
-class Keeping:
+class Keeping(AnswerRecorder):
     """One answer that is to be stored, on its way to the client. Values keep their bytes."""
 
     __slots__ = ("keepsake", "memory")
-
-    only = ""
-    """Any account may answer: the conversation is here."""
 
     def __init__(self, memory: Memory, keepsake: Keepsake) -> None:
         self.memory = memory
