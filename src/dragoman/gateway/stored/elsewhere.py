@@ -24,6 +24,7 @@ from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.serving.answers import MOST_BYTES, is_error_object, is_stream, read_error
 from dragoman.gateway.serving.failures import failed_call, refused
+from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.stored.memory import (
     ENDS,
@@ -236,23 +237,23 @@ class Elsewhere:
             await self._shelf.ask(lambda store: store.unrefer(name, caller.name))
 
 
-class Passing:
+class Passing(AnswerRecorder):
     """One answer that its upstream stores, on its way to the client. `only` is the name of the one
     account that can give it, empty if any can."""
 
-    __slots__ = ("_caller", "_elsewhere", "_maker", "_stores", "only")
+    __slots__ = ("_caller", "_elsewhere", "_maker", "_only", "_stores")
 
     def __init__(self, elsewhere: Elsewhere, caller: Caller, only: str, stores: bool) -> None:
         self._elsewhere = elsewhere
         self._caller = caller
-        self.only = only
+        self._only = only
         self._stores = stores
         self._maker = ""
 
     @property
-    def response_id(self) -> None:
-        """The service gives the response its id."""
-        return
+    def only(self) -> str:
+        """The account that made what the request goes on from."""
+        return self._only
 
     async def begun(self, account: str, answer_id: str) -> None:
         """The account of that name answers, by that id, which the client may use from now on."""

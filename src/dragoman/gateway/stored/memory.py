@@ -21,6 +21,7 @@ from msgspec import Struct
 from dragoman.accounts.store import StoreError
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Target
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.fields import JsonObject
@@ -273,13 +274,10 @@ _end = decoder(_End)
 _FALSE = msgspec.Raw(b"false")
 
 
-class Keeping:
+class Keeping(AnswerRecorder):
     """One answer that is to be stored, on its way to the client. Values keep their bytes."""
 
     __slots__ = ("keepsake", "memory")
-
-    only = ""
-    """Any account may answer: the conversation is here."""
 
     def __init__(self, memory: Memory, keepsake: Keepsake) -> None:
         self.memory = memory

@@ -13,8 +13,8 @@ from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRe
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit
-from dragoman.gateway.serving.context import AnswerRecorder
 from dragoman.gateway.serving.exchange import Exchange
+from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.stored.background import Background
 from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
 from dragoman.gateway.stored.memory import LONGEST_ID, Keeping, Memory, response_not_found
