@@ -40,9 +40,10 @@ from dragoman.gateway.serving.exchange import SHUTTING_DOWN, Exchange
 from dragoman.gateway.serving.outgoing import Outgoings
 from dragoman.gateway.serving.routing import Router, model_not_found
 from dragoman.gateway.stored.background import Background
-from dragoman.gateway.stored.elsewhere import Elsewhere
-from dragoman.gateway.stored.memory import Memory, Shelf
+from dragoman.gateway.stored.conversations import StoredConversations
+from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.gateway.stored.responses import StoredResponses
+from dragoman.gateway.stored.upstream_responses import UpstreamResponses
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
@@ -103,11 +104,13 @@ class Gateway:
         self._exchange = Exchange(
             config.server, self._router, self.pool, self._client, self._outgoings
         )
-        shelf = self._shelf = _shelf(config)
-        self._memory = Memory(shelf if config.storage.responses else None)
-        self._elsewhere = Elsewhere(config, self.pool, self._client, self._outgoings, shelf)
+        responses = self._responses = _responses(config)
+        self._conversations = StoredConversations(responses if config.storage.responses else None)
+        self._upstream_responses = UpstreamResponses(
+            config, self.pool, self._client, self._outgoings, responses
+        )
         self._background = Background(
-            self._memory,
+            self._conversations,
             self._exchange.answer,
             lambda: self._client.clock,
             lambda visit, record: self._tally.background(visit, record),
@@ -116,8 +119,8 @@ class Gateway:
             config.server.max_concurrent,
         )
         self._stored = StoredResponses(
-            self._memory,
-            self._elsewhere,
+            self._conversations,
+            self._upstream_responses,
             self._background,
             self._exchange,
             config.server.body_limit_bytes,
@@ -127,8 +130,8 @@ class Gateway:
             self.pool,
             self._client,
             self._outgoings,
-            self._memory,
-            self._elsewhere,
+            self._conversations,
+            self._upstream_responses,
         )
         self._catalogue = Catalogue(config, self._router, self._fetch_models, time.monotonic)
         self._routes = self._make_routes()
@@ -160,7 +163,7 @@ class Gateway:
         await self._client.start()
         if self.keeper is not None:
             await self.keeper.start()
-        self._background.start(self._shelf)
+        self._background.start(self._responses)
         self._scrape.start()
         self._prober.start()
 
@@ -169,8 +172,8 @@ class Gateway:
         await self._prober.close()
         await self._background.aclose()
         await self._client.aclose()
-        if self._shelf is not None:
-            await self._shelf.aclose()
+        if self._responses is not None:
+            await self._responses.aclose()
         if self.keeper is not None:
             await self.keeper.close()
         await self._scrape.close()
@@ -397,9 +400,9 @@ def _spelled_out(config: Config) -> set[str]:
     return {name for name in names if "*" not in name}
 
 
-def _shelf(config: Config) -> Shelf | None:
+def _responses(config: Config) -> ResponseStoreThread | None:
     store = responses_for(config)
-    return None if store is None else Shelf(store, config.storage.responses_days)
+    return None if store is None else ResponseStoreThread(store, config.storage.responses_days)
 
 
 def _sealer(config: Config) -> Sealer:

@@ -24,8 +24,8 @@ from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.failures import failed_call, refused, unusable
 from dragoman.gateway.serving.outgoing import Outgoings
 from dragoman.gateway.serving.routing import Target
-from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
-from dragoman.gateway.stored.memory import Memory
+from dragoman.gateway.stored.conversations import StoredConversations
+from dragoman.gateway.stored.upstream_responses import UpstreamResponses, is_left_to
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
@@ -78,15 +78,15 @@ class Counter:
         pool: Pool,
         client: UpstreamClient,
         outgoings: Outgoings,
-        memory: Memory,
-        elsewhere: Elsewhere,
+        conversations: StoredConversations,
+        upstream_responses: UpstreamResponses,
     ) -> None:
         self._exchange = exchange
         self._pool = pool
         self._client = client
         self._outgoings = outgoings
-        self._memory = memory
-        self._elsewhere = elsewhere
+        self._conversations = conversations
+        self._upstream_responses = upstream_responses
 
     async def serve(self, visit: Visit, caller: Caller, record: Record) -> None:
         """Count the tokens of one request.
@@ -101,12 +101,14 @@ class Counter:
         only = ""
         if request.codec.name == "openai_responses":
             if is_left_to(target.upstream, settings.options):
-                passing = await self._elsewhere.admit(
+                passing = await self._upstream_responses.retarget(
                     request, caller, target.upstream, answered=False
                 )
                 only = passing.only
             else:
-                request, _ = await self._memory.recall(request, caller, target, answered=False)
+                request, _ = await self._conversations.with_history(
+                    request, caller, target, answered=False
+                )
         # A count is no answer: whatever cannot be carried is simply not counted.
         lenient = replace(settings, options=replace(settings.options, policy=Policy.LENIENT))
         counted = self._answer(visit, request, target, lenient, record, only)
