@@ -24,15 +24,16 @@ from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.stored.background import Background
-from dragoman.gateway.stored.elsewhere import Elsewhere
-from dragoman.gateway.stored.memory import Memory, Shelf
+from dragoman.gateway.stored.conversations import StoredConversations
+from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.gateway.stored.responses import StoredResponses
+from dragoman.gateway.stored.upstream_responses import UpstreamResponses
 from dragoman.storage.opening import cipher_for, responses_for, store_for
 from dragoman.upstream.client import UpstreamClient
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """What the handlers of one worker share. `account_sync` and `shelf` are None if nothing is
+    """What the handlers of one worker share. `account_sync` and `responses` are None if nothing is
     stored."""
 
     pool: AccountPool
@@ -40,7 +41,7 @@ class Services(Struct, frozen=True, kw_only=True):
     meter: Meter
     client: UpstreamClient
     exchange: Exchange
-    shelf: Shelf | None
+    responses: ResponseStoreThread | None
     background: Background
     stored: StoredResponses
     counter: Counter
@@ -55,7 +56,7 @@ class Services(Struct, frozen=True, kw_only=True):
         await self.client.start()
         if self.account_sync is not None:
             await self.account_sync.start()
-        self.background.start(self.shelf)
+        self.background.start(self.responses)
         self.scrape.start()
         self.prober.start()
 
@@ -64,8 +65,8 @@ class Services(Struct, frozen=True, kw_only=True):
         await self.prober.close()
         await self.background.aclose()
         await self.client.aclose()
-        if self.shelf is not None:
-            await self.shelf.aclose()
+        if self.responses is not None:
+            await self.responses.aclose()
         if self.account_sync is not None:
             await self.account_sync.close()
         await self.scrape.close()
@@ -90,11 +91,11 @@ def make_services(
     scrape = Scrape(config, pool, account_sync, in_flight, place)
     tally = Tally(scrape.metrics, None if account_sync is None else meter)
 
-    shelf = _shelf(config)
-    memory = Memory(shelf if config.storage.responses else None)
-    elsewhere = Elsewhere(config, pool, client, builders, shelf)
+    responses = _responses(config)
+    conversations = StoredConversations(responses if config.storage.responses else None)
+    upstream_responses = UpstreamResponses(config, pool, client, builders, responses)
     background = Background(
-        memory,
+        conversations,
         exchange.answer,
         lambda: client.clock,
         tally.background,
@@ -108,12 +109,12 @@ def make_services(
         meter=meter,
         client=client,
         exchange=exchange,
-        shelf=shelf,
+        responses=responses,
         background=background,
         stored=StoredResponses(
-            memory, elsewhere, background, exchange, config.server.body_limit_bytes
+            conversations, upstream_responses, background, exchange, config.server.body_limit_bytes
         ),
-        counter=Counter(exchange, upstreams, memory, elsewhere),
+        counter=Counter(exchange, upstreams, conversations, upstream_responses),
         catalogue=Catalogue(config, router, partial(fetch_models, upstreams), time.monotonic),
         scrape=scrape,
         tally=tally,
@@ -143,9 +144,9 @@ def _configured_models(config: Config) -> set[str]:
     return {name for name in names if "*" not in name}
 
 
-def _shelf(config: Config) -> Shelf | None:
+def _responses(config: Config) -> ResponseStoreThread | None:
     store = responses_for(config)
-    return None if store is None else Shelf(store, config.storage.responses_days)
+    return None if store is None else ResponseStoreThread(store, config.storage.responses_days)
 
 
 def _sealer(config: Config) -> Sealer:
