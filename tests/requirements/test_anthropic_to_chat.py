@@ -271,7 +271,7 @@ def test_thinking_where_the_upstream_has_none() -> None:
     made = calling(MESSAGES, CHAT, asked)
     assert json.loads(made.body)["reasoning_effort"] == "medium"
     assert "thinking" not in json.loads(made.body)
-    assert lost(made) == {"thinking": "knob"}
+    assert lost(made) == {"thinking": "converted"}
     made = calling(MESSAGES, CHAT, asked, capabilities=make_capabilities(effort="none"))
     assert not {"thinking", "reasoning_effort"} & json.loads(made.body).keys()
     assert lost(made) == {"thinking": "knob"}

@@ -283,7 +283,7 @@ ROWS = [
         "messages[1].content[0]",
         KNOB,
     ),
-    Row(CHAT, (MESSAGES,), chat(reasoning_effort="minimal"), "reasoning_effort", KNOB),
+    Row(CHAT, (MESSAGES,), chat(reasoning_effort="minimal"), "reasoning_effort", CONVERTED),
     Row(
         CHAT,
         (MESSAGES,),

@@ -27,7 +27,7 @@ from dragoman.canonical.blocks import (
 )
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.requests import FunctionTool
-from dragoman.protocols.anthropic_messages.requests import read_request
+from dragoman.protocols.anthropic_messages.request_reader import read_request
 from tests.protocols.anthropic_messages.helpers import (
     CONTENT,
     CONVERTED,

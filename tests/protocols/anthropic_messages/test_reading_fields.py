@@ -18,7 +18,7 @@ from dragoman.canonical.requests import (
     ToolChoice,
     ToolRef,
 )
-from dragoman.protocols.anthropic_messages.requests import read_request
+from dragoman.protocols.anthropic_messages.request_reader import read_request
 from tests.protocols.anthropic_messages.helpers import (
     CONTENT,
     KNOB,

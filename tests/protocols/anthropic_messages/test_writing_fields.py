@@ -58,7 +58,7 @@ def test_output_limits(asked: int | None, most: int | None, expected: int, losse
     [
         ({"temperature": 0.5, "top_p": 0.5, "top_k": 3}, OLD_VERSION, None, set()),
         ({"temperature": 0.0}, OLD_VERSION, None, set()),
-        ({"temperature": 1.7}, OLD_VERSION, {"temperature": 1.0}, {("temperature", KNOB)}),
+        ({"temperature": 1.7}, OLD_VERSION, {"temperature": 1.0}, {("temperature", REPAIRED)}),
         ({"temperature": 1.0, "top_p": 1.0}, Capabilities(), {}, set()),
         (
             {"temperature": 0.0, "top_p": 0.5, "top_k": 3},

@@ -66,7 +66,11 @@ def test_custom_tools_can_be_rejected() -> None:
     [
         (None, {"type": "object", "properties": {}}, set()),
         ({}, {"type": "object", "properties": {}}, set()),
-        ({"properties": {"a": {}}}, {"properties": {"a": {}}, "type": "object"}, set()),
+        (
+            {"properties": {"a": {}}},
+            {"properties": {"a": {}}, "type": "object"},
+            {("t", REPAIRED)},
+        ),
         ({"type": "string"}, {"type": "object"}, {("t", REPAIRED)}),
         (
             {"type": "object", "$defs": {"A": {}}, "properties": {"a": {"$ref": "#/$defs/A"}}},

@@ -111,13 +111,6 @@ def test_system_turns_stay_in_place() -> None:
     assert written[1] == {"role": "system", "content": "b", "name": "n"}
 
 
-def test_a_billing_header_is_stripped_and_reported() -> None:
-    header = Text(text="x-anthropic-billing-header: cch=1", path="system[0]")
-    body, losses = write(user(text("hi")), instructions=(header, text("a")))
-    assert body["messages"][0] == {"role": "system", "content": "a"}
-    assert losses == {("system[0]", KNOB)}
-
-
 def test_a_system_turn_takes_text_alone() -> None:
     image = Image(source=Base64("image/png", PNG), path="i")
     body, losses = write(Turn(role="system", blocks=(text("a"), image)))

@@ -13,6 +13,7 @@ from dragoman.canonical.blocks import (
     ToolCall,
     ToolResult,
 )
+from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import (
     Extra,
     JsonObject,
@@ -187,68 +188,77 @@ def test_a_format_without_a_name_is_strict_if_its_schema_can_be(schema: Any, str
 
 
 @pytest.mark.parametrize(
-    ("thinking", "capabilities", "written", "lossy"),
+    ("thinking", "capabilities", "written", "lost"),
     [
-        (Thinking(), {}, {}, False),
-        (Thinking(mode="adaptive"), {}, {}, True),
-        (Thinking(summary="auto"), {}, {}, False),
-        (Thinking(display="omitted", effort="low"), {}, {"reasoning_effort": "low"}, False),
-        (Thinking(display="updates", effort="low"), {}, {"reasoning_effort": "low"}, True),
-        (Thinking(mode="adaptive", effort="low"), {}, {"reasoning_effort": "low"}, False),
-        (Thinking(mode="disabled"), {}, {"reasoning_effort": "none"}, False),
-        (Thinking(mode="between_tools"), {}, {"reasoning_effort": "none"}, True),
-        (Thinking(mode="enabled", budget=2048), {}, {"reasoning_effort": "low"}, True),
-        (Thinking(mode="enabled", budget=12288), {}, {"reasoning_effort": "medium"}, True),
-        (Thinking(mode="enabled", budget=32768), {}, {"reasoning_effort": "high"}, True),
-        (Thinking(mode="enabled", budget=32769), {}, {"reasoning_effort": "xhigh"}, True),
+        (Thinking(), {}, {}, None),
+        (Thinking(mode="adaptive"), {}, {}, None),
+        (Thinking(summary="auto"), {}, {}, None),
+        (Thinking(display="omitted", effort="low"), {}, {"reasoning_effort": "low"}, None),
+        (Thinking(display="updates", effort="low"), {}, {"reasoning_effort": "low"}, KNOB),
+        (Thinking(mode="adaptive"), {"effort": "none"}, {}, KNOB),
+        (Thinking(mode="adaptive"), {"effort": "enable_thinking"}, {}, KNOB),
+        (Thinking(mode="enabled", budget=9), {"effort": "none"}, {}, KNOB),
+        (
+            Thinking(mode="between_tools"),
+            {"effort": "enable_thinking"},
+            {"enable_thinking": False},
+            CONVERTED,
+        ),
+        (Thinking(mode="adaptive", effort="low"), {}, {"reasoning_effort": "low"}, None),
+        (Thinking(mode="disabled"), {}, {"reasoning_effort": "none"}, None),
+        (Thinking(mode="between_tools"), {}, {"reasoning_effort": "none"}, CONVERTED),
+        (Thinking(mode="enabled", budget=2048), {}, {"reasoning_effort": "low"}, CONVERTED),
+        (Thinking(mode="enabled", budget=12288), {}, {"reasoning_effort": "medium"}, CONVERTED),
+        (Thinking(mode="enabled", budget=32768), {}, {"reasoning_effort": "high"}, CONVERTED),
+        (Thinking(mode="enabled", budget=32769), {}, {"reasoning_effort": "xhigh"}, CONVERTED),
         (
             Thinking(effort="max"),
             {"efforts": ("low", "high")},
             {"reasoning_effort": "high"},
-            True,
+            CONVERTED,
         ),
         (
             Thinking(effort="none"),
             {"efforts": ("minimal", "high")},
             {"reasoning_effort": "minimal"},
-            True,
+            CONVERTED,
         ),
         (
             Thinking(effort="minimal"),
             {"efforts": ("none", "low")},
             {"reasoning_effort": "low"},
-            True,
+            CONVERTED,
         ),
-        (Thinking(effort="low"), {"efforts": ()}, {}, True),
-        (Thinking(effort="low"), {"effort": "none"}, {}, True),
+        (Thinking(effort="low"), {"efforts": ()}, {}, KNOB),
+        (Thinking(effort="low"), {"effort": "none"}, {}, KNOB),
         (
             Thinking(effort="none"),
             {"effort": "chat_template_kwargs"},
             {"chat_template_kwargs": {"enable_thinking": False}},
-            False,
+            None,
         ),
         (
             Thinking(effort="high"),
             {"effort": "chat_template_kwargs"},
             {"chat_template_kwargs": {"enable_thinking": True}},
-            True,
+            CONVERTED,
         ),
         (
             Thinking(mode="disabled"),
             {"effort": "enable_thinking"},
             {"enable_thinking": False},
-            False,
+            None,
         ),
     ],
 )
 def test_thinking(
-    thinking: Thinking, capabilities: dict[str, Any], written: dict[str, Any], lossy: bool
+    thinking: Thinking, capabilities: dict[str, Any], written: dict[str, Any], lost: LossKind | None
 ) -> None:
     """How much to think, in the upstream's way of saying it. req: 29"""
     body, losses = write(thinking=thinking, capabilities=make_capabilities(**capabilities))
     base = {"model": "upstream-model", "messages": [{"role": "user", "content": ""}]}
     assert body == {**base, **written}
-    assert losses == ({("thinking", KNOB)} if lossy else set())
+    assert losses == ({("thinking", lost)} if lost else set())
 
 
 def test_a_long_user_id_is_hashed() -> None:

@@ -134,7 +134,7 @@ def test_function_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "strict"), [(STRICT, True), (None, True), (SCHEMA, False), ({}, False)]
+    ("schema", "strict"), [(STRICT, True), (None, True), (SCHEMA, False), ({}, True)]
 )
 def test_strict_only_where_the_service_takes_it(schema: Any, strict: bool) -> None:
     """Other services enforce schemas that this one answers with a 400."""

@@ -152,7 +152,6 @@ def test_values_that_ask_for_nothing_are_no_loss() -> None:
         ({"reasoning": {"context": "all_turns"}}, "reasoning.context", KNOB),
         ({"reasoning": {"mode": "pro"}}, "reasoning.mode", KNOB),
         ({"include": ["web_search_call.results"]}, "include[0]", KNOB),
-        ({"top_logprobs": 2}, "top_logprobs", KNOB),
         ({"surprise": 1}, "surprise", KNOB),
     ],
 )

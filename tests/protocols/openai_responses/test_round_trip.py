@@ -40,6 +40,7 @@ from dragoman.canonical.requests import (
     ToolRef,
     Turn,
 )
+from dragoman.protocols.efforts import EFFORTS
 from dragoman.protocols.openai_responses import CODEC, wire
 from dragoman.protocols.settings import make_capabilities, make_options
 from dragoman.simulator.seals import encrypt
@@ -205,7 +206,7 @@ def requests(draw: st.DrawFn) -> Request:
             st.none()
             | st.builds(
                 Thinking,
-                effort=st.sampled_from(wire.EFFORTS),
+                effort=st.sampled_from(EFFORTS),
                 summary=st.none() | st.sampled_from(wire.SUMMARIES),
             )
         ),

@@ -213,16 +213,6 @@ class TestInstructions:
         assert written.losses == {}
         assert settings(instructions=texts).losses == {"system[1]": KNOB}
 
-    def test_the_billing_header_of_another_vendor_is_left_out(self) -> None:
-        """It changes with every request and would defeat prompt caching."""
-        header = "x-anthropic-billing-header: cc_version=2; cch=abc"
-        texts = (Text(text=header, path="system[0]"), Text(text="You are kind."))
-        written = settings(instructions=texts)
-        assert written.body["instructions"] == "You are kind."
-        assert written.losses == {"system[0]": KNOB}
-        joined = settings(instructions=(Text(text=f"{header}\nYou are kind.", path="system"),))
-        assert joined.body["instructions"] == "You are kind."
-
     def test_citations_in_them_are_reported(self) -> None:
         cited = Text(text="a", annotations=(ForeignCitation("x", {}),), path="system[0]")
         assert settings(instructions=(cited,)).losses == {"system[0]": KNOB}
@@ -427,34 +417,50 @@ class TestThinking:
     @pytest.mark.parametrize(
         ("thinking", "reasoning", "lost"),
         [
-            (Thinking(effort="high"), {"effort": "high", "summary": "auto"}, False),
-            (Thinking(effort="none"), {"effort": "none"}, False),
+            (Thinking(effort="high"), {"effort": "high", "summary": "auto"}, None),
+            (Thinking(effort="none"), {"effort": "none"}, None),
             (
                 Thinking(effort="low", summary="detailed"),
                 {"effort": "low", "summary": "detailed"},
-                False,
+                None,
             ),
-            (Thinking(mode="adaptive"), {"summary": "auto"}, False),
-            (Thinking(mode="adaptive", display="omitted"), None, False),
-            (Thinking(mode="adaptive", display="summarized"), {"summary": "auto"}, False),
-            (Thinking(mode="adaptive", display="updates"), {"summary": "auto"}, True),
-            (Thinking(mode="disabled"), {"effort": "none"}, False),
-            (Thinking(mode="between_tools"), {"effort": "none"}, True),
-            (Thinking(mode="enabled", budget=2048), {"effort": "low", "summary": "auto"}, True),
-            (Thinking(mode="enabled", budget=2049), {"effort": "medium", "summary": "auto"}, True),
-            (Thinking(mode="enabled", budget=12289), {"effort": "high", "summary": "auto"}, True),
-            (Thinking(mode="enabled", budget=32769), {"effort": "xhigh", "summary": "auto"}, True),
+            (Thinking(mode="adaptive"), {"summary": "auto"}, None),
+            (Thinking(mode="adaptive", display="omitted"), None, None),
+            (Thinking(mode="adaptive", display="summarized"), {"summary": "auto"}, None),
+            (Thinking(mode="adaptive", display="updates"), {"summary": "auto"}, KNOB),
+            (Thinking(mode="disabled"), {"effort": "none"}, None),
+            (Thinking(mode="between_tools"), {"effort": "none"}, CONVERTED),
+            (
+                Thinking(mode="enabled", budget=2048),
+                {"effort": "low", "summary": "auto"},
+                CONVERTED,
+            ),
+            (
+                Thinking(mode="enabled", budget=2049),
+                {"effort": "medium", "summary": "auto"},
+                CONVERTED,
+            ),
+            (
+                Thinking(mode="enabled", budget=12289),
+                {"effort": "high", "summary": "auto"},
+                CONVERTED,
+            ),
+            (
+                Thinking(mode="enabled", budget=32769),
+                {"effort": "xhigh", "summary": "auto"},
+                CONVERTED,
+            ),
             (
                 Thinking(mode="enabled", budget=99, effort="max"),
                 {"effort": "max", "summary": "auto"},
-                False,
+                None,
             ),
         ],
     )
-    def test_wishes(self, thinking: Thinking, reasoning: Any, lost: bool) -> None:
+    def test_wishes(self, thinking: Thinking, reasoning: Any, lost: LossKind | None) -> None:
         written = settings(thinking=thinking)
         assert written.body.get("reasoning") == reasoning
-        assert written.losses == ({"thinking": CONVERTED} if lost else {})
+        assert written.losses == ({"thinking": lost} if lost else {})
 
     def test_no_summary_where_reasoning_is_not_shown(self) -> None:
         written = settings(thinking=Thinking(effort="high"), options=HIDDEN)
@@ -465,7 +471,7 @@ class TestThinking:
         [
             (("low", "medium", "high"), "max", "high"),
             (("low", "medium", "high"), "none", "low"),
-            (("none", "high"), "medium", "none"),
+            (("none", "high"), "medium", "high"),
             ((), "high", None),
         ],
     )

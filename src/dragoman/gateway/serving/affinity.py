@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.jsontext import JsonError, decoder
-from dragoman.protocols.anthropic_messages.requests import threads_unsupported
+from dragoman.protocols.anthropic_messages.request_reader import threads_unsupported
 from dragoman.translation import ClientRequest
 
 _SESSION_HEADERS = (
