@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from dragoman.canonical.envelope import Sealer
-from dragoman.gateway.models import read_list
 from dragoman.jsontext import (
     JsonError,
     JsonMismatch,
@@ -18,6 +17,7 @@ from dragoman.jsontext import (
     members,
     object_of,
 )
+from dragoman.protocols.model_lists import read_list
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.decisions import classify, observe, standing
+from dragoman.accounts.decisions import active_rest, classify, observe
 from dragoman.accounts.rules import DEFAULT, RULE_SETS, SOP
 from dragoman.accounts.states import AccountState, Decision, Failed, Succeeded
 from dragoman.accounts.symptoms import (
@@ -101,9 +101,9 @@ def cool(rest: float | None = None, soft: bool = False) -> Failed:
 
 def test_cooling_is_for_the_model_that_was_asked_for() -> None:
     state = observe(AccountState("a"), cool(20.0), "m", 100.0)
-    assert standing(state, "m", 119.9) is not None
-    assert standing(state, "m", 120.0) is None
-    assert standing(state, "other", 100.0) is None
+    assert active_rest(state, "m", 119.9) is not None
+    assert active_rest(state, "m", 120.0) is None
+    assert active_rest(state, "other", 100.0) is None
 
 
 def test_rests_for_many_models_are_forgotten() -> None:
@@ -127,26 +127,26 @@ def test_cooling_without_a_wish_of_the_upstream_doubles_and_is_bounded() -> None
 
 def test_a_good_answer_ends_the_streak_but_not_a_rest_that_was_asked_for() -> None:
     cooled = observe(AccountState("a"), cool(30.0), "m", 0.0)
-    assert standing(observe(cooled, Succeeded(), "m", 1.0), "m", 1.0) is not None
+    assert active_rest(observe(cooled, Succeeded(), "m", 1.0), "m", 1.0) is not None
     rested = observe(cooled, Succeeded(), "m", 31.0)
     assert observe(rested, cool(), "m", 31.0).cooling["m"].streak == 1
     avoided = observe(AccountState("a"), cool(soft=True), "m", 0.0)
-    assert standing(observe(avoided, Succeeded(), "m", 0.1), "m", 0.1) is None
+    assert active_rest(observe(avoided, Succeeded(), "m", 0.1), "m", 0.1) is None
 
 
 def test_exhaustion_is_for_every_model_and_ends_by_itself() -> None:
     state = observe(AccountState("a"), Failed(Decision(Verdict.EXHAUST, "out of quota")), "m", 0.0)
-    assert standing(state, "other", 3599.0) is not None
-    assert standing(state, "other", 3600.0) is None
+    assert active_rest(state, "other", 3599.0) is not None
+    assert active_rest(state, "other", 3600.0) is None
     week = Failed(Decision(Verdict.EXHAUST, rest=7 * 86400.0))
     believed = observe(AccountState("a"), week, "m", 0.0)
-    assert standing(believed, "m", 6 * 86400.0) is not None
-    assert standing(believed, "m", 7 * 86400.0) is None
+    assert active_rest(believed, "m", 6 * 86400.0) is not None
+    assert active_rest(believed, "m", 7 * 86400.0) is None
 
 
 def test_a_disabled_account_stays_so() -> None:
     state = observe(AccountState("a"), Failed(Decision(Verdict.DISABLE, "refused")), "m", 0.0)
-    rest = standing(state, "m", 1e12)
+    rest = active_rest(state, "m", 1e12)
     assert rest is not None
     assert rest.why == "refused"
     assert observe(state, Succeeded(), "m", 1.0).disabled == "refused"

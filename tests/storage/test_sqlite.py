@@ -205,7 +205,7 @@ def full_disk(path: Path) -> Iterator[Path]:
     """A file system of 256 KiB, in which `path` is a directory."""
     path.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(path)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(path)], capture_output=True
     )
     if mounted.returncode:
         pytest.skip("this user cannot mount a file system")

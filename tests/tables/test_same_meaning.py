@@ -16,7 +16,7 @@ import pytest
 
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.settings import make_capabilities, make_options
-from dragoman.translation import translate_request
+from tests.library import translate_request
 from tests.tables.requests import (
     ABSENT,
     CONTENT,

@@ -1,5 +1,5 @@
 """The port that keeps the secrets of accounts from the store: they are encrypted on the way there,
-and decrypted on the way back. `dragoman.storage.sealing` implements it."""
+and decrypted on the way back. `dragoman.storage.encryption` implements it."""
 
 from __future__ import annotations
 

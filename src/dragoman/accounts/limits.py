@@ -6,8 +6,8 @@ What is asked first decides:
    merely happens to reset some day;
 2. `retry-after-ms` and `retry-after`;
 3. what the body says: `resets_in_seconds`, Google's `RetryInfo`, "try again in 1.5s";
-4. limits of which nothing remains, by their reset headers. These come last, as they tell when a
-   limit is whole again, which is later than when the next request fits.
+4. limits of which nothing remains, by their reset headers. These come last, as they say when a
+   limit is full again, which is later than when the next request fits.
 
 Sources: OpenAI, guide "Rate limits", section on headers (`x-ratelimit-*`: durations until the
 limit "resets to its initial state"); Anthropic, API reference "Rate limits"
@@ -29,16 +29,16 @@ from msgspec import Struct
 from dragoman.failing import answered_at, number_of, retry_after
 
 WINDOW_SPENT = "usage_window_spent"
-"""The word that stands for a subscription's window at its end, which headers tell of."""
+"""The word that stands for a subscription's window at its end, which headers report."""
 
 _LIMIT_STATUSES = frozenset({402, 403, 429})
 _LONGEST = 400 * 24 * 3600.0
-"""Seconds beyond which a time that is told is no time."""
+"""Seconds beyond which a stated time is not believed."""
 
 
 class Limits(Struct, frozen=True):
     """What an answer says of limits. `rest` is in seconds, None if nothing is said; `words` are
-    what its headers tell beside that, in the manner of an error's code.
+    what its headers say besides, in the form of an error's code.
     """
 
     rest: float | None = None
@@ -80,7 +80,7 @@ def limits_of(
 
 
 Resets = list[float | None]
-"""Seconds to the resets of some limits, None where one is not told."""
+"""Seconds to the resets of some limits, None where one is not stated."""
 
 
 def _longest(resets: Iterable[float | None]) -> float | None:

@@ -1,7 +1,7 @@
 """The port of a store: one exchange for traffic, and a few calls for administration.
 
-A worker decides in memory and tells the store what happened a few times a second; in the same
-exchange it learns what others decided. No request waits for a store, so all methods may block:
+A worker decides in memory and writes what happened to the store a few times a second; the same
+exchange returns what others decided. No request waits for a store, so all methods may block:
 they are called from one thread that is not the event loop's.
 
 `dragoman.storage` implements it. The secrets of accounts reach a store only encrypted: see
@@ -21,7 +21,7 @@ LOST_AFTER_S = 3.0
 """Seconds of silence after which a worker's leases are dropped."""
 
 MOST_PINS = 100_000
-"""Pins that a worker is told of at once when it starts."""
+"""Pins that a worker gets at once when it starts."""
 
 SWEPT_AT_ONCE = 1000
 """Rows of one kind that a sweep drops at most."""
@@ -30,12 +30,14 @@ HISTORY_KEPT = 200
 """Lines of history that are kept of one account at most."""
 
 REMOVED_KEPT_S = 7 * 24 * 3600.0
-"""Seconds for which workers can still be told that an account was removed."""
+"""Seconds for which the removal of an account is kept, for workers to hear of."""
 
 
 class StoreError(Exception):
-    """The store cannot be used now: gone, full, locked for too long, or not ours. The message
-    names no secret."""
+    """The store cannot be used now: gone, full, locked for too long, or of another program.
+
+    The message names no secret.
+    """
 
 
 class Definition(Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class UsageKey(Struct, frozen=True, order=True):
 
 class UsageCount(Struct):
     """Sums of one `UsageKey`. Tokens as in `dragoman.canonical.usage`: `input` includes cached and
-    cache writes, `output` includes reasoning. `unmetered` are answers that told no usage."""
+    cache writes, `output` includes reasoning. `unmetered` are answers without usage."""
 
     requests: int = 0
     errors: int = 0
@@ -88,7 +90,7 @@ class UsageCount(Struct):
 
 
 class Batch(Struct, kw_only=True):
-    """What one worker tells: everything since its last exchange, except `leases`, which are all
+    """What one worker reports: everything since its last exchange, except `leases`, which are all
     accounts it has requests in flight with now, and how many.
 
     `used` is when accounts were last chosen, `spent` the tokens to subtract from balances, `pins`
@@ -105,8 +107,8 @@ class Batch(Struct, kw_only=True):
     balances: dict[str, float] = field(default_factory=dict)
 
     def prepend(self, older: Batch) -> None:
-        """Put what `older`, which could not be told, tells before what this batch does. The leases
-        remain those of this one."""
+        """Put `older`, whose exchange failed, before this batch. The leases remain those of this
+        batch."""
         self.transitions[:0] = older.transitions
         for key, count in older.usage.items():
             if key in self.usage:
@@ -120,7 +122,7 @@ class Batch(Struct, kw_only=True):
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """What a worker learns: what changed since `version` of its last exchange, by whomever, except
+    """What a worker gets: what changed since `version` of its last exchange, by whomever, except
     `leases`, which are those of all other living workers now.
 
     A state or balance that the worker itself has changed comes back as the store has it:
@@ -143,12 +145,12 @@ class Store(Protocol):
     changed nothing."""
 
     def exchange(self, worker: str, batch: Batch, since: int) -> Changes:
-        """Apply `batch` and tell what changed after `since` (0: everything there is).
+        """Apply `batch` and return what changed after `since` (0: everything there is).
 
         Transitions are applied by `dragoman.accounts.decisions.apply` to the states in the
         store, in one transaction, so that no worker's view overwrites another's. Leases of
         workers that have not called for `LOST_AFTER_S` are dropped. Everything there is means
-        the latest `MOST_PINS` pins. A store that was replaced by another, as by a backup, tells
+        the latest `MOST_PINS` pins. A store that was replaced by another, as by a backup, returns
         everything whatever `since` is.
         """
 

@@ -22,9 +22,9 @@ from dragoman.administration.drafts import (
     FIELDS,
     SECRETS,
     Draft,
-    Fault,
-    Unusable,
-    draft,
+    FieldError,
+    InvalidDraft,
+    read_draft,
     shortened,
 )
 from dragoman.administration.views import AccountView
@@ -52,7 +52,7 @@ class BadRow(Struct, frozen=True):
 
     at: int
     name: str
-    faults: tuple[Fault, ...]
+    faults: tuple[FieldError, ...]
 
 
 class BadFile(ValueError):
@@ -99,7 +99,7 @@ def read_json_lines(lines: Iterable[bytes], resolve: Resolve) -> Iterator[Row | 
         try:
             value = jsontext.decode(line)
         except JsonError:
-            yield BadRow(at, "", (Fault("", "not JSON"),))
+            yield BadRow(at, "", (FieldError("", "not JSON"),))
         else:
             yield _of_value(at, value, resolve)
 
@@ -225,16 +225,16 @@ def _check(columns: list[str]) -> None:
 def _of_cells(at: int, columns: list[str], cells: list[str], resolve: Resolve) -> Row | BadRow:
     values = dict(zip(columns, (cell.strip() for cell in cells), strict=False))
     if len(cells) > len(columns):
-        told = f"{len(cells)} cells for {len(columns)} columns"
-        return BadRow(at, _name(values), (Fault("", told),))
-    faults: list[Fault] = []
+        problem = f"{len(cells)} cells for {len(columns)} columns"
+        return BadRow(at, _name(values), (FieldError("", problem),))
+    faults: list[FieldError] = []
     typed: dict[str, object] = {}
     for column, cell in values.items():
         if cell or column not in SECRETS:
             try:
                 typed[column] = _typed(column, cell)
             except ValueError as error:
-                faults.append(Fault(column, str(error)))
+                faults.append(FieldError(column, str(error)))
     return _row(at, typed, resolve, faults)
 
 
@@ -266,14 +266,16 @@ def _typed(column: str, cell: str) -> object:
 
 def _of_value(at: int, value: Any, resolve: Resolve) -> Row | BadRow:
     if not isinstance(value, dict):
-        return BadRow(at, "", (Fault("", "expected an object"),))
+        return BadRow(at, "", (FieldError("", "expected an object"),))
     return _row(at, value, resolve, [])
 
 
-def _row(at: int, values: dict[str, object], resolve: Resolve, faults: list[Fault]) -> Row | BadRow:
+def _row(
+    at: int, values: dict[str, object], resolve: Resolve, faults: list[FieldError]
+) -> Row | BadRow:
     try:
-        made = draft(values, resolve)
-    except Unusable as error:
+        made = read_draft(values, resolve)
+    except InvalidDraft as error:
         faults.extend(error.faults)
     if faults:
         return BadRow(at, _name(values), tuple(faults))

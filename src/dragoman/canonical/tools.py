@@ -35,7 +35,7 @@ class ToolRestorer:
 
     Restores names and namespaces, unwraps emulated custom tools (their input is held until it
     is whole), makes missing arguments `{}`, and turns an answer whose arguments are not a JSON
-    object into a failure, unless the output limit cut them.
+    object into a failure, unless the output limit cut them, which their `Closed` tells.
     """
 
     __slots__ = ("_broken", "_calls", "_names")
@@ -91,16 +91,17 @@ class ToolRestorer:
         if call.emulated:
             unwrapped = unwrap_custom(text)
             if unwrapped is None:
-                self._broken = call.head.name
-                return (event,)
+                return self._cut(event, call)
             return (Delta(event.index, unwrapped), event)
         if call.head.custom:
             return (event,)
         if not text.strip():
             return (Delta(event.index, "{}"), event)
-        if not is_json_object(text):
-            self._broken = call.head.name
-        return (event,)
+        return (event,) if is_json_object(text) else self._cut(event, call)
+
+    def _cut(self, event: Closed, call: _Call) -> tuple[Event]:
+        self._broken = call.head.name
+        return (Closed(event.index, cut=True),)
 
 
 def is_json_object(text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.jsontext import object_of
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
 MOST_BYTES = 256 * 1024 * 1024
@@ -24,7 +24,7 @@ async def beginning(answer: UpstreamResponse) -> bytes:
     them one by one.
 
     Raises:
-        UpstreamError (of calls): the answer broke off.
+        CallError: the answer broke off.
     """
     begun = b""
     while _is_undecided(begun):
@@ -58,7 +58,7 @@ async def read_error(answer: UpstreamResponse) -> bytes:
     """As much of an error's body as can be had: the status alone says enough."""
     try:
         return await answer.read(_ERROR_BYTES)
-    except CallFailed:
+    except CallError:
         return b""
 
 
@@ -71,7 +71,7 @@ async def drain(answer: UpstreamResponse) -> None:
         async with asyncio.timeout(_DRAIN_S):
             async for _ in answer:
                 pass
-    except (TimeoutError, CallFailed):
+    except (TimeoutError, CallError):
         pass
 
 

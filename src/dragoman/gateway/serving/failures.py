@@ -20,12 +20,12 @@ from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.protocols.base import Codec
 from dragoman.upstream.errors import (
     BodyTooLarge,
+    CallError,
     ConnectionReset,
     FirstByteTimeout,
     ProxyFailed,
     UpstreamTimeout,
 )
-from dragoman.upstream.errors import UpstreamError as CallFailed
 
 NONE_LEFT = "No active accounts available"
 ALL_TRIED = "All accounts exhausted"
@@ -61,7 +61,7 @@ class Failure(Exception):
         self.at_proxy = at_proxy
 
 
-def failed_call(error: CallFailed, upstream: str) -> Failure:
+def failed_call(error: CallError, upstream: str) -> Failure:
     """The failure of a call that brought no complete answer."""
     kind = FaultKind.UPSTREAM_FAILED
     told = "could not be reached, or broke off its answer"

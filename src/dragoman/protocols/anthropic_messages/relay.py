@@ -17,7 +17,7 @@ from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.anthropic_messages.errors import error_event, fault_of
-from dragoman.protocols.anthropic_messages.outcome import merge_usage, read_usage
+from dragoman.protocols.anthropic_messages.usage import merge_usage, read_usage
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.raw import blank_pattern, blank_run

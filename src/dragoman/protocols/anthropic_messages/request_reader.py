@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.canonical.blocks import Block, Text
 from dragoman.canonical.envelope import Sealer
-from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
+from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import (
     Extra,
@@ -24,6 +24,7 @@ from dragoman.canonical.requests import (
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
 from dragoman.protocols.anthropic_messages.thinking import read_thinking
+from dragoman.protocols.anthropic_messages.threads import threads_unsupported
 from dragoman.protocols.anthropic_messages.tools import read_choice, read_tool
 from dragoman.protocols.fields import Fields, JsonObject, Readers, boolean, number, whole
 
@@ -54,7 +55,8 @@ def read_request(body: JsonObject, sealer: Sealer, *, counting: bool = False) ->
     fields = Fields(body)
     extras: list[Extra] = []
     blocks = BlockReader(sealer, extras)
-    _refuse_thread(fields)
+    if fields.has("thread"):
+        raise threads_unsupported()
     model = fields.take_str("model")
     if not model:
         raise InvalidRequest.at("model", "is required", code=_MISSING)
@@ -87,25 +89,6 @@ def read_request(body: JsonObject, sealer: Sealer, *, counting: bool = False) ->
         source=body,
         extras=tuple(extras),
         **settings,
-    )
-
-
-def _refuse_thread(fields: Fields) -> None:
-    if fields.has("thread"):
-        raise threads_unsupported()
-
-
-def threads_unsupported() -> InvalidRequest:
-    """What a client is told that wants its conversation kept by the server: the SDKs then go on
-    with whole histories by themselves (lib/threads/_thread_state.py of anthropic)."""
-    return InvalidRequest(
-        Fault(
-            FaultKind.INVALID_REQUEST,
-            "thread: server-held conversations are not supported; send the whole history",
-            param="thread",
-            code="thread_unsupported_request",
-            details={"error_code": "thread_unsupported_request"},
-        )
     )
 
 

@@ -37,11 +37,13 @@ from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.anthropic_messages import web_search, wire
 from dragoman.protocols.anthropic_messages.errors import fault_of
-from dragoman.protocols.anthropic_messages.outcome import (
+from dragoman.protocols.anthropic_messages.finish import (
     explanation_of,
     is_known_reason,
-    merge_usage,
     read_finish,
+)
+from dragoman.protocols.anthropic_messages.usage import (
+    merge_usage,
     read_tier,
     read_usage,
     untold_tier,

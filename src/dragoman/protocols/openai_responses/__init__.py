@@ -11,8 +11,10 @@ from dragoman.protocols.base import (
     Translate,
 )
 from dragoman.protocols.folding import FoldedAnswer
+from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_errors import read_error
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.counting import COUNTING
 from dragoman.protocols.openai_responses.errors import write_error
 from dragoman.protocols.openai_responses.history import (
     beginning,
@@ -49,6 +51,8 @@ CODEC = Codec(
     endpoint=Endpoint(
         path="/responses",
         id_prefix="resp_",
+        counting=COUNTING,
+        models=MODELS,
         forwarded=("openai-beta",),
         binds_reasoning=True,
         stores_responses=True,
@@ -74,6 +78,8 @@ CODEC = Codec(
         without_envelopes=without_envelopes,
         without_reasoning=without_reasoning,
         fitted=fitted,
+        continues="previous_response_id",
+        conversation="prompt_cache_key",
         beginning=beginning,
         forward_request=forward_request,
         forward_response=forward_response,
