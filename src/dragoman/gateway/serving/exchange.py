@@ -20,6 +20,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.canonical.requests import Request
 from dragoman.config import Server
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.beside import beside
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
 from dragoman.gateway.edge.record import Record
@@ -97,7 +98,7 @@ class Exchange:
             target = self.resolve(request, caller, record)
         # From here on the trip alone holds it, and lets it go in time.
         del request
-        trip.turn_to(target, self._call(trip, target))
+        await self._turn_to(trip, target)
         if record.stream:
             trip.delivery = Delivery(
                 visit,
@@ -122,7 +123,7 @@ class Exchange:
             ClientGone: the client left.
         """
         body = await visit.body(self._server.body_limit_bytes)
-        return ClientRequest(visit.codec.name, body)
+        return await beside(body, lambda: ClientRequest(visit.codec.name, body))
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """Where the request's model leads.
@@ -191,7 +192,7 @@ class Exchange:
         only = "" if trip.keeping is None else trip.keeping.only
         attempt = partial(self._attempt, trip)
         for target in (trip.target, *trip.target.fallbacks):
-            if first is not None and not self._turn(trip, target):
+            if first is not None and not await self._turn(trip, target):
                 continue
             try:
                 self._recognise(trip)
@@ -214,17 +215,26 @@ class Exchange:
             trip.visit.shared.append((b"x-should-retry", b"false"))
         await self._fail(trip, first.fault)
 
-    def _turn(self, trip: Trip, fallback: Target) -> bool:
+    async def _turn_to(self, trip: Trip, target: Target) -> None:
+        """Say the request to `target`.
+
+        Raises:
+            InvalidRequest: as `_call`.
+        """
+        call = await beside(trip.request.body, lambda: self._call(trip, target))
+        trip.turn_to(target, call)
+
+    async def _turn(self, trip: Trip, fallback: Target) -> bool:
         """Say the request to another upstream, if there is time and it can be said there."""
         if not trip.attempts.in_time(fallback.upstream):
             return False
         target = detoured(fallback, trip.request)
+        fell_back, trip.fell_back = trip.fell_back, True
         try:
-            call = self._call(trip, target)
+            await self._turn_to(trip, target)
         except InvalidRequest:
+            trip.fell_back = fell_back
             return False
-        trip.fell_back = True
-        trip.turn_to(target, call)
         return True
 
     async def _attempt(self, trip: Trip, lease: Lease) -> None:

@@ -10,6 +10,7 @@ from dragoman.accounts.pool import Lease
 from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_fault
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
+from dragoman.gateway.edge.beside import beside
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.serving.affinity import response_id
 from dragoman.gateway.serving.answers import MOST_BYTES, beginning, drain, holds_events, is_stream
@@ -24,6 +25,13 @@ _EMPTY = UpstreamError.unreadable("it is empty").fault
 _MOST_HELD = 64 * 1024 * 1024
 """Bytes of a handshake that are held back; a response object may repeat a large request, twice."""
 
+_SMALL = 64 * 1024
+"""Bytes of an answer that the memory budget is not asked for."""
+
+_STEP = 1024 * 1024
+"""Bytes of a stream for which it is asked at once: as many may be kept of what came, until the
+stream ends, by whoever writes its last event."""
+
 _BLANK_RUN = 100
 """Characters of white space in arguments that are no mere indentation."""
 
@@ -35,15 +43,19 @@ async def give_whole(trip: Trip, lease: Lease, answer: UpstreamResponse, mask: M
         UpstreamError: the answer is none.
         UpstreamError (of calls): the answer broke off.
     """
-    body = mask.secrets_in(await answer.read(MOST_BYTES))
+    hold = trip.visit.hold
+    body = mask.secrets_in(await answer.read(MOST_BYTES, hold))
     convert = trip.call.response_of if holds_events(body) else trip.call.response
     trip.outcome = Outcome()
-    shown = convert(body, trip.outcome)
+    outcome = trip.outcome
+    shown = await beside(body, lambda: convert(body, outcome))
     _succeeded(lease, trip.outcome)
     trip.settle(lease)
     if trip.keeping is not None:
         await trip.keeping.begun(lease.account.name, response_id(body))
         shown = await trip.keeping.whole(shown)
+    if len(shown) > _SMALL:
+        hold(len(shown))
     await trip.visit.reply(200, shown, trip.headers())
 
 
@@ -61,7 +73,7 @@ async def give_stream(
     if is_stream(answer, chunk):
         await _open_stream(trip, delivery, lease, answer, chunk, sent_at)
         return
-    body = chunk + await answer.read(MOST_BYTES)
+    body = chunk + await answer.read(MOST_BYTES, trip.visit.hold)
     trip.outcome = Outcome()
     shown = trip.call.stream_of(body, trip.outcome)
     _succeeded(lease, trip.outcome)
@@ -129,11 +141,16 @@ async def _relay(
     blank_since = 0.0
     data = b"".join(held)
     held.clear()
+    room = _STEP
 
     def pass_on(chunk: bytes) -> bool:
         """Nearly every chunk goes to the client right here; the others' events are left in `data`,
         to be dealt with below."""
-        nonlocal data, blank_since
+        nonlocal data, blank_since, room
+        room -= len(chunk)
+        if room < 0:
+            room += _STEP
+            trip.visit.hold(_STEP)
         data = feed(chunk)
         if stream.over or stream.blank >= _BLANK_RUN:
             return False

@@ -180,7 +180,7 @@ class Elsewhere:
                     stream = RelayedStream(relay, _CODEC.keepalive, outgoing.mask)
                     await self._relay(visit, answer, stream)
                     return
-                body = outgoing.mask.secrets_in(await answer.read(MOST_BYTES))
+                body = outgoing.mask.secrets_in(await answer.read(MOST_BYTES, visit.hold))
         except CallFailed as error:
             raise DragomanError(failed_call(error, account.upstream).fault) from None
         if visit.method == "DELETE":
