@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import resource
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TextIO
 
 import uvloop
@@ -27,6 +32,7 @@ from dragoman.gateway.workers import Workers
 from dragoman.http import Limits
 from dragoman.http import Server as HTTPServer
 from dragoman.http.addresses import is_here
+from dragoman.http.server import Listener
 from dragoman.storage.opening import prepare
 
 _FILES = 65536
@@ -44,7 +50,8 @@ def build_app(
     Raises:
         ValueError: it would let anyone in from other machines.
     """
-    if not config.clients and not is_loopback(config.server.host):
+    settings = config.server
+    if not config.clients and settings.unix_socket is None and not is_loopback(settings.host):
         raise ValueError(
             f"without client keys the gateway listens on loopback only, not on {config.server.host}"
         )
@@ -66,10 +73,17 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
     configure_log(config.server.log_level)
     prepare(config)
     _raise_file_limit()
-    plug = bind(config.server.host, config.server.port)
-    host, port = plug.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{port}"
+    settings = config.server
+    if settings.tls_certificate is not None:
+        _tls(settings)
+    if settings.unix_socket is not None:
+        plug = bind_unix(settings.unix_socket)
+        url = f"unix:{settings.unix_socket}"
+    else:
+        plug = bind(settings.host, settings.port)
+        host, port = plug.getsockname()[:2]
+        scheme = "http" if settings.tls_certificate is None else "https"
+        url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     logging.getLogger("dragoman").info("serving on %s", url)
     if announce is not None:
         announce(url)
@@ -87,6 +101,9 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
             ).run()
     finally:
         plug.close()
+        if settings.unix_socket is not None:
+            with suppress(OSError):
+                os.unlink(settings.unix_socket)
 
 
 def _run(config: Config, plug: socket.socket, place: Place | None = None) -> None:
@@ -101,59 +118,71 @@ def _run(config: Config, plug: socket.socket, place: Place | None = None) -> Non
 
 
 class Server:
-    """Serves an application on sockets, from `run` to `stop`. `on_started` is called when requests
-    can come.
+    """Serves an application on sockets, from `serve` or `run` to `stop`. What is told by signals is
+    told by calls here: `on_signal`, and `reloads`, which read anew what can be, each whole or not
+    at all, and say what it was.
 
-    The process that runs it tells it of signals: here `run` does so for SIGINT and SIGTERM where it
-    is the main thread's.
+    `on_started` is called when requests can come.
     """
 
     def __init__(self, app: Gateway, on_started: Callable[[], object] = lambda: None) -> None:
+        """
+        Raises:
+            OSError: the certificate cannot be used.
+        """
+        settings = app.config.server
         self.app = app
         self.http = HTTPServer(
             app,
             refuse=refuse,
-            limits=limits_of(app.config.server),
+            limits=limits_of(settings),
+            tls=None if settings.tls_certificate is None else partial(_tls, settings),
             exempt=lambda address: is_here(address) or app.proxies.believes(address),
         )
         self.started = False
-        self._on_started = on_started
+        self.on_started = on_started
+        self.reloads: tuple[Callable[[], str], ...] = ()
+        if settings.tls_certificate is not None:
+            self.reloads = (self._reload_certificate,)
         self._sockets: Sequence[socket.socket] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._draining: asyncio.Task[None] | None = None
 
     def run(self, sockets: Sequence[socket.socket]) -> None:
-        """Serve until `stop` is called, and requests in flight are over."""
+        """As `serve`, in a loop of its own; SIGINT and SIGTERM stop it, where signals can be
+        handled in this thread."""
+
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            numbers: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
+            try:
+                for number in numbers:
+                    loop.add_signal_handler(number, self.on_signal, number)
+            except (RuntimeError, ValueError):
+                numbers = ()
+            try:
+                await self.serve(sockets)
+            finally:
+                for number in numbers:
+                    loop.remove_signal_handler(number)
+
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self.serve(sockets))
+            runner.run(main())
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
-        """As `run`, in the running loop."""
+        """Serve until `stop` is called, and requests in flight are over or their time is."""
         loop = self._loop = asyncio.get_running_loop()
         self._sockets = sockets
-        numbers: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
-        try:
-            for number in numbers:
-                loop.add_signal_handler(number, self._on_signal, number)
-        except (RuntimeError, ValueError):
-            # Not the main thread: whoever runs this calls `stop`.
-            numbers = ()
         await self.app.start()
         try:
             loop.call_soon(self._begin)
             await self.http.serve(sockets)
-            self._draining = loop.create_task(
-                self.http.drain(self.app.config.server.shutdown_grace_s)
-            )
-            await self._draining
+            await self.http.drain(self.app.config.server.shutdown_grace_s)
         finally:
             await self.app.close()
-            for number in numbers:
-                loop.remove_signal_handler(number)
 
-    def _begin(self) -> None:
-        self.started = True
-        self._on_started()
+    async def listen(self, sock: socket.socket) -> Listener:
+        """Take connections from a further socket, until what is returned is closed."""
+        return self.http.listen(sock)
 
     def stop(self) -> None:
         """Take no more connections, and end when requests in flight have, or their time is over.
@@ -162,16 +191,41 @@ class Server:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._close)
 
-    def _close(self) -> None:
+    def close_listening(self) -> None:
+        """Take no more connections; the sockets stay open. `serve` goes on to its end."""
         self.http.close_listening()
+
+    def on_signal(self, number: int) -> None:
+        """A signal to stop came. A second interrupt does not wait for requests in flight."""
+        if self.app.draining and number == signal.SIGINT:
+            self.http.hurry()
+        self.stop()
+
+    def _begin(self) -> None:
+        self.started = True
+        self.on_started()
+
+    def _close(self) -> None:
+        self.close_listening()
         for sock in self._sockets:
             sock.close()
 
-    def _on_signal(self, number: int) -> None:
-        """A second interrupt does not wait for requests in flight."""
-        if self._draining is not None and number == signal.SIGINT:
-            self.http.hurry()
-        self.stop()
+    def _reload_certificate(self) -> str:
+        self.http.reload_tls()
+        return "the certificate"
+
+
+def _tls(settings: Settings) -> ssl.SSLContext:
+    """The context for TLS with clients.
+
+    Raises:
+        OSError: the certificate or its key cannot be read, or do not belong together.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["http/1.1"])
+    assert settings.tls_certificate is not None
+    context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    return context
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -205,6 +259,33 @@ def bind(host: str, port: int) -> socket.socket:
     plug.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         plug.bind(address)
+    except OSError:
+        plug.close()
+        raise
+    return plug
+
+
+def bind_unix(path: str) -> socket.socket:
+    """A bound Unix socket. One that nobody listens on any more, which a server left that was
+    killed, is replaced.
+
+    Raises:
+        OSError: the path is taken, or its directory is not there.
+    """
+    plug = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        plug.connect(path)
+    except ConnectionRefusedError:
+        os.unlink(path)
+    except OSError:
+        pass
+    else:
+        plug.close()
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), path)
+    plug.close()
+    plug = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        plug.bind(path)
     except OSError:
         plug.close()
         raise
