@@ -181,7 +181,7 @@ class UpstreamResponses:
                     stream = RelayedStream(relay, _CODEC.translate.keepalive, builder.mask)
                     await self._relay(visit, answer, stream)
                     return
-                body = builder.mask.secrets_in(await answer.read(MOST_BYTES))
+                body = builder.mask.secrets_in(await answer.read(MOST_BYTES, visit.hold))
         except CallError as error:
             raise DragomanError(failed_call(error, account.upstream).fault) from None
         if visit.method == "DELETE":
