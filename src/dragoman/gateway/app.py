@@ -48,10 +48,10 @@ class Gateway:
 
     It needs the lifespan events of its server, or `start` and `close`, for its connections to
     upstreams and its store, and with each request what `JoiningProtocol` knows of the client's
-    connection. `account_sync` is what stands between the pool and the store, None if nothing is
-    kept; what `meter` counts goes there as usage. `draining` makes `/readyz` say no before the
-    server stops. `log` is given the line of each request, None for no lines; `place` is where this
-    worker shows others what it counts, None if there are none.
+    connection. `account_sync` writes what the pool learns to the store, and the usage that `meter`
+    counts; None if nothing is stored. While `draining`, `/readyz` fails. `log` is called with the
+    line of each request, None for no lines; `place` is where this worker publishes its counts for
+    the others, None if there are none.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Gateway:
             self._serving -= 1
 
     def _identify(self, visit: Visit) -> Caller:
-        """Who calls; errors are told in the dialect of that client from here on.
+        """Who calls. From here on, errors have the form of that client's dialect.
 
         Raises:
             DragomanError: UNAUTHENTICATED.
@@ -258,7 +258,7 @@ def check_content_type(value: bytes | None) -> None:
 
 
 def _grant(visit: Visit) -> None:
-    """The vendors' SDKs send dozens of headers, so a preflight is granted what it asks for."""
+    """Allow a preflight the headers it asks for: the vendors' SDKs send dozens."""
     asked = visit.headers.get(b"access-control-request-headers")
     if asked:
         visit.lines += _CORS

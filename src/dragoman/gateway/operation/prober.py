@@ -1,4 +1,4 @@
-"""Probes of accounts that are out, in the background of a worker."""
+"""Regular probes of accounts that are out, in the background of a worker."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _EVERY_S = 1.0
 
 
 class Prober:
-    """Tries accounts of upstreams with `probe` that are exhausted, or rest for long.
+    """Probes accounts that are exhausted, or rest for long, of upstreams with `probe`.
 
     Of several workers each has accounts of its own to probe: `place` of `places` is this one's.
-    Whatever is being tried already, by a probe or a client's request of any worker, is left alone.
+    An account that is in use, by a probe or a client's request of any worker, is not probed.
     """
 
     def __init__(
