@@ -20,7 +20,7 @@ from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.edge.visit import Receive, Scope, Send, Visit
 from dragoman.gateway.edge.writes import CONNECTION
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
-from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.operation.tally import CLIENT_GONE
 from dragoman.gateway.routes import Route, Routes
 from dragoman.gateway.services import make_services
@@ -50,7 +50,7 @@ class Gateway:
     upstreams and its store, and with each request what `JoiningProtocol` knows of the client's
     connection. `account_sync` writes what the pool learns to the store, and the usage that `meter`
     counts; None if nothing is stored. While `draining`, `/readyz` fails. `log` is called with the
-    line of each request, None for no lines; `place` is where this worker publishes its counts for
+    line of each request, None for no lines; `slot` is where this worker publishes its counts for
     the others, None if there are none.
     """
 
@@ -58,14 +58,14 @@ class Gateway:
         self,
         config: Config,
         log: Callable[[bytes], None] | None = log_line,
-        place: Place | None = None,
+        slot: WorkerSlot | None = None,
     ) -> None:
         self.config = config
         self._log = log
         self.draining = False
         self._serving = 0
         self._keys = Keyring(config.clients)
-        services = self._services = make_services(config, log, place, lambda: self._serving)
+        services = self._services = make_services(config, log, slot, lambda: self._serving)
         self.pool = services.pool
         self.meter = services.meter
         self.account_sync = services.account_sync

@@ -21,7 +21,7 @@ from dragoman.gateway.edge.lines import LineWriter, Outlet
 from dragoman.gateway.edge.protocol import JoiningProtocol
 from dragoman.gateway.edge.record import log_line
 from dragoman.gateway.operation.metrics import Board
-from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.workers import Workers
 from dragoman.storage.opening import prepare
 
@@ -36,9 +36,9 @@ it is they who close."""
 def build_app(
     config: Config,
     log: Callable[[bytes], None] | None = log_line,
-    place: Place | None = None,
+    slot: WorkerSlot | None = None,
 ) -> Gateway:
-    """The ASGI application of a configuration. `log` is given the line of each request; `place` is
+    """The ASGI application of a configuration. `log` is given the line of each request; `slot` is
     this worker's among several.
 
     Raises:
@@ -48,7 +48,7 @@ def build_app(
         raise ValueError(
             f"without client keys the gateway listens on loopback only, not on {config.server.host}"
         )
-    return Gateway(config, log, place)
+    return Gateway(config, log, slot)
 
 
 def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> None:
@@ -81,7 +81,7 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
             board = Board(count)
             Workers(
                 count,
-                lambda number: _run(config, plug, Place(board, number, count)),
+                lambda number: _run(config, plug, WorkerSlot(board, number, count)),
                 grace_s=config.server.shutdown_grace_s,
                 on_stop=plug.close,
             ).run()
@@ -89,13 +89,13 @@ def serve(config: Config, *, announce: Callable[[str], None] | None = None) -> N
         plug.close()
 
 
-def _run(config: Config, plug: socket.socket, place: Place | None = None) -> None:
+def _run(config: Config, plug: socket.socket, slot: WorkerSlot | None = None) -> None:
     """Serve in this process."""
     settle()
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(sys.stderr.fileno())
     try:
-        Server(build_app(config, lines if wanted else None, place)).run(sockets=[plug])
+        Server(build_app(config, lines if wanted else None, slot)).run(sockets=[plug])
     finally:
         lines.flush()
 
