@@ -120,6 +120,6 @@ def test_ids_are_made_in_the_clients_style(client: str, prefix: str) -> None:
     upstream = C if client == A else A
     call = translate_request(client, upstream, json.dumps(LEAST[client]).encode())
     answer = json.dumps(LEAST_ANSWER[upstream]).encode()
-    made = {json.loads(call.response(answer))["id"] for _ in range(2)}
+    made = {json.loads(call.translate_response(answer))["id"] for _ in range(2)}
     assert len(made) == 2
     assert all(name.startswith(prefix) for name in made)

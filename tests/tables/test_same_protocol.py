@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.losses import Ledger, Policy
-from dragoman.canonical.options import Options
+from dragoman.canonical.options import Capabilities, Options
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.settings import make_capabilities
@@ -433,7 +433,7 @@ def test_thinking(
     body = {**LEAST[A], "max_tokens": 9000, "thinking": thinking}
     if effort is not None:
         body["output_config"] = {"effort": effort}
-    written, losses = again(A, body, Capabilities(**capabilities))
+    written, losses = again(A, body, make_capabilities(**capabilities))
     assert written.get("thinking") == sent
     assert written.get("output_config", {}).get("effort") == sent_effort
     assert losses == lost
