@@ -22,7 +22,7 @@ from dragoman.canonical.requests import (
     Turn,
 )
 from dragoman.protocols.anthropic_messages import wire
-from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
+from dragoman.protocols.anthropic_messages.content_reader import BlockReader
 from dragoman.protocols.anthropic_messages.thinking import read_thinking
 from dragoman.protocols.anthropic_messages.threads import threads_unsupported
 from dragoman.protocols.anthropic_messages.tools import read_choice, read_tool
