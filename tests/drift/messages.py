@@ -105,7 +105,7 @@ STREAM = Tagged(
     kind=Kind.EVENT,
 )
 
-_ERROR_TYPES = frozenset(errors._KINDS) | {"api_error"}
+_ERROR_TYPES = frozenset(word for _, word in errors._SHOWN.values())
 ERROR_TYPES = Vocabulary(
     # Those of the memory store are answers of another service.
     _ERROR_TYPES | {"memory_path_conflict_error", "memory_precondition_failed_error"}

@@ -14,7 +14,7 @@ from dragoman.canonical.events import Closed, Delta, Opened, Started
 from dragoman.canonical.requests import Request
 from dragoman.protocols import CODECS
 from dragoman.sse import Decoder
-from dragoman.translation import translate_request
+from tests.library import translate_request
 from tests.losses.clients import asking
 from tests.losses.requests import CHAT, MESSAGES
 from tests.properties.cells import CELLS, inbound, reply, write_stream
@@ -41,7 +41,7 @@ def reachable(root: object) -> Iterator[object]:
 def test_a_stream_does_not_hold_the_request(client: str, upstream: str) -> None:
     """A stream may be long, and a request large."""
     body = msgspec.json.encode(asking(client, stream=True))
-    stream = translate_request(client, upstream, body).stream()
+    stream = translate_request(client, upstream, body).open_stream()
     assert not [held for held in reachable(stream) if isinstance(held, Request)]
 
 

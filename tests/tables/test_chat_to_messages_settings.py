@@ -64,12 +64,14 @@ SENT_G = {"name": "g", "input_schema": NO_ARGUMENTS}
 SENT_OFFER = {"tools": [SENT_F, SENT_G]}
 
 TOOLS = [
+    # req: 42
     Row("function tool", {"tools": [F]}, {"tools": [SENT_F]}),
     Row("function without parameters", {"tools": [function("g")]}, {"tools": [SENT_G]}),
     Row(
         "parameters without a root type",
         {"tools": [function(parameters={"properties": {}})]},
         {"tools": [{"name": "f", "input_schema": NO_ARGUMENTS}]},
+        {"tools[0].function": REPAIRED},
     ),
     Row(
         "strict function",
@@ -118,6 +120,7 @@ TOOLS = [
         {**OFFER, "tool_choice": "required"},
         {**SENT_OFFER, "tool_choice": {"type": "any"}},
     ),
+    # req: 43
     Row(
         "choice of a function",
         {**OFFER, "tool_choice": function("f")},
@@ -230,7 +233,7 @@ SETTINGS = [
         "a temperature above one",
         {"temperature": 1.5},
         {"temperature": 1.0},
-        {"temperature": KNOB},
+        {"temperature": REPAIRED},
         upstream=OLD,
     ),
     Row("stop string", {"stop": "x"}, {"stop_sequences": ["x"]}),
@@ -392,14 +395,14 @@ THINKING = [
         "effort none, for a model that always thinks",
         effort("none"),
         {**LIMIT, "output_config": {"effort": "low"}},
-        {"reasoning_effort": KNOB},
+        {"reasoning_effort": CONVERTED},
         upstream={"disable_thinking": False},
     ),
     Row(
         "effort minimal",
         effort("minimal"),
         {**LIMIT, "thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
-        {"reasoning_effort": KNOB},
+        {"reasoning_effort": CONVERTED},
     ),
     *(
         Row(
@@ -413,7 +416,7 @@ THINKING = [
         "effort xhigh, for a model without it",
         effort("xhigh"),
         {**LIMIT, "thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
-        {"reasoning_effort": KNOB},
+        {"reasoning_effort": CONVERTED},
         upstream={"efforts": ("low", "medium", "high")},
     ),
     Row(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import ToolCall
@@ -12,6 +11,7 @@ from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.events import Closed, Delta, Event, Failed, Finished, Opened
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.responses import FinishReason
+from dragoman.jsontext import JsonError, decode, object_of
 
 CUSTOM_INPUT = "input"
 """Name of the one string argument of a function that emulates a custom tool."""
@@ -106,10 +106,7 @@ class ToolRestorer:
 
 def is_json_object(text: str) -> bool:
     """Whether `text` is one JSON object."""
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return False
+    return object_of(text) is not None
 
 
 def wrap_custom(text: str) -> dict[str, Any]:
@@ -124,8 +121,8 @@ def unwrap_custom(arguments: str) -> str | None:
     string is taken whatever its name. None if there is no such string.
     """
     try:
-        value = msgspec.json.decode(arguments) if arguments.strip() else {}
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        value = decode(arguments) if arguments.strip() else {}
+    except JsonError:
         return None
     if isinstance(value, str):
         return value

@@ -8,7 +8,7 @@ from contextlib import suppress
 from math import inf
 from typing import TypeVar
 
-from dragoman.accounts.pool import Lease, NoAccount, Pool, Wanted
+from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
 from dragoman.canonical.errors import Fault
 from dragoman.config import Upstream
 from dragoman.gateway.edge.record import Record
@@ -46,7 +46,7 @@ class Attempts:
 
     __slots__ = ("_pool", "_record", "_started", "made")
 
-    def __init__(self, pool: Pool, record: Record) -> None:
+    def __init__(self, pool: AccountPool, record: Record) -> None:
         self._pool = pool
         self._record = record
         self._started = time.monotonic()
@@ -81,7 +81,7 @@ class Attempts:
             GaveUp: nothing more can be tried.
         """
         upstream, pool = target.upstream, self._pool
-        wanted = Wanted(upstream.name, target.model, pin)
+        wanted = LeaseRequest(upstream.name, target.model, pin)
         tried = self._others_than(only, upstream) if only else []
         unasked: list[str] = []
         last: Failure | None = None
@@ -100,7 +100,7 @@ class Attempts:
             except NoAccount as found:
                 if last is None:
                     raise GaveUp(none_left(found)) from None
-                ending, none = NONE_LEFT, alone(found)
+                ending, none = NONE_LEFT, without_traceback(found)
                 break
             name = lease.account.name
             self.made += 1
@@ -115,7 +115,7 @@ class Attempts:
                         unasked.append(name)
                 if not lease.failed(failure.symptom).tries_next:
                     raise GaveUp(failure.fault, failure) from None
-                last = more_telling(last, alone(failure))
+                last = more_telling(last, without_traceback(failure))
             finally:
                 lease.give_back()
         assert last is not None
@@ -129,7 +129,7 @@ class Attempts:
         ]
 
     async def _lease(
-        self, wanted: Wanted, tried: list[str], unasked: list[str], most_s: float
+        self, wanted: LeaseRequest, tried: list[str], unasked: list[str], most_s: float
     ) -> Lease:
         """A lease of an account that was not tried; if there is none, of one that never saw the
         request, since the proxy that was in turn could not be used. Another is in turn now."""
@@ -145,7 +145,7 @@ def _others(upstream: Upstream, lease: Lease) -> bool:
     return lease.account.proxy is None and len(upstream.proxies) > 1
 
 
-def alone(error: E) -> E:
+def without_traceback(error: E) -> E:
     """An error to keep, without where it came from: the frames hold all of the request, and each
     other."""
     error.__context__ = None

@@ -12,7 +12,7 @@ from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import Config, Fallback, Route, Upstream, matches
-from dragoman.translation import Settings
+from dragoman.translation import CallSettings
 
 _REMEMBERED = 4096
 """Model names whose resolution is remembered."""
@@ -28,7 +28,7 @@ class Target(Struct, frozen=True):
 
     upstream: Upstream
     model: str
-    settings: Settings
+    settings: CallSettings
     headers: Mapping[bytes, bytes] | None = None
     detour: Target | None = None
     fallbacks: tuple[Target, ...] = ()
@@ -144,7 +144,7 @@ class Router:
     ) -> Target:
         endpoint = upstream.codec.endpoint
         capabilities = endpoint.completed(capabilities or upstream.capabilities, upstream.base_url)
-        settings = Settings(
+        settings = CallSettings(
             model=model, options=options, capabilities=capabilities, sealer=self._sealer
         )
         told = endpoint.headers(capabilities)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.counting import COUNTING
 from dragoman.protocols.anthropic_messages.errors import read_error, write_error
 from dragoman.protocols.anthropic_messages.fitting import fitted
 from dragoman.protocols.anthropic_messages.history import (
@@ -16,7 +19,8 @@ from dragoman.protocols.anthropic_messages.relay import (
     forward_request,
     forward_response,
 )
-from dragoman.protocols.anthropic_messages.requests import read_request, taken_stops, write_request
+from dragoman.protocols.anthropic_messages.request_reader import read_request
+from dragoman.protocols.anthropic_messages.request_writer import taken_stops, write_request
 from dragoman.protocols.anthropic_messages.responses import read_response
 from dragoman.protocols.anthropic_messages.settings import (
     MessagesCapabilities,
@@ -28,13 +32,19 @@ from dragoman.protocols.anthropic_messages.settings import (
 from dragoman.protocols.anthropic_messages.shape import SHAPE
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
 from dragoman.protocols.anthropic_messages.stream_writer import MessagesWriter
+from dragoman.protocols.anthropic_messages.threads import check_thread
 from dragoman.protocols.base import Codec, Endpoint, Passthrough, Translate
+from dragoman.protocols.model_lists import MODELS
 
 CODEC = Codec(
     name=wire.NAME,
     endpoint=Endpoint(
         path="/messages",
         id_prefix="msg_",
+        key_headers=(b"x-api-key",),
+        sign=b"anthropic-version",
+        counting=COUNTING,
+        models=replace(MODELS, query="limit=1000"),
         capabilities=MessagesCapabilities,
         completed=completed,
         auth="x-api-key",
@@ -60,6 +70,7 @@ CODEC = Codec(
         without_envelopes=without_envelopes,
         without_reasoning=without_reasoning,
         fitted=fitted,
+        check_conversation=check_thread,
         beginning=beginning,
         forward_request=forward_request,
         forward_response=forward_response,

@@ -20,10 +20,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     """
     content = body.get("content")
     if body.get("type") == "error" or (body.get("error") and content is None):
-        error = body.get("error")
-        raise UpstreamError(
-            fault_of(error if isinstance(error, dict) else {"message": error}, None, None)
-        )
+        raise UpstreamError(fault_of(body.get("error")))
     if not isinstance(content, list):
         raise UpstreamError.unreadable("it has no content")
     reader = MessagesReader(inbound)

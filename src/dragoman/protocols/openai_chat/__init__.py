@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.base import Codec, Endpoint, Passthrough, Translate
-from dragoman.protocols.openai_chat.errors import read_error, write_error
+from dragoman.protocols.base import (
+    Codec,
+    Endpoint,
+    Passthrough,
+    Translate,
+)
+from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.openai_chat.errors import write_error
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.relay import (
     ChatRelay,
@@ -11,20 +17,24 @@ from dragoman.protocols.openai_chat.relay import (
     forward_request,
     forward_response,
 )
-from dragoman.protocols.openai_chat.requests import read_request, taken_stops, write_request
+from dragoman.protocols.openai_chat.request_reader import read_request
+from dragoman.protocols.openai_chat.request_writer import taken_stops, write_request
 from dragoman.protocols.openai_chat.responses import read_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities, ChatOptions
 from dragoman.protocols.openai_chat.shape import SHAPE
 from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
 from dragoman.protocols.openai_chat.stream_writer import ChatWriter
 from dragoman.protocols.openai_chat.wire import NAME
+from dragoman.protocols.openai_errors import read_error
 from dragoman.sse import COMMENT
 
 CODEC = Codec(
     name=NAME,
     endpoint=Endpoint(
         path="/chat/completions",
+        unserved="This gateway does not store chat completions.",
         id_prefix="chatcmpl-",
+        models=MODELS,
         forwarded=("openai-beta",),
         capabilities=ChatCapabilities,
     ),
@@ -46,6 +56,7 @@ CODEC = Codec(
         without_envelopes=without_envelopes,
         without_reasoning=without_reasoning,
         fitted=fitted,
+        conversation="prompt_cache_key",
         beginning=beginning,
         forward_request=forward_request,
         forward_response=forward_response,

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
-import msgspec
-
 from dragoman.canonical.blocks import (
     Block,
     Reasoning,
@@ -34,18 +32,18 @@ from dragoman.canonical.events import (
     Started,
 )
 from dragoman.canonical.losses import LossKind, Policy
+from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import UNKNOWN, JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
-from dragoman.protocols.openai_chat.errors import failure, read_error_object
+from dragoman.protocols.openai_chat.errors import failure
 from dragoman.protocols.openai_chat.finish import is_known_reason, read_finish
 from dragoman.protocols.openai_chat.reasoning import Details, pick_text
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage, whole_number
+from dragoman.protocols.openai_errors import fault_of
 from dragoman.sse import DONE, Frame
-
-_decode = msgspec.json.Decoder().decode
 
 _NO_TEXT = Text(text="")
 _TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
@@ -111,8 +109,8 @@ class ChatStreamReader:
             return ()
         data = frame.data
         try:
-            chunk = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            chunk = decode(data)
+        except JsonError:
             if data.strip() == DONE:
                 return self._end(told=True)
             return self._fail(UpstreamError.unreadable("a frame of its stream is not JSON").fault)
@@ -147,7 +145,7 @@ class ChatStreamReader:
     def _take(self, chunk: JsonObject, event: bytes, events: list[Event]) -> None:
         error = chunk.get("error")
         if error or event == b"error":
-            raise UpstreamError(read_error_object(error or chunk))
+            raise UpstreamError(fault_of(error or chunk))
         self._account(chunk, wire.CHUNK_FIELDS, "")
         choices = chunk.get("choices")
         if choices:

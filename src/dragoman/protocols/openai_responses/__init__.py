@@ -11,8 +11,11 @@ from dragoman.protocols.base import (
     Translate,
 )
 from dragoman.protocols.folding import FoldedAnswer
+from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.openai_errors import read_error
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.openai_responses.errors import read_error, write_error
+from dragoman.protocols.openai_responses.counting import COUNTING
+from dragoman.protocols.openai_responses.errors import write_error
 from dragoman.protocols.openai_responses.history import (
     beginning,
     without_envelopes,
@@ -24,7 +27,8 @@ from dragoman.protocols.openai_responses.relay import (
     forward_request,
     forward_response,
 )
-from dragoman.protocols.openai_responses.requests import read_request, write_request
+from dragoman.protocols.openai_responses.request_reader import read_request
+from dragoman.protocols.openai_responses.request_writer import write_request
 from dragoman.protocols.openai_responses.responses import read_response, write_response
 from dragoman.protocols.openai_responses.settings import (
     ResponsesCapabilities,
@@ -47,6 +51,8 @@ CODEC = Codec(
     endpoint=Endpoint(
         path="/responses",
         id_prefix="resp_",
+        counting=COUNTING,
+        models=MODELS,
         forwarded=("openai-beta",),
         binds_reasoning=True,
         stores_responses=True,
@@ -72,6 +78,8 @@ CODEC = Codec(
         without_envelopes=without_envelopes,
         without_reasoning=without_reasoning,
         fitted=fitted,
+        continues="previous_response_id",
+        conversation="prompt_cache_key",
         beginning=beginning,
         forward_request=forward_request,
         forward_response=forward_response,

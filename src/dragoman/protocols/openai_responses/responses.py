@@ -19,9 +19,9 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.responses import FinishReason, Response
 from dragoman.protocols.base import Inbound, Reply
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses.annotations import write_annotation
 from dragoman.protocols.openai_responses.assembler import Assembler
-from dragoman.protocols.openai_responses.errors import fault_of
 from dragoman.protocols.openai_responses.outcome import (
     read_finish,
     read_moderation,

@@ -1,0 +1,317 @@
+"""Writes blocks as the content of messages; what cannot be written goes into the ledger."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+
+from dragoman.canonical.blocks import (
+    Audio,
+    Base64,
+    Block,
+    Document,
+    FileId,
+    Foreign,
+    ForeignCitation,
+    Image,
+    Nested,
+    PlainText,
+    Reasoning,
+    Refusal,
+    SearchResult,
+    Text,
+    ToolCall,
+    ToolReference,
+    ToolResult,
+    Url,
+)
+from dragoman.canonical.losses import LossKind, Policy
+from dragoman.canonical.names import safe_id
+from dragoman.canonical.requests import Role
+from dragoman.canonical.tools import wrap_custom
+from dragoman.jsontext import object_of
+from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.caching import mark
+from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import JsonObject
+
+_OLD_VERSION = "2023-06-01"
+_PDF = "application/pdf"
+
+
+class BlockWriter:
+    """Writes the blocks of one request."""
+
+    __slots__ = ("_outbound", "_role")
+
+    def __init__(self, outbound: Outbound) -> None:
+        self._outbound = outbound
+        self._role: Role = "user"
+
+    def turn(self, blocks: Iterable[Block], role: Role) -> list[JsonObject]:
+        """The content of a message of `role`."""
+        self._role = role
+        entries: list[JsonObject] = []
+        for block in blocks:
+            entries += self._block(block)
+        return entries
+
+    def _lose(self, block: Block, kind: LossKind, detail: str) -> tuple[()]:
+        self._outbound.ledger.add(block.path, kind, detail)
+        return ()
+
+    def _cannot(self, block: Block, what: str) -> tuple[()]:
+        return self._lose(block, LossKind.CONTENT, f"{what} cannot be sent upstream")
+
+    def _block(self, block: Block) -> Iterable[JsonObject]:
+        # Nearly all blocks are of these types; a pattern that does not match costs more.
+        if type(block) is Text:
+            if block.annotations or block.logprobs or block.phase:
+                return self._annotated(block)
+            return self._plain(block.text, block)
+        if type(block) is ToolCall:
+            return (self._tool_use(block),)
+        if type(block) is ToolResult:
+            return (self._tool_result(block),)
+        match block:
+            case Reasoning():
+                return self._reasoning(block)
+            case Image():
+                return self._image(block)
+            case Document():
+                return self._document(block)
+            case SearchResult():
+                return self._search_result(block)
+            case Refusal():
+                self._lose(block, LossKind.CONVERTED, "the refusal became ordinary text")
+                return self._plain(block.text, block)
+            case ToolReference():
+                return (self._tool_reference(block),)
+            case Foreign():
+                return self._foreign(block)
+            case Audio():
+                return self._cannot(block, "audio")
+        return self._cannot(block, type(block).__name__.lower())
+
+    def _plain(self, text: str, block: Block) -> Iterable[JsonObject]:
+        """A text block; the service refuses blank ones."""
+        if not text:
+            return ()
+        if text.isspace():
+            return self._lose(block, LossKind.REPAIRED, "blank text was left out")
+        entry: JsonObject = {"type": "text", "text": text}
+        if block.cache is not None:
+            mark(entry, block.cache, block.path)
+        return (entry,)
+
+    def _annotated(self, block: Text) -> Iterable[JsonObject]:
+        own = [
+            note.raw
+            for note in block.annotations
+            if isinstance(note, ForeignCitation) and note.origin == wire.NAME
+        ]
+        # A user's text with citations is refused.
+        kept = own if self._role == "assistant" else []
+        if block.phase is not None:
+            message = block.path.rpartition(".content")[0] or block.path
+            detail = "the phase of a message has no counterpart upstream"
+            self._outbound.ledger.add(f"{message}.phase", LossKind.KNOB, detail)
+        if block.logprobs:
+            self._lose(block, LossKind.KNOB, "token probabilities are not sent upstream")
+        if len(kept) < len(block.annotations):
+            self._lose(block, LossKind.KNOB, "citations have no counterpart upstream")
+        entries = list(self._plain(block.text, block))
+        if kept:
+            entries = [{**entry, "citations": kept} for entry in entries]
+        return entries
+
+    def _image(self, block: Image) -> Iterable[JsonObject]:
+        if not self._outbound.capabilities.images:
+            return self._cannot(block, "an image")
+        if self._refused_here():
+            return self._cannot(block, f"an image of the {self._role}")
+        if block.detail not in (None, "auto"):
+            self._lose(block, LossKind.KNOB, "image detail has no counterpart upstream")
+        source = block.source
+        match source:
+            case Url():
+                written = {"type": "url", "url": source.url}
+            case FileId(vendor=wire.VENDOR):
+                written = {"type": "file", "file_id": source.id}
+            case Base64():
+                media_type = source.media_type.lower()
+                media_type = "image/jpeg" if media_type == "image/jpg" else media_type
+                if media_type not in wire.IMAGE_TYPES:
+                    return self._cannot(block, f"an image of type {media_type[:40]}")
+                written = {"type": "base64", "media_type": media_type, "data": source.data}
+            case FileId():
+                return self._cannot(block, "a file of another vendor's store")
+        entry: JsonObject = {"type": "image", "source": written}
+        mark(entry, block.cache, block.path)
+        return (entry,)
+
+    def _refused_here(self) -> bool:
+        """Whether images and documents are refused in a turn of this role."""
+        if self._role == "assistant":
+            return (
+                self._outbound.capabilities.of(MessagesCapabilities).anthropic_version
+                != _OLD_VERSION
+            )
+        return self._role != "user"
+
+    def _document(self, block: Document) -> Iterable[JsonObject]:
+        if self._refused_here():
+            return self._cannot(block, f"a document of the {self._role}")
+        source = self._document_source(block)
+        if source is None:
+            return ()
+        entry: JsonObject = {"type": "document", "source": source}
+        if block.title:
+            entry["title"] = block.title
+        if block.context:
+            entry["context"] = block.context
+        if block.citations:
+            entry["citations"] = {"enabled": True}
+        mark(entry, block.cache, block.path)
+        return (entry,)
+
+    def _document_source(self, block: Document) -> JsonObject | None:
+        source = block.source
+        match source:
+            case PlainText():
+                return _text_source(source.text)
+            case Url():
+                return {"type": "url", "url": source.url}
+            case Nested():
+                inner = [entry for item in source.blocks for entry in self._unmarked(item)]
+                return {"type": "content", "content": inner}
+            case FileId(vendor=wire.VENDOR):
+                return {"type": "file", "file_id": source.id}
+            case FileId():
+                self._cannot(block, "a file of another vendor's store")
+                return None
+        media_type = source.media_type.lower().partition(";")[0].strip()
+        if media_type == _PDF:
+            return {"type": "base64", "media_type": _PDF, "data": source.data}
+        text = _decoded_text(source.data) if media_type.startswith("text/") else None
+        if text is None:
+            self._cannot(block, f"a document of type {media_type[:40]}")
+            return None
+        return _text_source(text)
+
+    def _unmarked(self, block: Block) -> list[JsonObject]:
+        """Blocks where no cache mark may stand."""
+        entries = [dict(entry) for entry in self._block(block)]
+        for entry in entries:
+            if entry.pop("cache_control", None) is not None:
+                self._lose(block, LossKind.KNOB, "no cache mark can stand inside another block")
+        return entries
+
+    def _search_result(self, block: SearchResult) -> Iterable[JsonObject]:
+        if self._role != "user":
+            return self._cannot(block, f"a search result of the {self._role}")
+        entry: JsonObject = {
+            "type": "search_result",
+            "source": block.source,
+            "title": block.title,
+            "content": [entry for text in block.content for entry in self._unmarked(text)],
+        }
+        if block.citations:
+            entry["citations"] = {"enabled": True}
+        mark(entry, block.cache, block.path)
+        return (entry,)
+
+    def _reasoning(self, block: Reasoning) -> Iterable[JsonObject]:
+        opaque = block.opaque
+        if opaque is None or opaque.origin != wire.NAME:
+            if block.parts or opaque is not None:
+                # The service refuses thinking that it did not sign itself.
+                self._lose(block, LossKind.KNOB, "reasoning of another model is not sent")
+            return ()
+        if block.cache is not None:
+            self._lose(block, LossKind.KNOB, "no cache mark can stand on thinking")
+        if block.redacted:
+            return ({"type": "redacted_thinking", "data": opaque.data},)
+        return ({"type": "thinking", "thinking": block.text, "signature": opaque.data},)
+
+    def _tool_use(self, block: ToolCall) -> JsonObject:
+        entry = {
+            "type": "tool_use",
+            "id": safe_id(block.id, wire.ID_LIMIT),
+            "name": self._outbound.names.outward(block.name, block.namespace),
+            "input": self._input(block),
+        }
+        mark(entry, block.cache, block.path)
+        return entry
+
+    def _input(self, block: ToolCall) -> JsonObject:
+        if block.custom:
+            if self._outbound.options.custom_tools == "reject":
+                self._cannot(block, "a call of a free-text tool")
+            else:
+                self._lose(block, LossKind.CONVERTED, "a free-text call, sent as a function call")
+            return wrap_custom(block.arguments)
+        if not block.arguments.strip() and self._outbound.options.policy is not Policy.STRICT:
+            return {}
+        value = object_of(block.arguments)
+        return self._invalid_input(block) if value is None else value
+
+    def _invalid_input(self, block: ToolCall) -> JsonObject:
+        """What to send for arguments that are no JSON object."""
+        problem = "the arguments are not a JSON object"
+        match self._outbound.options.invalid_tool_arguments:
+            case "error":
+                self._lose(block, LossKind.CONTENT, problem)
+            case "empty":
+                self._lose(block, LossKind.CONVERTED, f"{problem}: replaced by an empty one")
+                return {}
+            case _:
+                self._lose(block, LossKind.CONVERTED, f"{problem}: wrapped in one")
+        return {"invalid_arguments": block.arguments}
+
+    def _tool_result(self, block: ToolResult) -> JsonObject:
+        entry: JsonObject = {
+            "type": "tool_result",
+            "tool_use_id": safe_id(block.call_id, wire.ID_LIMIT),
+        }
+        content: list[JsonObject] = []
+        for inner in block.content:
+            content += self._block(inner)
+        if len(content) == 1 and is_plain(content[0]):
+            entry["content"] = content[0]["text"]
+        elif content:
+            entry["content"] = content
+        if block.is_error is not None:
+            entry["is_error"] = block.is_error
+        mark(entry, block.cache, block.path)
+        return entry
+
+    def _tool_reference(self, block: ToolReference) -> JsonObject:
+        name = self._outbound.names.outward(block.name, block.namespace)
+        entry: JsonObject = {"type": "tool_reference", "tool_name": name}
+        mark(entry, block.cache, block.path)
+        return entry
+
+    def _foreign(self, block: Foreign) -> Iterable[JsonObject]:
+        if block.origin == wire.NAME:
+            return (dict(block.raw),)
+        kind = block.loss_on(self._outbound.options)
+        return self._lose(block, kind, f"{block.type} has no counterpart upstream")
+
+
+def is_plain(entry: JsonObject) -> bool:
+    """Whether an entry is a text and nothing else, for which a string can stand."""
+    return len(entry) == 2 and entry["type"] == "text" and "text" in entry
+
+
+def _text_source(text: str) -> JsonObject:
+    return {"type": "text", "media_type": "text/plain", "data": text}
+
+
+def _decoded_text(data: str) -> str | None:
+    try:
+        return base64.b64decode(data, validate=True).decode("utf-8-sig")
+    except (binascii.Error, ValueError):
+        return None
