@@ -23,7 +23,7 @@ APART = ("protocols/", "simulator/", "doctor/", "guides.py")
 """Places that are about protocols: each speaks for itself."""
 
 REASONS = {
-    "api_page.py": "the example of the page of the library call",
+    "api_page.py": "the example at the head of the library's page",
     "accounts/limits.py": "rate-limit headers are of services: a bridge of any protocol passes on "
     "those of the vendor behind it",
     "config/names.py": "providers' prefixes of model names, which clients write out of habit",

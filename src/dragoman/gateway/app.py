@@ -8,22 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from urllib.parse import parse_qs
 
-from msgspec import Struct
-from msgspec.structs import replace
-
-from dragoman.accounts.pool import AccountPool, LeaseRequest
-from dragoman.accounts.sync import AccountSync
-from dragoman.accounts.usage import Meter
-from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
-from dragoman.config import Config, Upstream
-from dragoman.gateway.count import Counter
+from dragoman.config import Config
 from dragoman.gateway.edge.auth import Caller, Keyring, presented_key
 from dragoman.gateway.edge.browsers import check_unkeyed
 from dragoman.gateway.edge.errors import fault_of, refusal
@@ -31,30 +20,17 @@ from dragoman.gateway.edge.logins import Logins
 from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.edge.visit import Visit
-from dragoman.gateway.models import Catalogue
-from dragoman.gateway.operation.admin import Admin
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
-from dragoman.gateway.operation.prober import Prober
-from dragoman.gateway.operation.scrape import Place, Scrape
-from dragoman.gateway.operation.tally import CLIENT_GONE, Tally
-from dragoman.gateway.serving.exchange import SHUTTING_DOWN, Exchange
-from dragoman.gateway.serving.routing import Router, model_not_found
-from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
-from dragoman.gateway.stored.background import Background
-from dragoman.gateway.stored.elsewhere import Elsewhere
-from dragoman.gateway.stored.memory import Memory, Shelf
-from dragoman.gateway.stored.responses import StoredResponses
+from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.operation.tally import CLIENT_GONE
+from dragoman.gateway.routes import Route, Routes
+from dragoman.gateway.services import make_services
+from dragoman.gateway.serving.exchange import SHUTTING_DOWN
 from dragoman.http import ClientGone, Request
 from dragoman.http.addresses import Proxies, is_here
-from dragoman.protocols import CODECS
-from dragoman.protocols.base import Codec, ModelList, Operation, to_json
+from dragoman.protocols.base import to_json
 from dragoman.protocols.dialects import DIALECTS
-from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.settings import with_settings
-from dragoman.storage.opening import cipher_for, responses_for, store_for
-from dragoman.upstream.client import UpstreamClient
-
-Handler = Callable[[Visit, Caller, Record], Awaitable[None]]
 
 _STATUS_UNAUTHENTICATED = 401
 _STATUS_CLIENT_GONE = 499
@@ -70,16 +46,6 @@ _CORS = (
 _CORS_ALLOWED = b"access-control-allow-headers"
 _CORS_HEADERS = b"Content-Type, Authorization, X-API-Key"
 _CORS_USUAL = _CORS + b"%b: %b\r\n" % (_CORS_ALLOWED, _CORS_HEADERS)
-
-
-class Route(Struct, frozen=True):
-    """One path: a handler per method, the client's protocol it implies, None if it tells none, and
-    what it holds besides. One that is `open` is served without a client's key."""
-
-    methods: Mapping[str, Handler]
-    codec: Codec | None = None
-    operation: Operation | None = None
-    open: bool = False
 
 
 class Gateway:
@@ -101,93 +67,34 @@ class Gateway:
         self.config = config
         self._log = log
         self.draining = False
-        self._keys = Keyring(config.clients)
         self._unkeyed = not config.clients
         self._cors = config.server.cors and not self._unkeyed
         self.proxies = Proxies(config.server.trusted_proxies)
         self._logins = Logins(config.server.failed_logins)
-        self._router = Router(config, _sealer(config))
-        self.pool = AccountPool(config)
-        self.meter = Meter(_spelled_out(config))
-        self.account_sync = _account_sync(config, self.pool, self.meter)
-        self._client = UpstreamClient()
-        self._builders = UpstreamRequestBuilders(config.upstreams)
-        self._exchange = Exchange(
-            config.server, self._router, self.pool, self._client, self._builders
-        )
-        shelf = self._shelf = _shelf(config)
-        self._memory = Memory(shelf if config.storage.responses else None)
-        self._elsewhere = Elsewhere(config, self.pool, self._client, self._builders, shelf)
-        self._background = Background(
-            self._memory,
-            self._exchange.answer,
-            lambda: self._client.clock,
-            lambda visit, record: self._tally.background(visit, record),
-            log,
-            config.server.keepalive_s,
-            config.server.max_concurrent,
-        )
-        self._stored = StoredResponses(
-            self._memory,
-            self._elsewhere,
-            self._background,
-            self._exchange,
-            config.server.body_limit_bytes,
-        )
-        self._counter = Counter(
-            self._exchange,
-            self.pool,
-            self._client,
-            self._builders,
-            self._memory,
-            self._elsewhere,
-        )
-        self._catalogue = Catalogue(config, self._router, self._fetch_models, time.monotonic)
-        self._routes = self._make_routes()
-        self._below_response = {
-            "": {
-                "GET": self._stored.show,
-                "HEAD": self._stored.show,
-                "DELETE": self._stored.delete,
-            },
-            "input_items": {"GET": self._stored.items},
-            "cancel": {"POST": self._stored.cancel},
-            "submit_tool_outputs": {"POST": self._stored.submit},
-        }
         self._serving = 0
-        self._scrape = Scrape(config, self.pool, self.account_sync, lambda: self._serving, place)
-        self._tally = Tally(
-            self._scrape.metrics, self.meter if self.account_sync else None, self._routes
+        self._keys = Keyring(config.clients)
+        services = self._services = make_services(config, log, place, lambda: self._serving)
+        self.pool = services.pool
+        self.meter = services.meter
+        self.account_sync = services.account_sync
+        self._client = services.client
+        self._admin = services.admin
+        self._scrape = services.scrape
+        self._tally = services.tally
+        routes = Routes(
+            services,
+            {"/healthz": self._healthy, "/readyz": self._ready, "/metrics": self._metrics},
         )
-        self._admin = Admin(config, self.pool, self.account_sync, self._client, self._scrape)
-        self._prober = Prober(
-            config,
-            self.pool,
-            self._client,
-            self._scrape.metrics,
-            place=place.number if place else 0,
-            places=place.total if place else 1,
-        )
+        self._routes, self._dynamic = routes.fixed, routes.find
+        self._tally.fixed_paths = routes.fixed
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
-        await self._client.start()
-        if self.account_sync is not None:
-            await self.account_sync.start()
-        self._background.start(self._shelf)
-        self._scrape.start()
-        self._prober.start()
+        await self._services.start()
 
     async def close(self) -> None:
-        """Close the connections to upstreams, and tell the store what it does not know yet."""
-        await self._prober.close()
-        await self._background.aclose()
-        await self._client.aclose()
-        if self._shelf is not None:
-            await self._shelf.aclose()
-        if self.account_sync is not None:
-            await self.account_sync.close()
-        await self._scrape.close()
+        """Close the connections to upstreams, and write to the store what it does not know yet."""
+        await self._services.close()
 
     async def __call__(self, request: Request) -> None:
         """Answer a request."""
@@ -334,97 +241,6 @@ class Gateway:
         """The address of the client, behind the proxies that are trusted."""
         return self.proxies.client(visit.request.address, visit.headers)
 
-    def _make_routes(self) -> dict[str, Route]:
-        routes = self._model_routes()
-        for codec in CODECS.values():
-            endpoint, counting = codec.endpoint, codec.endpoint.counting
-            serve = self._stored.create if endpoint.stores_responses else self._exchange.serve
-            if endpoint.read_path is None:
-                routes[endpoint.version + endpoint.path] = Route({"POST": serve}, codec)
-            if counting is not None and counting.path:
-                path = endpoint.version + counting.path
-                routes[path] = Route({"POST": self._counter.serve}, codec)
-        for path, handler in (
-            ("/healthz", self._healthy),
-            ("/readyz", self._ready),
-            ("/metrics", self._metrics),
-        ):
-            routes[path] = Route({"GET": handler, "HEAD": handler}, open=True)
-        return routes
-
-    def _model_routes(self) -> dict[str, Route]:
-        """The list of models on each path where a protocol has it. Where several have theirs on
-        one, they share its form."""
-        routes: dict[str, Route] = {}
-        for codec in CODECS.values():
-            path = codec.endpoint.version + codec.endpoint.models.path
-            handler = partial(self._list_models, codec.endpoint.models)
-            shared = path in routes
-            methods: dict[str, Handler] = {"GET": handler, "HEAD": handler}
-            routes[path] = Route(methods, None if shared else codec)
-        return routes
-
-    def _dynamic(self, path: str) -> Route | None:
-        """The route of a path with an id or a model in it."""
-        for codec in CODECS.values():
-            endpoint = codec.endpoint
-            if endpoint.read_path is not None and path.startswith(endpoint.version):
-                operation = endpoint.read_path(path.removeprefix(endpoint.version))
-                if operation is not None:
-                    serve: Handler = self._exchange.serve
-                    serve = self._counter.serve if operation.counts else serve
-                    named = replace(operation, name=endpoint.version + operation.name)
-                    return Route({"POST": serve}, codec, named)
-            models = endpoint.version + endpoint.models.path
-            name = _below(path, models)
-            if name:
-                show = partial(self._show_model, endpoint.models, name)
-                return Route({"GET": show, "HEAD": show}, self._routes[models].codec)
-            name = _below(path, endpoint.version + endpoint.path)
-            if name and endpoint.unserved:
-                refuse = partial(_refuse, endpoint.unserved)
-                return Route(dict.fromkeys(("GET", "POST", "DELETE"), refuse), codec)
-            if name and endpoint.stores_responses:
-                response, _, below = name.partition("/")
-                handlers = self._below_response.get(below)
-                if handlers is not None and response not in _NO_RESPONSES:
-                    methods: dict[str, Handler] = {
-                        method: partial(serve, response) for method, serve in handlers.items()
-                    }
-                    return Route(methods, codec)
-        return None
-
-    async def _list_models(
-        self, form: ModelList, visit: Visit, caller: Caller, record: Record
-    ) -> None:
-        known = (await self._catalogue.models()).items()
-        shown = [
-            form.write_model(name, model.owner, model.details)
-            for name, model in known
-            if caller.allows(name)
-        ]
-        query = {
-            name: values[-1] for name, values in parse_qs(visit.query.decode("latin-1")).items()
-        }
-        await visit.reply(200, to_json(form.write_list(shown, query)))
-
-    async def _show_model(
-        self, form: ModelList, name: str, visit: Visit, caller: Caller, record: Record
-    ) -> None:
-        model = (await self._catalogue.models()).get(name) if caller.allows(name) else None
-        if model is None:
-            raise model_not_found(name)
-        await visit.reply(200, to_json(form.write_model(name, model.owner, model.details)))
-
-    async def _fetch_models(self, upstream: Upstream) -> list[JsonObject]:
-        form = upstream.codec.endpoint.models
-        with await self.pool.acquire(LeaseRequest(upstream.name)) as lease:
-            request = self._builders.of(lease.account).get(form.path, form.query, lease.proxy)
-            async with await self._client.send(request) as answer:
-                if answer.status != 200:
-                    raise ValueError(f"status {answer.status}")
-                return form.read(await answer.read(_LIST_BYTES))
-
     async def _metrics(self, visit: Visit, caller: Caller, record: Record) -> None:
         if not (visit.is_local or self._admin.admits(visit.headers)):
             visit.shared.append((b"www-authenticate", b"Bearer"))
@@ -446,44 +262,6 @@ class Gateway:
 
 _ADMIN = "/admin/"
 _OPERATORS = ("/admin", "/metrics")
-
-
-def _account_sync(config: Config, pool: AccountPool, meter: Meter) -> AccountSync | None:
-    store = store_for(config)
-    if store is None:
-        return None
-    sync_s = config.storage.sync_s
-    return AccountSync(pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter)
-
-
-def _spelled_out(config: Config) -> set[str]:
-    """The names of models that the configuration itself tells."""
-    names = {route.match for route in config.routes} | config.models.aliases.keys()
-    return {name for name in names if "*" not in name}
-
-
-def _shelf(config: Config) -> Shelf | None:
-    store = responses_for(config)
-    return None if store is None else Shelf(store, config.storage.responses_days)
-
-
-def _sealer(config: Config) -> Sealer:
-    key = config.server.envelope_key
-    return Sealer() if key is None else Sealer(key.reveal().encode())
-
-
-_LIST_BYTES = 8 * 1024 * 1024
-_NO_RESPONSES = frozenset({"compact"})
-"""Names of endpoints that stand where an id would, and are not served."""
-
-
-def _below(path: str, parent: str) -> str:
-    """What stands below `parent` in a path, empty if it is not below it."""
-    return path[len(parent) + 1 :] if path.startswith(f"{parent}/") else ""
-
-
-async def _refuse(message: str, visit: Visit, caller: Caller, record: Record) -> None:
-    raise refusal(FaultKind.NOT_FOUND, message)
 
 
 def check_content_type(value: bytes | None) -> None:

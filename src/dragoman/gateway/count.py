@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import AccountPool, Lease
+from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.usage import Usage
@@ -18,22 +17,21 @@ from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.estimate import estimate_tokens
 from dragoman.gateway.serving.answers import MOST_BYTES, read_error
-from dragoman.gateway.serving.attempts import Attempts, GaveUp
+from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.exchange import Exchange
-from dragoman.gateway.serving.failures import failed_call, refused, unusable
+from dragoman.gateway.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.gateway.serving.routing import Target
-from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
-from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
-from dragoman.gateway.stored.memory import Memory
+from dragoman.gateway.serving.upstreams import Upstreams
+from dragoman.gateway.stored.conversations import StoredConversations
+from dragoman.gateway.stored.upstream_responses import UpstreamResponses, is_left_to
 from dragoman.jsontext import members as members_of
 from dragoman.protocols.base import Counting, to_json
 from dragoman.translation import Call, CallSettings, ClientRequest
-from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError
 
 ESTIMATED = (b"x-dragoman-estimate", b"true")
 
-_CANNOT = (404, 405, 501)
+_CANNOT_COUNT = (404, 405, 501)
 """Statuses of an upstream that has no such endpoint."""
 
 
@@ -43,18 +41,14 @@ class Counter:
     def __init__(
         self,
         exchange: Exchange,
-        pool: AccountPool,
-        client: UpstreamClient,
-        builders: UpstreamRequestBuilders,
-        memory: Memory,
-        elsewhere: Elsewhere,
+        upstreams: Upstreams,
+        conversations: StoredConversations,
+        upstream_responses: UpstreamResponses,
     ) -> None:
         self._exchange = exchange
-        self._pool = pool
-        self._client = client
-        self._builders = builders
-        self._memory = memory
-        self._elsewhere = elsewhere
+        self._upstreams = upstreams
+        self._conversations = conversations
+        self._upstream_responses = upstream_responses
 
     async def serve(self, visit: Visit, caller: Caller, record: Record) -> None:
         """Count the tokens of one request.
@@ -69,18 +63,19 @@ class Counter:
         only = ""
         if request.codec.endpoint.stores_responses:
             if is_left_to(target.upstream, settings.options):
-                passing = await self._elsewhere.admit(
+                passing = await self._upstream_responses.retarget(
                     request, caller, target.upstream, answered=False
                 )
                 only = passing.only
             else:
-                request, _ = await self._memory.recall(request, caller, target, answered=False)
-        # A count is no answer: whatever cannot be carried is simply not counted.
+                request, _ = await self._conversations.with_history(
+                    request, caller, target, answered=False
+                )
+        # Nothing is answered, so nothing is refused: what cannot be translated is not counted.
         lenient = replace(settings, options=replace(settings.options, policy=Policy.LENIENT))
-        counted = self._answer(visit, request, target, lenient, record, only)
-        await while_connected(visit, counted)
+        await while_connected(visit, self._count(visit, request, target, lenient, record, only))
 
-    async def _answer(
+    async def _count(
         self,
         visit: Visit,
         request: ClientRequest,
@@ -89,51 +84,62 @@ class Counter:
         record: Record,
         only: str,
     ) -> None:
-        codec = target.upstream.codec
-        shown, counting = visit.codec.endpoint.counting, codec.endpoint.counting
-        assert shown is not None
-        counted: int | None = None
+        """Ask one account after another for the count; estimate it where none can count."""
+        codec, attempts = target.upstream.codec, Attempts(self._upstreams.pool, record)
+        clients, counting = visit.codec.endpoint.counting, codec.endpoint.counting
+        assert clients is not None
+        count: int | None = None
         if counting is not None:
             same = visit.codec is codec
             source = request if same else _completed(request)
             body = Call(source, codec.name, settings).body
             if not same:
                 body = without(body, counting.uncounted)
-            attempt = partial(self._ask, visit, target, counting, body)
-            try:
-                counted = await Attempts(self._pool, record).at(target, attempt, only=only)
-            except GaveUp as given_up:
-                if given_up.failure is not None and given_up.failure.status not in _CANNOT:
-                    record.error = given_up.fault.kind
-                    await visit.fail(given_up.fault)
-                    return
+            attempts.start(target, only=only)
+            while count is None and (lease := await attempts.next()) is not None:
+                try:
+                    count = await self._attempt(visit, target, counting, body, lease)
+                except Failure as failure:
+                    attempts.failed(lease, failure)
+                finally:
+                    lease.give_back()
+            refusal = None if attempts.gave_up is None else attempts.gave_up.failure
+            if refusal is not None and refusal.status not in _CANNOT_COUNT:
+                record.error = refusal.fault.kind
+                await visit.fail(refusal.fault)
+                return
         headers: Headers = []
-        if counted is None:
-            counted = estimate_tokens(_completed(request).read(settings.sealer))
+        if count is None:
+            count = estimate_tokens(_completed(request).read(settings.sealer))
             headers.append(ESTIMATED)
-        record.usage = Usage(input=counted)
-        await visit.reply(200, to_json(shown.write(counted)), headers)
+        record.usage = Usage(input=count)
+        await visit.reply(200, to_json(clients.write(count)), headers)
 
-    async def _ask(
+    async def _attempt(
         self, visit: Visit, target: Target, counting: Counting, body: bytes, lease: Lease
     ) -> int:
+        """The count by the upstream.
+
+        Raises:
+            Failure: it does not tell.
+        """
         codec = target.upstream.codec
-        builder = self._builders.of(lease.account)
+        builder = self._upstreams.builders.of(lease.account)
         headers = visit.headers if visit.codec is codec else None
         path = counting.path_for(target.model)
         request = builder.post(path, body, headers, stream=False, proxy=lease.proxy)
         try:
-            async with await self._client.send(request) as answer:
+            async with await self._upstreams.client.send(request) as answer:
                 if not 200 <= answer.status < 300:
-                    told = builder.mask.error(await read_error(answer))
-                    raise refused(codec, answer.status, answer.headers, told)
-                counted = counting.read(await answer.read(MOST_BYTES))
+                    error_body = builder.mask.error(await read_error(answer))
+                    raise refused(codec, answer.status, answer.headers, error_body)
+                count = counting.read(await answer.read(MOST_BYTES))
         except CallError as error:
             raise failed_call(error, target.upstream.name) from None
-        if counted is None:
+        if count is None:
             raise unusable(UpstreamError.unreadable("it holds no count").fault)
         lease.succeeded()
-        return counted
+        return count
 
 
 def _completed(request: ClientRequest) -> ClientRequest:

@@ -1,15 +1,22 @@
-"""Which models there are."""
+"""Which models there are, and the endpoints that list them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from urllib.parse import parse_qs
 
 from msgspec import Struct
 
+from dragoman.accounts.pool import LeaseRequest
 from dragoman.config import Config, Upstream
-from dragoman.gateway.serving.routing import Router
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.visit import Visit
+from dragoman.gateway.serving.routing import Router, model_not_found
+from dragoman.gateway.serving.upstreams import Upstreams
+from dragoman.protocols.base import ModelList, to_json
 from dragoman.protocols.fields import JsonObject
 
 _log = logging.getLogger("dragoman.gateway")
@@ -23,9 +30,13 @@ _PATIENCE_S = 10.0
 _RETRY_S = 30.0
 """Seconds after which an upstream that could not say is asked again."""
 
+_LIST_BYTES = 8 * 1024 * 1024
+"""Largest list of models that is read."""
+
 
 class ListedModel(Struct, frozen=True):
-    """What is known of a model: the upstream that it leads to, and what that tells of it."""
+    """One model: `owner` is the name of the upstream that serves it, `details` the upstream's own
+    entry for it."""
 
     owner: str
     details: JsonObject
@@ -103,3 +114,54 @@ class Catalogue:
             if (target.upstream.name, target.model) == (upstream.name, model):
                 return model
         return f"{upstream.name}/{model}"
+
+
+class ModelEndpoints:
+    """Handlers of the paths that list models, in the form of one protocol."""
+
+    def __init__(self, catalogue: Catalogue, form: ModelList) -> None:
+        self._catalogue = catalogue
+        self._form = form
+
+    async def list(self, visit: Visit, caller: Caller, record: Record) -> None:
+        """`GET` of all models that the client may use, or the part that its query asks for."""
+        listed = (await self._catalogue.models()).items()
+        models = [
+            self._form.write_model(name, model.owner, model.details)
+            for name, model in listed
+            if caller.allows(name)
+        ]
+        query = {
+            name: values[-1] for name, values in parse_qs(visit.query.decode("latin-1")).items()
+        }
+        await visit.reply(200, to_json(self._form.write_list(models, query)))
+
+    async def show(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+        """`GET` of one model.
+
+        Raises:
+            DragomanError: MODEL_NOT_FOUND.
+        """
+        model = (await self._catalogue.models()).get(name) if caller.allows(name) else None
+        if model is None:
+            raise model_not_found(name)
+        entry = self._form.write_model(name, model.owner, model.details)
+        await visit.reply(200, to_json(entry))
+
+
+async def fetch_models(upstreams: Upstreams, upstream: Upstream) -> list[JsonObject]:
+    """The models that an upstream lists.
+
+    Raises:
+        DragomanError: no account can be used.
+        CallError: the call failed.
+        ValueError: the answer is no list of models.
+    """
+    form = upstream.codec.endpoint.models
+    with await upstreams.pool.acquire(LeaseRequest(upstream.name)) as lease:
+        builder = upstreams.builders.of(lease.account)
+        request = builder.get(form.path, form.query, lease.proxy)
+        async with await upstreams.client.send(request) as answer:
+            if answer.status != 200:
+                raise ValueError(f"status {answer.status}")
+            return form.read(await answer.read(_LIST_BYTES))

@@ -19,15 +19,16 @@ _OTHER = "(other)"
 
 
 class Tally:
-    """Counts requests. `routes` are the fixed paths; others are counted by what they begin with.
-    Without a `meter` nothing is counted as usage."""
+    """Counts requests. Without a `meter` nothing is counted as usage. `fixed_paths` are the paths
+    counted by their own name, set once the routes are made; others are counted by what they begin
+    with."""
 
-    __slots__ = ("_families", "_meter", "_metrics", "_routes", "_uncharged")
+    __slots__ = ("_families", "_meter", "_metrics", "_uncharged", "fixed_paths")
 
-    def __init__(self, metrics: Metrics, meter: Meter | None, routes: Container[str]) -> None:
+    def __init__(self, metrics: Metrics, meter: Meter | None) -> None:
         self._metrics = metrics
         self._meter = meter
-        self._routes = routes
+        self.fixed_paths: Container[str] = ()
         endpoints = [codec.endpoint for codec in CODECS.values()]
         self._families = tuple(
             {
@@ -53,7 +54,7 @@ class Tally:
         if operation is not None:
             name, metered = operation.name, not operation.counts
         else:
-            name = path if path in self._routes else self._family(path)
+            name = path if path in self.fixed_paths else self._family(path)
             metered = path not in self._uncharged
         usage = record.usage if metered else None
         self._metrics.finished(name, visit.status, record, usage, seconds, first_byte)
