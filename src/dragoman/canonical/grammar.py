@@ -6,7 +6,9 @@ that broke it and not in a client.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import TypeVar
 
 from dragoman.canonical import events as ev
 from dragoman.canonical.errors import IllegalEvent
@@ -40,6 +42,11 @@ TRANSITIONS: dict[tuple[State, type], State] = {
 """(state, event type) to the next state; what is not here is illegal."""
 
 
+def illegal(state: State, event: ev.Event) -> IllegalEvent:
+    """The error of an event that the grammar does not allow in `state`."""
+    return IllegalEvent(f"{type(event).__name__} is illegal in state {state.name}")
+
+
 def step(state: State, event: ev.Event) -> State:
     """The state after `event`.
 
@@ -49,4 +56,16 @@ def step(state: State, event: ev.Event) -> State:
     try:
         return TRANSITIONS[state, type(event)]
     except KeyError:
-        raise IllegalEvent(f"{type(event).__name__} is illegal in state {state.name}") from None
+        raise illegal(state, event) from None
+
+
+Handler = TypeVar("Handler")
+
+
+def steps(handlers: Mapping[type, Handler]) -> dict[tuple[State, type], tuple[State, Handler]]:
+    """The transitions of the events that have a handler, each with its handler."""
+    return {
+        (state, kind): (after, handlers[kind])
+        for (state, kind), after in TRANSITIONS.items()
+        if kind in handlers
+    }

@@ -40,20 +40,6 @@ THINKING = Streamed(b"thinking_delta", b"thinking", "thinking")
 INPUT = Streamed(b"input_json_delta", b"partial_json", "input")
 
 
-def _message(identifier: str, model: str, usage: JsonObject) -> JsonObject:
-    """The answer as it begins."""
-    return {
-        "id": identifier,
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": usage,
-    }
-
-
 def _event(name: str, members: JsonObject) -> bytes:
     return encode(to_json({"type": name, **members}), name.encode())
 
@@ -71,10 +57,10 @@ class Frames:
         self.live = False
         """Whether a block was started and not yet stopped."""
 
-    def begin(self, identifier: str, model: str, usage: Usage | None, tier: str | None) -> bytes:
+    def begin(self, message: JsonObject, usage: Usage | None, tier: str | None) -> bytes:
         """The start of the message, with the usage and the service tier known so far."""
         self._tier = tier
-        message = _message(identifier, model, write_usage(usage, tier))
+        message["usage"] = write_usage(usage, tier)
         return _event("message_start", {"message": message}) + PING
 
     def shows_tier(self, tier: str) -> bool:
@@ -133,18 +119,17 @@ class Whole:
     __slots__ = ("_block", "_content", "_message", "_pieces", "_streamed", "live")
 
     def __init__(self) -> None:
-        self._message: JsonObject = {}
-        self._content: list[JsonObject] = []
-        self._block: JsonObject = {}
-        self._streamed: Streamed | None = None
+        self._message: JsonObject
+        self._content: list[JsonObject]
+        self._block: JsonObject
+        self._streamed: Streamed | None
         self._pieces: list[str] = []
         """Text of the live block."""
         self.live = False
 
-    def begin(self, identifier: str, model: str, usage: Usage | None, tier: str | None) -> bytes:
-        """Usage and tier wait for the end."""
-        self._message = _message(identifier, model, {})
-        self._content = self._message["content"]
+    def begin(self, message: JsonObject, usage: Usage | None, tier: str | None) -> bytes:
+        """The message, whose usage and tier wait for the end."""
+        self._message, self._content = message, message["content"]
         return b""
 
     def shows_tier(self, tier: str) -> bool:
@@ -153,7 +138,8 @@ class Whole:
 
     def start(self, block: JsonObject, streamed: Streamed | None = None) -> bytes:
         """Start a block, after stopping the one before."""
-        self.stop()
+        if self.live:
+            self.stop()
         self._content.append(block)
         self._block, self._streamed, self.live = block, streamed, True
         return b""
@@ -188,7 +174,8 @@ class Whole:
 
     def end(self, stop: JsonObject, usage: Usage | None, tier: str | None) -> bytes:
         """The end of the message; `stop` are the members that tell how it ended."""
-        self.stop()
+        if self.live:
+            self.stop()
         self._message.update(stop)
         self._message["usage"] = write_usage(usage, tier)
         return b""

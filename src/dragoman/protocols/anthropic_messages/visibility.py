@@ -105,10 +105,9 @@ class Reporter(Struct, frozen=True):
             detail = "the text of a free-text call became its one argument"
             self.ledger.add("content", LossKind.CONVERTED, detail)
 
-    def moderation(self, found: object) -> None:
+    def moderation(self) -> None:
         """What a moderation found."""
-        if found is not None:
-            self._lose("moderation", "moderation has no counterpart for the client")
+        self._lose("moderation", "moderation has no counterpart for the client")
 
     def tier(self, has_word: bool, in_time: bool) -> None:
         """A service tier: whether there is a word for it, and whether it was known in time."""

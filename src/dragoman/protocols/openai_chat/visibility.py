@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from dragoman.canonical.blocks import Block, Foreign, ToolCall, UrlCitation
 from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.canonical.options import Options
 from dragoman.canonical.responses import Finish, FinishReason
-from dragoman.protocols.base import Reply
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.settings import ChatOptions
@@ -17,9 +17,9 @@ _KNOB = LossKind.KNOB
 _DETAIL = "has no counterpart downstream"
 
 
-def reasoning_fields(reply: Reply) -> tuple[str, ...]:
+def reasoning_fields(options: Options) -> tuple[str, ...]:
     """The message fields in which the client is given reasoning text."""
-    field = reply.options.of(ChatOptions).reasoning_field
+    field = options.of(ChatOptions).reasoning_field
     return ("reasoning_content", "reasoning") if field == "both" else (field,)
 
 
@@ -35,9 +35,9 @@ def call_head(call: ToolCall) -> JsonObject:
     return {"id": call.id, "type": kind, kind: {"name": name, field: ""}}
 
 
-def tier_word(tier: str | None) -> str | None:
+def tier_word(tier: str) -> str | None:
     """`service_tier` in the words Chat clients know; None if there is none."""
-    if tier is None or tier in wire.SERVICE_TIERS:
+    if tier in wire.SERVICE_TIERS:
         return tier
     return "priority" if tier == "ultrafast" else None
 
