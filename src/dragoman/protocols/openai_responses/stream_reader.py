@@ -21,7 +21,7 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.assembler import Assembler, OpenBlock
 from dragoman.protocols.openai_responses.errors import fault_of
-from dragoman.protocols.openai_responses.outcome import (
+from dragoman.protocols.openai_responses.usage import (
     read_finish,
     read_moderation,
     read_usage,
