@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_VENV := .lock-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pytest bench docs lock node clients frameworks record-clients drift clean
+.PHONY: help demo test lint format types pytest mutants bench docs lock node clients frameworks record-clients drift clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ types: $(VENV)/.dev ## mypy, strict
 pytest: $(VENV)/.dev ## the tests alone (ARGS= is passed on)
 	$(BIN)/pytest $(ARGS)
 
+mutants: $(VENV)/.dev ## put bugs into the core and see which no test notices (ARGS= is passed on)
+	$(BIN)/python -m tests.mutation $(ARGS)
+
 bench: $(VENV)/.dev ## measure cost per request and per event (ARGS= is passed on)
 	$(BIN)/python -m bench $(ARGS)
 
@@ -42,6 +45,7 @@ docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python -m tests.accounts.page
 	$(BIN)/python -m tests.clients.ledgers
 	$(BIN)/python -m dragoman.guides docs/clients.md
+	$(BIN)/python -m dragoman.api_page docs/library.md
 
 format: $(VENV)/.dev ## let ruff rewrite the code
 	$(BIN)/ruff check --fix
@@ -75,7 +79,7 @@ lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versi
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(UV_VENV) tests/node/node_modules $(CLIENTS)/node_modules \
-		$(CLIENTS)/.venv $(CLIENTS)/.venv-* dist .mypy_cache .ruff_cache .pytest_cache \
+		$(CLIENTS)/.venv $(CLIENTS)/.venv-* dist .mypy_cache .ruff_cache .pytest_cache .mutation \
 		.hypothesis .import_linter_cache
 
 $(BIN)/python:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from time import process_time, time
 
 from dragoman.accounts.decisions import observe
-from dragoman.accounts.members import Terms
+from dragoman.accounts.members import MemberSettings
 from dragoman.accounts.ordering import ORDERS
-from dragoman.accounts.pool import NoAccount, Pool, Wanted
+from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
 from dragoman.accounts.rotation import Rotation
 from dragoman.accounts.states import (
     Decision,
@@ -43,7 +43,9 @@ SITUATIONS = ("ready", "at their cap", "each time a new model", *OUTCOMES)
 def made(order: str, size: int, situation: str) -> Rotation:
     """A rotation in which all accounts but the first are in the situation."""
     capped = situation == "at their cap"
-    terms = [Terms(f"a{n}", max_concurrent=1 if capped and n else None) for n in range(size)]
+    terms = [
+        MemberSettings(f"a{n}", max_concurrent=1 if capped and n else None) for n in range(size)
+    ]
     rotation = Rotation(terms, ORDERS[order]())
     for entry in terms[1:]:
         if situation in OUTCOMES:
@@ -77,10 +79,10 @@ def choice(order: str, size: int, situation: str) -> float:
     return per_call(call)
 
 
-def pool_of(size: int) -> Pool:
+def pool_of(size: int) -> AccountPool:
     upstream = Upstream(name="u", protocol="openai_chat", base_url="http://127.0.0.1:1")
     accounts = tuple(Account(name=f"a{number}", upstream="u") for number in range(size))
-    return Pool(Config(upstreams=(upstream,), accounts=accounts))
+    return AccountPool(Config(upstreams=(upstream,), accounts=accounts))
 
 
 def lease(size: int) -> float:
@@ -88,7 +90,7 @@ def lease(size: int) -> float:
     pool = pool_of(size)
 
     def call(number: int) -> None:
-        with pool.lease(Wanted("u", "m", b"%d" % (number % 1000))) as lease:
+        with pool.lease(LeaseRequest("u", "m", b"%d" % (number % 1000))) as lease:
             lease.succeeded()
 
     return per_call(call)
@@ -98,7 +100,7 @@ def refusal(size: int) -> float:
     """Of a request for which no account is left, and of a change of an account before each."""
     pool = pool_of(size)
     for number in range(size):
-        with pool.lease(Wanted("u", "m")) as lease:
+        with pool.lease(LeaseRequest("u", "m")) as lease:
             lease.failed(Symptom(429, retry_after=1000.0 + number % 100))
     changes = (Disabled("taken out"), Enabled())
     rest = Failed(Decision(Verdict.COOL, "rate limited", rest=1000.0))
@@ -108,7 +110,7 @@ def refusal(size: int) -> float:
         pool.observe(Transition("a0", changes[number % 2], now))
         pool.observe(Transition("a0", rest, now, "m"))
         try:
-            pool.lease(Wanted("u", "m"))
+            pool.lease(LeaseRequest("u", "m"))
         except NoAccount:
             return
         raise AssertionError("an account was left")

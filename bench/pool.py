@@ -45,14 +45,14 @@ from bench.page import write_pool
 from bench.processes import Child, cpu_seconds, free_port
 from bench.report import machine
 from bench.targets import CLIENT_KEY, Cores, Target, Upstreams, model
-from dragoman.accounts.pool import Pool, Wanted
+from dragoman.accounts.pool import AccountPool, LeaseRequest
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.usage import Usage
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.operation.metrics import Metrics
-from dragoman.gateway.serving.affinity import pins_of
-from dragoman.gateway.serving.outgoing import Outgoings
+from dragoman.gateway.serving.affinity import conversation_keys
+from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.translation import ClientRequest
 
 ROOT = Path(__file__).parent.parent
@@ -157,8 +157,12 @@ def alone(accounts: int) -> float:
         Account(name=f"a{number:05}", upstream="chat", key=Secret(f"sk-{number:040}"))
         for number in range(accounts)
     )
-    pool, meter, metrics = Pool(Config(upstreams=(upstream,), accounts=keys)), Meter(), Metrics()
-    makers = Outgoings((upstream,))
+    pool, meter, metrics = (
+        AccountPool(Config(upstreams=(upstream,), accounts=keys)),
+        Meter(),
+        Metrics(),
+    )
+    builders = UpstreamRequestBuilders((upstream,))
     name = model(CELL.upstream)
     turns = itertools.cycle(
         [
@@ -172,9 +176,9 @@ def alone(accounts: int) -> float:
     def turn() -> None:
         request, pin = next(turns), b""
         if pool.has_choice("chat"):
-            pin = pins_of({}, request, "bench", "chat", False).pin
-        with pool.lease(Wanted("chat", name, pin)) as lease:
-            makers.of(lease.account)
+            pin = conversation_keys({}, request, "bench", "chat", False).lookup
+        with pool.lease(LeaseRequest("chat", name, pin)) as lease:
+            builders.of(lease.account)
             lease.succeeded(usage.total)
         meter.count(time.time(), lease.account.name, "bench", name, "/v1/messages", usage, 12.0)
         metrics.finished("/v1/messages", 200, record, usage, 0.012, 0.012)

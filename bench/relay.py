@@ -1,27 +1,18 @@
-"""The least that this stack can do: uvicorn and our upstream client, and nothing in between.
+"""The least that this stack can do: our server and our upstream client, and nothing in between.
 
-What the gateway costs beyond this row is the gateway's own work. Served by uvicorn; the upstream
-is named by the environment variable ``BENCH_UPSTREAM``.
+What the gateway costs beyond this row is the gateway's own work. The upstream is named by the
+environment variable ``BENCH_UPSTREAM``, the port by the first argument.
 """
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+import socket
+import sys
 
 import msgspec
+import uvloop
 
-from dragoman.upstream import (
-    Timeouts,
-    Truncated,
-    UpstreamClient,
-    UpstreamRequest,
-    UpstreamResponse,
-)
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from dragoman.http import ClientGone, Request, Server
+from dragoman.upstream import Timeouts, Truncated, UpstreamClient, UpstreamRequest
 
 _LIMIT = 64 * 1024 * 1024
 
@@ -34,75 +25,49 @@ class Head(msgspec.Struct):
 
 
 class Relay:
-    """An ASGI application that sends every request on and its answer back."""
+    """An application that sends every request on and its answer back."""
 
     def __init__(self) -> None:
         self.base = os.environ["BENCH_UPSTREAM"]
         self.client = UpstreamClient()
         self.decoder = msgspec.json.Decoder(Head)
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+    async def __call__(self, request: Request) -> None:
+        try:
+            body = await request.body(_LIMIT)
+        except ClientGone:
             return
-        body = await _whole_body(receive)
         head = self.decoder.decode(body)
-        request = UpstreamRequest(
+        call = UpstreamRequest(
             method="POST",
-            url=self.base + scope["path"],
+            url=self.base + request.path,
             headers=(("authorization", "Bearer bench"), ("content-type", "application/json")),
             body=body,
             timeouts=Timeouts(),
         )
-        async with await self.client.send(request) as response:
+        async with await self.client.send(call) as response:
             kind = response.headers.get("content-type", "").encode()
-            headers = [(b"content-type", kind)]
+            lines = b"content-type: %b\r\n" % kind
             if not head.stream:
-                data = await response.read(_LIMIT)
-                headers.append((b"content-length", b"%d" % len(data)))
-                await send(_start(response.status, headers))
-                await send({"type": "http.response.body", "body": data})
+                request.respond(response.status, lines, await response.read(_LIMIT))
                 return
-            await send(_start(response.status, headers))
-            leaving = asyncio.ensure_future(_until_gone(receive, response))
+            request.start(response.status, lines)
+            request.on_gone = response.close
             try:
                 async for chunk in response:
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    await request.write(chunk)
             except Truncated:
                 return
-            finally:
-                leaving.cancel()
-            await send({"type": "http.response.body", "body": b""})
-
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        await self.client.start()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await self.client.aclose()
-        await send({"type": "lifespan.shutdown.complete"})
+            request.end()
 
 
-async def _until_gone(receive: Receive, response: UpstreamResponse) -> None:
-    """End the upstream's answer when the client leaves: uvicorn's ``send`` does not tell."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    response.close()
+async def main() -> None:
+    """Serve until killed."""
+    relay = Relay()
+    await relay.client.start()
+    with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as plug:
+        await Server(relay).serve([plug])
 
 
-async def _whole_body(receive: Receive) -> bytes:
-    parts: list[bytes] = []
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _start(status: int, headers: list[tuple[bytes, bytes]]) -> Message:
-    return {"type": "http.response.start", "status": status, "headers": headers}
-
-
-def create() -> Relay:
-    """The application, for ``uvicorn --factory``."""
-    return Relay()
+if __name__ == "__main__":
+    uvloop.run(main())

@@ -278,7 +278,7 @@ def as_markdown(found: list[Table], how: str) -> str:
         "CPU time is that of the measured process alone, held to one core; the load runs on",
         "another. A request is a small one, 16 at a time; events are those of 200 paced streams.",
         "Ratios are taken within a round and are more trustworthy than absolute figures.",
-        "`relay` is uvicorn and our upstream client with nothing in between (`bench/relay.py`).",
+        "`relay` is our server and our upstream client with nothing in between (`bench/relay.py`).",
         "",
         "`make bench ARGS=--quick` takes under 90 s, `ARGS=--write` writes this page. nginx joins",
         "when it is installed, LiteLLM when `LITELLM_PYTHON` names the Python of a virtualenv that",
@@ -300,7 +300,7 @@ def machine() -> str:
         names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
         model = f"{len(names)} x {names[0].partition(':')[2].strip()}" if names else model
     packages = []
-    for name in ("uvicorn", "uvloop", "httptools", "msgspec"):
+    for name in ("uvloop", "httptools", "msgspec"):
         try:
             packages.append(f"{name} {version(name)}")
         except PackageNotFoundError:

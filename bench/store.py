@@ -22,9 +22,9 @@ from bench.load_client import close, connect, repeat
 from bench.measure import MARK, Cell, request_cost
 from bench.processes import Child, cpu_seconds, free_port, resident_bytes
 from bench.targets import CLIENT_KEY, Cores, Target, Upstreams
+from dragoman.accounts.store import Batch, UsageCount, UsageKey
 from dragoman.config import Account, Secret
-from dragoman.storage.base import Batch, UsageCount, UsageKey
-from dragoman.storage.sealing import Vault
+from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
 
 MANY = 10_000
@@ -39,10 +39,10 @@ PACED_S = 3.0
 
 def fill(path: Path, count: int) -> None:
     """Make a store of so many accounts."""
-    vault = Vault(Secret(STORE_KEY))
+    cipher = AesGcmCipher(Secret(STORE_KEY))
     store = SqliteStore(path)
     store.define(
-        vault.seal(
+        cipher.seal(
             Account(name=f"kept-{number:05}", upstream="chat", key=Secret(f"sk-{number:050}"))
         )
         for number in range(count)

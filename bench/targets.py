@@ -157,11 +157,9 @@ http {{
 
 @contextmanager
 def relay(folder: Path, cores: Cores, up: Upstreams) -> Iterator[Target]:
-    """uvicorn and the upstream client, with nothing in between (``bench/relay.py``)."""
+    """Our server and the upstream client, with nothing in between (``bench/relay.py``)."""
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "bench.relay:create", "--factory"]
-    command += ["--port", str(port), "--loop", "uvloop", "--http", "httptools", "--ws", "none"]
-    command += ["--no-access-log", "--log-level", "warning", "--no-proxy-headers"]
+    command = [sys.executable, "-m", "bench.relay", str(port)]
     env = _environment() | {"BENCH_UPSTREAM": f"http://127.0.0.1:{up.plain}"}
     with Child(command, core=cores.gateway, log=folder / "relay.log", env=env) as child:
         yield Target("relay", port, child.pid, child.listening(port))

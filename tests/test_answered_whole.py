@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from dragoman.canonical.errors import UpstreamError
-from dragoman.translation import Call, Outcome, translate_request
+from dragoman.translation import Call, Outcome
+from tests.library import translate_request
 
 REQUEST = {
     "model": "m",
@@ -32,7 +33,7 @@ def asked() -> Call:
 
 def test_it_is_streamed() -> None:
     call, outcome = asked(), Outcome()
-    shown = call.stream_of(answer("{}"), outcome)
+    shown = call.response_as_stream(answer("{}"), outcome)
     assert shown.startswith(b"event: message_start")
     assert shown.endswith(b'event: message_stop\ndata: {"type":"message_stop"}\n\n')
     assert outcome.ended
@@ -42,7 +43,7 @@ def test_it_is_streamed() -> None:
 def test_what_was_lost_before_it_failed_is_told_as_of_a_stream() -> None:
     call, outcome = asked(), Outcome()
     with pytest.raises(UpstreamError) as failed:
-        call.stream_of(answer('{"a":'), outcome)
+        call.response_as_stream(answer('{"a":'), outcome)
     assert failed.value.fault.code == "invalid_tool_arguments"
     assert outcome.fault == failed.value.fault
     assert not outcome.ended
@@ -55,9 +56,9 @@ def test_what_a_failed_answer_lost_is_not_told_of_the_next() -> None:
     call = translate_request("anthropic_messages", "openai_chat", msgspec.json.encode(asks))
     assert [loss.path for loss in call.losses] == ["top_k"]
     with pytest.raises(UpstreamError):
-        call.stream_of(answer('{"a":'))
+        call.response_as_stream(answer('{"a":'))
     assert len(call.losses) == 2
-    call.fit()
+    call.drop_reasoning()
     assert [loss.path for loss in call.losses] == ["top_k"]
-    call.stream_of(answer("{}"))
+    call.response_as_stream(answer("{}"))
     assert [loss.path for loss in call.losses] == ["top_k", "reasoning"]

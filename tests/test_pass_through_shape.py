@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.translation import translate_request
+from tests.library import translate_request
 
 GOOD: dict[str, dict[str, Any]] = {
     "openai_chat": {"model": "m", "messages": [{"role": "user", "content": "hi"}]},

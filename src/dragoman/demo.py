@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dragoman.config import Account, Client, Config, Route, Secret, Server, Storage, Upstream
-from dragoman.gateway.server import serve
+from dragoman.gateway.service import serve
 from dragoman.guides import lines
 from dragoman.simulator.testing import running_simulator
 
@@ -59,7 +59,11 @@ def run(host: str = "127.0.0.1", port: int = 8080) -> None:
     """
     with running_simulator() as simulator, TemporaryDirectory(prefix="dragoman-demo-") as folder:
         config = demo_config(simulator.base_url, host, port, str(Path(folder) / "demo.db"))
-        serve(config, announce=lambda url: print(examples(url), flush=True))  # noqa: T201
+        serve(
+            config,
+            announce=lambda url: print(examples(url), flush=True),  # noqa: T201
+            as_service=False,
+        )
 
 
 def examples(url: str) -> str:

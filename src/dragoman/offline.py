@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
+from dragoman.canonical.blocks import Text
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Loss, Policy
 from dragoman.canonical.options import Options
+from dragoman.canonical.requests import Request, Thinking, Turn
+from dragoman.jsontext import object_of
 from dragoman.sse import Decoder
-from dragoman.translation import Call, ClientRequest, Settings
+from dragoman.translation import Call, CallSettings, ClientRequest
 
 UNNAMED = "unknown"
 """The model's name where neither the caller nor the answer tells one."""
 
-_QUESTION = "(not known)"
-
-# The least request whose answer may hold anything: usage in streams, and reasoning.
-_REQUESTS: dict[str, dict[str, Any]] = {
-    "openai_chat": {
-        "messages": [{"role": "user", "content": _QUESTION}],
-        "stream_options": {"include_usage": True},
-    },
-    "anthropic_messages": {
-        "messages": [{"role": "user", "content": _QUESTION}],
-        "max_tokens": 65536,
-        "thinking": {"type": "adaptive"},
-    },
-    "openai_responses": {"input": _QUESTION},
-}
+_SHOWING = Request(
+    model="",
+    turns=(Turn(role="user", blocks=(Text(text="(not known)"),)),),
+    max_output_tokens=65536,
+    include_usage=True,
+    thinking=Thinking(mode="adaptive"),
+)
+"""A request whose answer may hold anything: usage in streams, and reasoning."""
 
 
 def answer(
@@ -54,7 +48,7 @@ def answer(
     """
     call = _call(upstream, client, request, model or _model_in(body), stream=False)
     asked = len(call.losses)
-    return call.response(body), call.losses[asked:]
+    return call.translate_response(body), call.losses[asked:]
 
 
 class Stream:
@@ -91,7 +85,7 @@ class Stream:
             head, model = _read_model(chunks)
         call = _call(*self._protocols, self._request, model, stream=True)
         asked = len(call.losses)
-        stream = call.stream()
+        stream = call.open_stream()
         for chunk in chain(head, chunks):
             yield stream.feed(chunk)
         yield stream.finish()
@@ -103,13 +97,14 @@ class Stream:
 def _call(
     upstream: str, client: str, request: bytes | None, model: str | None, *, stream: bool
 ) -> Call:
-    if request is None:
-        request = json.dumps(
-            {"model": model or UNNAMED, "stream": stream, **_REQUESTS[client]}
-        ).encode()
+    asked = (
+        ClientRequest.of(client, replace(_SHOWING, model=model or UNNAMED, stream=stream))
+        if request is None
+        else ClientRequest(client, request)
+    )
     # The request has been sent long ago, whatever it lost then.
     options = Options(policy=Policy.LENIENT, show_reasoning="always")
-    return Call(ClientRequest(client, request), upstream, Settings(options=options))
+    return Call(asked, upstream, CallSettings(options=options))
 
 
 def _read_model(chunks: Iterator[bytes]) -> tuple[list[bytes], str | None]:
@@ -124,11 +119,8 @@ def _read_model(chunks: Iterator[bytes]) -> tuple[list[bytes], str | None]:
 
 def _model_in(data: bytes | str) -> str | None:
     """The model that an answer, or the first event of a stream of any protocol, names."""
-    try:
-        value: Any = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    if not isinstance(value, dict):
+    value = object_of(data)
+    if value is None:
         return None
     for holder in (value, value.get("message"), value.get("response")):
         if isinstance(holder, dict) and isinstance(model := holder.get("model"), str) and model:

@@ -40,8 +40,8 @@ def _cooling(seconds: float, began: float, model: str = MODEL, **more: object) -
     return AccountState("a", cooling={model: rest})
 
 
-def _exhausted(seconds: float, began: float, told: bool = False) -> AccountState:
-    rest = Rest(NOW + seconds, "why", since=NOW - began, told=told)
+def _exhausted(seconds: float, began: float, by_upstream: bool = False) -> AccountState:
+    rest = Rest(NOW + seconds, "why", since=NOW - began, by_upstream=by_upstream)
     return AccountState("a", refused_key=KEY, exhausted=rest)
 
 
@@ -49,12 +49,14 @@ STATES: dict[str, Known] = {
     "active": Known("active", AccountState("a")),
     "last": Known("used last for 1 s more", _cooling(1, 0.5, soft=True)),
     "rests": Known("rests 2 s more, by our own estimate", _cooling(2, 1)),
-    "told": Known("rests 20 s more, as the upstream asked", _cooling(20, 1, told=True)),
-    "whole": Known("rests 30 s more, for every model", _cooling(30, 1, model="", told=True)),
+    "told": Known("rests 20 s more, as the upstream asked", _cooling(20, 1, by_upstream=True)),
+    "whole": Known("rests 30 s more, for every model", _cooling(30, 1, model="", by_upstream=True)),
     "other": Known("rests 20 s more, for another model", _cooling(20, 1, model="other")),
     "tried": Known("on trial after two rests in a row", _cooling(-1, 5, streak=2)),
     "out": Known("out for 30 min more, by our own estimate", _exhausted(1800, 1800)),
-    "out_told": Known("out for 5 h more, as the upstream said", _exhausted(18000, 60, told=True)),
+    "out_told": Known(
+        "out for 5 h more, as the upstream said", _exhausted(18000, 60, by_upstream=True)
+    ),
     "trial": Known("on trial after it was out", _exhausted(-1, 3600)),
     "refused": Known(
         "disabled since its key was refused", AccountState("a", disabled="why", refused_key=KEY)

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import inf, nextafter
 
-from dragoman.accounts.decisions import on_trial, standing
-from dragoman.accounts.members import BUSY, Terms
-from dragoman.accounts.standings import OTHER_MODELS, TRIED
+from dragoman.accounts.availability import OTHER_MODELS, TRIED
+from dragoman.accounts.decisions import active_rest, on_trial
+from dragoman.accounts.members import BUSY, MemberSettings
 from dragoman.accounts.states import FOREVER, AccountState, Rest
 from dragoman.config import matches
 
@@ -18,7 +18,7 @@ from dragoman.config import matches
 class Known:
     """One account."""
 
-    terms: Terms
+    terms: MemberSettings
     ordinal: int
     state: AccountState
     balance: float | None
@@ -46,7 +46,7 @@ class Oracle:
         self.choices = 0
         self.now = 0.0
 
-    def define(self, terms: Terms) -> None:
+    def define(self, terms: MemberSettings) -> None:
         account = self.accounts.get(terms.name)
         if account is None:
             account = Known(terms, self.ordinal, AccountState(terms.name), terms.balance)
@@ -65,11 +65,11 @@ class Oracle:
     def note(self, account: Known) -> None:
         """See what has ended or begun for the account by now."""
         state, now = account.state, self.now
-        rest = standing(state, "", now)
+        rest = active_rest(state, "", now)
         out = rest is not None and not rest.soft
         apart: set[str] = set()
         for model in () if out else state.cooling:
-            own = standing(state, model, now) if model else None
+            own = active_rest(state, model, now) if model else None
             on_its_own = own is not None and not (own.soft and self.soft_rest(account) is not None)
             if model and self.serves(account, model) and (on_its_own or self.tries(account, model)):
                 apart.add(model)
@@ -86,14 +86,14 @@ class Oracle:
 
     def soft_rest(self, account: Known) -> Rest | None:
         """For every model."""
-        rests = [standing(account.state, "", self.now), account.held]
+        rests = [active_rest(account.state, "", self.now), account.held]
         running = [rest for rest in rests if rest is not None and rest.until > self.now]
         return max(running, key=lambda rest: rest.until, default=None)
 
     def tries(self, account: Known, model: str) -> bool:
         """Whether a request in flight is to show whether the account serves the model."""
         state, now = account.state, self.now
-        if standing(state, model, now) is not None:
+        if active_rest(state, model, now) is not None:
             return False
         return model in account.trials and on_trial(state, model, now)
 
@@ -109,7 +109,7 @@ class Oracle:
         if not self.serves(account, model):
             return OTHER_MODELS
         for scope in ("", model):
-            rest = standing(account.state, scope, self.now)
+            rest = active_rest(account.state, scope, self.now)
             if rest is not None and not rest.soft:
                 return rest.why
         if account.terms.name in tried:
@@ -139,7 +139,7 @@ class Oracle:
         ]
         ready, avoided = [], []
         for account in possible:
-            rest = self.soft_rest(account) or standing(account.state, model, self.now)
+            rest = self.soft_rest(account) or active_rest(account.state, model, self.now)
             if rest is None:
                 ready.append((account.terms.priority, self.key(account), account.ordinal, account))
             else:
@@ -182,7 +182,7 @@ class Oracle:
         )
         ends = []
         for account in self.accounts.values():
-            rests = [standing(account.state, scope, self.now) for scope in ("", model)]
+            rests = [active_rest(account.state, scope, self.now) for scope in ("", model)]
             hard = [rest.until for rest in rests if rest is not None and not rest.soft]
             if self.serves(account, model) and hard and hard[0] < FOREVER:
                 ends.append(hard[0])

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import Pool, Wanted
+from dragoman.accounts.pool import AccountPool, LeaseRequest
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config, Upstream
 
@@ -21,7 +21,7 @@ CONFIG = Config(
         Account(name="c", upstream="two"),
     ),
 )
-M = Wanted("one", "m")
+M = LeaseRequest("one", "m")
 REFUSED = Symptom(401)
 THROTTLED = Symptom(429, retry_after=20.0)
 OVERLOADED = Symptom(503)
@@ -35,16 +35,16 @@ class Clock:
         return self.now
 
 
-def pool_of(names: Iterable[str] = "ab", clock: Any = None, **upstream: Any) -> Pool:
+def pool_of(names: Iterable[str] = "ab", clock: Any = None, **upstream: Any) -> AccountPool:
     """A pool of one upstream, `one`; an account's own settings follow its name."""
     of_accounts = ("max_concurrent", "models", "proxy", "balance")
     own = {name: upstream.pop(name) for name in of_accounts if name in upstream}
     accounts = tuple(Account(name=name, upstream="one", **own) for name in names)
     config = Config(upstreams=(replace(ONE, **upstream),), accounts=accounts)
-    return Pool(config, clock=clock or Clock(), spread=lambda: 0.5)
+    return AccountPool(config, clock=clock or Clock(), spread=lambda: 0.5)
 
 
-def name_of(pool: Pool, wanted: Wanted = M, tried: Iterable[str] = ()) -> str:
+def name_of(pool: AccountPool, wanted: LeaseRequest = M, tried: Iterable[str] = ()) -> str:
     with pool.lease(wanted, tuple(tried)) as lease:
         return lease.account.name
 

@@ -4,6 +4,7 @@ vendors' error references and what `dragoman.accounts.limits` names.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from dragoman.accounts.symptoms import UNREACHABLE, Symptom, symptom_of_answer, symptom_of_fault
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.protocols.error_body import read_error_body
 
 NOW = 1_795_219_200.0
 """Unix seconds: 2026-11-21T00:00:00Z."""
@@ -39,6 +41,13 @@ def out(length: str) -> Fate:
     return "next account", f"out for {length}, then on trial"
 
 
+def symptom_of_body(
+    status: int, body: bytes, headers: Mapping[str, str] = {}, now: float = NOW
+) -> Symptom:
+    """What an error answer with this body looks like to the pool."""
+    return symptom_of_answer(status, headers, read_error_body(body).report, now)
+
+
 class Answer(Struct, frozen=True):
     """An error answer."""
 
@@ -48,7 +57,7 @@ class Answer(Struct, frozen=True):
 
     def symptom(self) -> Symptom:
         body = self.body if isinstance(self.body, bytes) else msgspec.json.encode(self.body)
-        return symptom_of_answer(self.status, self.headers, body, NOW)
+        return symptom_of_body(self.status, body, self.headers)
 
 
 class Inside(Struct, frozen=True):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from random import Random
 
-from dragoman.accounts.decisions import on_trial, standing
-from dragoman.accounts.pool import AllBusy, Lease, NoAccount, Pool, Wanted
+from dragoman.accounts.decisions import active_rest, on_trial
+from dragoman.accounts.pool import AccountPool, AllBusy, Lease, LeaseRequest, NoAccount
 from dragoman.accounts.states import FOREVER, Enabled, Failed, Transition
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config, Secret, Selection, Upstream
@@ -55,7 +55,7 @@ class World:
         )
         self.accounts = [self._account(number) for number in range(count)]
         self.index = {account.name: number for number, account in enumerate(self.accounts)}
-        self.pool = Pool(
+        self.pool = AccountPool(
             Config(upstreams=(upstream,), accounts=tuple(self.accounts)),
             clock=lambda: self.now,
             spread=self.chance.random,
@@ -151,7 +151,7 @@ class World:
         conversation = chance.randrange(CONVERSATIONS) if chance.random() < 0.2 else -1
         pin = b"%d" % conversation if conversation >= 0 else b""
         clients_fault = chance.random() < 0.01
-        wanted = Wanted("u", model, pin)
+        wanted = LeaseRequest("u", model, pin)
         tried: list[str] = []
         while True:
             pinned = self.with_account.get(conversation, -1)
@@ -235,7 +235,7 @@ class World:
         state = self.pool.state(account.name)
         if state.exhausted is None and not state.cooling and not state.disabled:
             return True
-        return standing(state, model, self.now) is None and not (
+        return active_rest(state, model, self.now) is None and not (
             on_trial(state, "", self.now) or on_trial(state, model, self.now)
         )
 
@@ -251,7 +251,7 @@ class World:
         rest = None
         state = self.pool.state(account.name)
         if state.disabled or state.exhausted is not None or state.cooling:
-            rest = standing(state, model, self.now)
+            rest = active_rest(state, model, self.now)
             assert rest is None or rest.soft
         if not pinned:
             mine = (rest is not None, account.priority, self.by_use and self.last_use[number])
@@ -287,9 +287,9 @@ class World:
             if verdict is Verdict.COOL and transition.outcome.status == 429:
                 assert self.bursts[number, transition.model][0] > self.now
 
-    def standing(self, number: int, model: str) -> bool:
+    def active_rest(self, number: int, model: str) -> bool:
         """Whether anything is still held against the account."""
         state = self.pool.state(self.accounts[number].name)
-        rest = standing(state, model, self.now)
+        rest = active_rest(state, model, self.now)
         assert rest is None or rest.until < FOREVER
         return rest is not None or on_trial(state, model, self.now)

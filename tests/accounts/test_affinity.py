@@ -28,11 +28,11 @@ def test_others_are_told_of_new_pins_moves_and_long_use() -> None:
 def test_the_later_pin_of_two_workers_counts() -> None:
     pins = Affinity(100.0)
     pins.pin(b"c", "a", 10.0)
-    pins.learn(b"c", "b", 9.0)
+    pins.merge(b"c", "b", 9.0)
     assert pins.account(b"c", 10.0) == "a"
-    pins.learn(b"c", "b", 11.0)
+    pins.merge(b"c", "b", 11.0)
     assert pins.account(b"c", 11.0) == "b"
-    pins.learn(b"d", "a", 1.0)
+    pins.merge(b"d", "a", 1.0)
     assert pins.account(b"d", 101.0) == "a"
     assert pins.account(b"d", 102.0) == ""
 

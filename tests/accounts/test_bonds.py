@@ -7,7 +7,7 @@ import logging
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import Pool, Wanted
+from dragoman.accounts.pool import AccountPool, LeaseRequest
 from dragoman.accounts.states import (
     AccountState,
 )
@@ -24,7 +24,7 @@ from tests.accounts.pools import (
 
 def test_a_conversation_stays_with_its_account() -> None:
     pool = pool_of("abc")
-    wanted = Wanted("one", "m", b"conversation")
+    wanted = LeaseRequest("one", "m", b"conversation")
     with pool.lease(wanted) as lease:
         assert (lease.account.name, lease.moved) == ("a", False)
         lease.succeeded()
@@ -36,7 +36,7 @@ def test_a_conversation_stays_with_its_account() -> None:
 
 def test_a_conversation_moves_when_its_account_cannot_serve() -> None:
     pool = pool_of("ab")
-    wanted = Wanted("one", "m", b"conversation")
+    wanted = LeaseRequest("one", "m", b"conversation")
     with pool.lease(wanted) as lease:
         lease.succeeded()
     with pool.lease(wanted) as lease:
@@ -46,13 +46,13 @@ def test_a_conversation_moves_when_its_account_cannot_serve() -> None:
         lease.succeeded()
     with pool.lease(wanted) as lease:
         assert (lease.account.name, lease.moved) == ("b", False)
-    with pool.lease(Wanted("one", "x", b"conversation")) as lease:
+    with pool.lease(LeaseRequest("one", "x", b"conversation")) as lease:
         assert (lease.account.name, lease.moved) == ("b", False)
 
 
 def test_an_account_that_failed_before_it_answered_holds_no_conversation() -> None:
     pool = pool_of("ab")
-    wanted = Wanted("one", "m", b"conversation")
+    wanted = LeaseRequest("one", "m", b"conversation")
     with pool.lease(wanted) as lease:
         lease.failed(THROTTLED)
     with pool.lease(wanted, ["a"]) as lease:
@@ -63,13 +63,13 @@ def test_further_digests_lead_to_the_account() -> None:
     pool = pool_of("abc")
     with pool.lease(M) as lease:
         lease.pin(b"response")
-    assert name_of(pool, Wanted("one", "m", b"response")) == "a"
+    assert name_of(pool, LeaseRequest("one", "m", b"response")) == "a"
     assert pool.take_batch().pins == {b"response": ("a", 1000.0)}
 
 
 def test_affinity_that_is_off_pins_nothing() -> None:
     pool = pool_of("ab", affinity="off")
-    wanted = Wanted("one", "m", b"conversation")
+    wanted = LeaseRequest("one", "m", b"conversation")
     for name in "ab":
         with pool.lease(wanted) as lease:
             lease.succeeded()
@@ -99,7 +99,7 @@ def test_an_account_goes_through_its_own_proxy() -> None:
         Account(name="b", upstream="one"),
     )
     config = Config(upstreams=(replace(ONE, proxy=shared),), accounts=accounts)
-    pool = Pool(config, clock=Clock())
+    pool = AccountPool(config, clock=Clock())
     assert pool.lease(M).proxy is own
     assert pool.lease(M).proxy is shared
     direct = pool_of("a")

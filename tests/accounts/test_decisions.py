@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts.decisions import classify, observe, standing
+from dragoman.accounts.decisions import active_rest, classify, observe
 from dragoman.accounts.rules import DEFAULT, RULE_SETS, SOP
 from dragoman.accounts.states import AccountState, Decision, Failed, Succeeded
 from dragoman.accounts.symptoms import (
     UNREACHABLE,
     Symptom,
-    symptom_of_answer,
     symptom_of_fault,
 )
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.failing import Verdict
+from tests.accounts.shapes import symptom_of_body
 
 RETURN, NEXT, COOL, EXHAUST, DISABLE = Verdict
 
@@ -60,7 +60,7 @@ LOW_BALANCE = b'{"type":"error","error":{"type":"invalid_request_error",\
 )
 def test_verdicts(status: int, body: bytes, default: Verdict, sop: Verdict) -> None:
     """req: 133, 134, 135, 136, 137"""
-    symptom = symptom_of_answer(status, {}, body, 0.0)
+    symptom = symptom_of_body(status, body)
     assert classify(symptom, DEFAULT.rules).verdict is default
     assert classify(symptom, SOP.rules).verdict is sop
 
@@ -101,9 +101,9 @@ def cool(rest: float | None = None, soft: bool = False) -> Failed:
 
 def test_cooling_is_for_the_model_that_was_asked_for() -> None:
     state = observe(AccountState("a"), cool(20.0), "m", 100.0)
-    assert standing(state, "m", 119.9) is not None
-    assert standing(state, "m", 120.0) is None
-    assert standing(state, "other", 100.0) is None
+    assert active_rest(state, "m", 119.9) is not None
+    assert active_rest(state, "m", 120.0) is None
+    assert active_rest(state, "other", 100.0) is None
 
 
 def test_rests_for_many_models_are_forgotten() -> None:
@@ -127,26 +127,26 @@ def test_cooling_without_a_wish_of_the_upstream_doubles_and_is_bounded() -> None
 
 def test_a_good_answer_ends_the_streak_but_not_a_rest_that_was_asked_for() -> None:
     cooled = observe(AccountState("a"), cool(30.0), "m", 0.0)
-    assert standing(observe(cooled, Succeeded(), "m", 1.0), "m", 1.0) is not None
+    assert active_rest(observe(cooled, Succeeded(), "m", 1.0), "m", 1.0) is not None
     rested = observe(cooled, Succeeded(), "m", 31.0)
     assert observe(rested, cool(), "m", 31.0).cooling["m"].streak == 1
     avoided = observe(AccountState("a"), cool(soft=True), "m", 0.0)
-    assert standing(observe(avoided, Succeeded(), "m", 0.1), "m", 0.1) is None
+    assert active_rest(observe(avoided, Succeeded(), "m", 0.1), "m", 0.1) is None
 
 
 def test_exhaustion_is_for_every_model_and_ends_by_itself() -> None:
     state = observe(AccountState("a"), Failed(Decision(Verdict.EXHAUST, "out of quota")), "m", 0.0)
-    assert standing(state, "other", 3599.0) is not None
-    assert standing(state, "other", 3600.0) is None
+    assert active_rest(state, "other", 3599.0) is not None
+    assert active_rest(state, "other", 3600.0) is None
     week = Failed(Decision(Verdict.EXHAUST, rest=7 * 86400.0))
     believed = observe(AccountState("a"), week, "m", 0.0)
-    assert standing(believed, "m", 6 * 86400.0) is not None
-    assert standing(believed, "m", 7 * 86400.0) is None
+    assert active_rest(believed, "m", 6 * 86400.0) is not None
+    assert active_rest(believed, "m", 7 * 86400.0) is None
 
 
 def test_a_disabled_account_stays_so() -> None:
     state = observe(AccountState("a"), Failed(Decision(Verdict.DISABLE, "refused")), "m", 0.0)
-    rest = standing(state, "m", 1e12)
+    rest = active_rest(state, "m", 1e12)
     assert rest is not None
     assert rest.why == "refused"
     assert observe(state, Succeeded(), "m", 1.0).disabled == "refused"
@@ -164,14 +164,14 @@ def test_models_named_by_clients_do_not_pile_up() -> None:
     [b"", b"null", b"[]", b'{"error":null}', b'{"error":{"code":429}}', b"\xff\xfe", b"[" * 5000],
 )
 def test_any_body_can_be_looked_at(body: bytes) -> None:
-    assert symptom_of_answer(429, {}, body, 0.0).status == 429
+    assert symptom_of_body(429, body).status == 429
 
 
 def test_words_are_found_in_every_vendors_place() -> None:
     google = b'[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"Quota"}}]'
-    assert symptom_of_answer(429, {}, google, 0.0).words == {"resource_exhausted"}
-    assert symptom_of_answer(429, {}, SPEND, 0.0).words >= {"enforced_spend_limit_reached"}
-    flat = symptom_of_answer(400, {}, b'{"code":"x","error":"Text"}', 0.0)
+    assert symptom_of_body(429, google).words == {"resource_exhausted"}
+    assert symptom_of_body(429, SPEND).words >= {"enforced_spend_limit_reached"}
+    flat = symptom_of_body(400, b'{"code":"x","error":"Text"}')
     assert (flat.words, flat.text) == (frozenset({"x"}), "text")
 
 

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.accounts.decisions import apply, entry_of, observe, on_trial, standing
+from dragoman.accounts.decisions import active_rest, apply, entry_of, observe, on_trial
 from dragoman.accounts.states import (
     FOREVER,
     AccountState,
@@ -75,14 +75,16 @@ def after(transitions: list[Transition]) -> AccountState:
 
 def ends(state: AccountState, model: str, now: float) -> float:
     """When the account can be used for the model again; a soft rest does not keep it from that."""
-    rest = standing(state, model, now)
+    rest = active_rest(state, model, now)
     return now if rest is None or rest.soft else rest.until
 
 
 def asked(state: AccountState, model: str, now: float) -> float:
     """Until when the upstream itself asked for a rest that is no matter of quota."""
     rests = (state.cooling.get(name) for name in {"", model})
-    return max((rest.until for rest in rests if rest and rest.told and rest.until > now), default=0)
+    return max(
+        (rest.until for rest in rests if rest and rest.by_upstream and rest.until > now), default=0
+    )
 
 
 @AT_LEISURE
@@ -106,7 +108,7 @@ def test_states_stay_bounded_and_sane_whatever_clocks_do(transitions: list[Trans
 def test_every_rest_ends_by_itself(transitions: list[Transition], model: str, months: int) -> None:
     state = after(transitions)
     later = max((step.at for step in transitions), default=START) + months * MONTH + 1
-    rest = standing(state, model, later)
+    rest = active_rest(state, model, later)
     assert rest is None or (state.disabled and rest.until == FOREVER)
 
 
@@ -212,14 +214,14 @@ def test_the_order_in_which_workers_tell_hardly_matters(
         assert all(rest.streak == 1 for rest in rests)
         assert state.cooling.keys() == found[0].cooling.keys()
         for name, rest in state.cooling.items():
-            assert (rest.told, rest.soft) == (
-                found[0].cooling[name].told,
+            assert (rest.by_upstream, rest.soft) == (
+                found[0].cooling[name].by_upstream,
                 found[0].cooling[name].soft,
             )
             assert abs(rest.until - found[0].cooling[name].until) <= 4.0
         if state.exhausted is not None and found[0].exhausted is not None:
-            assert state.exhausted.told == found[0].exhausted.told
-            if state.exhausted.told:
+            assert state.exhausted.by_upstream == found[0].exhausted.by_upstream
+            if state.exhausted.by_upstream:
                 assert state.exhausted.until == found[0].exhausted.until
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.accounts.limits import WINDOW_SPENT, duration, limits_of
+from dragoman.protocols.error_body import report_of
 
 AT_LEISURE = settings(deadline=None)
 """Machines that are busy with other things are slow."""
@@ -24,7 +25,8 @@ def rest(
     now: float | None = NOW,
     status: int = 429,
 ) -> float | None:
-    return limits_of(status, headers or {}, members, text, now).rest
+    resets = [reset for member in members for reset in report_of(member).resets]
+    return limits_of(status, headers or {}, resets, text, now).rest
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import AllBusy, NoAccount, Pool, Wanted
+from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
 from dragoman.accounts.states import (
     AccountState,
     Decision,
@@ -110,10 +110,10 @@ def test_a_lease_that_is_forgotten_is_given_back_and_told(
 
 
 def test_accounts_are_of_the_upstream_and_for_the_model() -> None:
-    pool = Pool(CONFIG)
-    assert {name_of(pool, Wanted("one", "claude")) for _ in range(3)} == {"a"}
-    assert {name_of(pool, Wanted("one", "gpt-5")) for _ in range(3)} == {"a", "b"}
-    assert name_of(pool, Wanted("two", "gpt-5")) == "c"
+    pool = AccountPool(CONFIG)
+    assert {name_of(pool, LeaseRequest("one", "claude")) for _ in range(3)} == {"a"}
+    assert {name_of(pool, LeaseRequest("one", "gpt-5")) for _ in range(3)} == {"a", "b"}
+    assert name_of(pool, LeaseRequest("two", "gpt-5")) == "c"
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 422])
@@ -173,18 +173,18 @@ def test_no_account_says_why_and_when() -> None:
         "the upstream refused its key: 1)"
     )
     assert sum(count for _, count in caught.value.reasons) == 4
-    assert name_of(pool, Wanted("one", "other")) == "a"
+    assert name_of(pool, LeaseRequest("one", "other")) == "a"
 
 
 def test_no_account_for_the_model_is_not_said_of_other_reasons() -> None:
     pool = pool_of("ab", models=("gpt-*",))
     with pytest.raises(NoAccount, match="no account of one serves the model claude") as caught:
-        pool.lease(Wanted("one", "claude"))
+        pool.lease(LeaseRequest("one", "claude"))
     assert caught.value.fault.retry_after is None
     for _ in "ab":
-        pool.lease(Wanted("one", "gpt-5")).failed(THROTTLED)
+        pool.lease(LeaseRequest("one", "gpt-5")).failed(THROTTLED)
     with pytest.raises(NoAccount, match=r"\(rate limited: 2\)"):
-        pool.lease(Wanted("one", "gpt-5"))
+        pool.lease(LeaseRequest("one", "gpt-5"))
 
 
 def test_an_upstream_without_accounts_says_so() -> None:
@@ -238,17 +238,17 @@ def test_an_account_that_is_defined_again_keeps_what_is_known_of_it() -> None:
     assert name_of(pool) == "b"
     pool.observe(Transition("a", Enabled(), 1000.0))
     assert {name_of(pool) for _ in range(3)} == {"a"}
-    assert name_of(pool, Wanted("one", "x")) == "b"
+    assert name_of(pool, LeaseRequest("one", "x")) == "b"
 
 
 def test_an_account_may_go_to_another_upstream_but_not_to_none() -> None:
-    pool = Pool(CONFIG)
+    pool = AccountPool(CONFIG)
     pool.define(
         [Account(name="a", upstream="two"), Account(name="z", upstream="nowhere")],
     )
-    assert {name_of(pool, Wanted("two", "m")) for _ in range(2)} == {"a", "c"}
+    assert {name_of(pool, LeaseRequest("two", "m")) for _ in range(2)} == {"a", "c"}
     with pytest.raises(NoAccount):
-        pool.lease(Wanted("one", "m"))
+        pool.lease(LeaseRequest("one", "m"))
     assert [account.name for account in pool.accounts() if account.name == "z"] == []
 
 
@@ -276,7 +276,7 @@ def test_probes_are_spread_and_only_where_they_are_wanted() -> None:
             upstreams=(replace(ONE, probe=probe),),
             accounts=tuple(Account(name=name, upstream="one") for name in names),
         )
-        pool = Pool(config, clock=Clock())
+        pool = AccountPool(config, clock=Clock())
         for name in names:
             pool.observe(Transition(name, quota, 1000.0, "m"))
         early, late = pool.due_for_probe(1100.0), pool.due_for_probe(1150.0)

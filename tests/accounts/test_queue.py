@@ -10,15 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.lease import Lease
-from dragoman.accounts.pool import AllBusy, NoAccount, Pool, Wanted
+from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
 from dragoman.accounts.states import (
     Disabled,
     Enabled,
     Transition,
 )
+from dragoman.accounts.store import Changes
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config
-from dragoman.storage.base import Changes
 from tests.accounts.pools import (
     ONE,
     OUT_OF_QUOTA,
@@ -63,10 +63,10 @@ async def test_only_who_can_go_is_woken() -> None:
         Account(name="a", upstream="one", models=("x",), max_concurrent=1),
         Account(name="b", upstream="one", models=("y",), max_concurrent=1),
     )
-    pool = Pool(Config(upstreams=(ONE,), accounts=accounts))
-    x, y = pool.lease(Wanted("one", "x")), pool.lease(Wanted("one", "y"))
-    for_x = asyncio.create_task(pool.acquire(Wanted("one", "x")))
-    for_y = asyncio.create_task(pool.acquire(Wanted("one", "y")))
+    pool = AccountPool(Config(upstreams=(ONE,), accounts=accounts))
+    x, y = pool.lease(LeaseRequest("one", "x")), pool.lease(LeaseRequest("one", "y"))
+    for_x = asyncio.create_task(pool.acquire(LeaseRequest("one", "x")))
+    for_y = asyncio.create_task(pool.acquire(LeaseRequest("one", "y")))
     await settle()
     y.give_back()
     await settle()
@@ -138,7 +138,7 @@ async def test_who_waits_gets_an_account_that_is_new_or_enabled() -> None:
 
 
 async def test_who_waits_gets_an_account_whose_rest_ends() -> None:
-    pool = Pool(
+    pool = AccountPool(
         Config(
             upstreams=(ONE,),
             accounts=(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from dragoman.accounts.decisions import apply, classify, entry_of, observe, on_trial, standing
+from dragoman.accounts.decisions import active_rest, apply, classify, entry_of, observe, on_trial
 from dragoman.accounts.states import (
     AccountState,
     Decision,
@@ -40,7 +41,7 @@ def refuse(key: str = "k") -> Failed:
 
 def length(state: AccountState, model: str = "m", now: float = NOW) -> float | None:
     """Seconds for which the account cannot be used."""
-    rest = standing(state, model, now)
+    rest = active_rest(state, model, now)
     return None if rest is None else rest.until - now
 
 
@@ -89,11 +90,11 @@ def test_a_rest_for_every_model() -> None:
 
 def test_a_hard_rest_hides_a_soft_one() -> None:
     state = observe(FRESH, cool(soft=True), "m", NOW)
-    rest = standing(state, "m", NOW)
+    rest = active_rest(state, "m", NOW)
     assert rest is not None
     assert rest.soft
     both = observe(state, cool(0.5, every_model=True), "m", NOW)
-    rest = standing(both, "m", NOW)
+    rest = active_rest(both, "m", NOW)
     assert rest is not None
     assert not rest.soft
 
@@ -175,7 +176,7 @@ def test_a_good_answer_that_comes_late_changes_nothing_of_a_newer_rest() -> None
 def test_a_clock_that_is_set_back_keeps_nobody_out() -> None:
     state = observe(FRESH, exhaust(), "m", NOW)
     yesterday = NOW - DAY
-    assert standing(state, "m", yesterday) is None
+    assert active_rest(state, "m", yesterday) is None
     assert on_trial(state, "m", yesterday)
     assert length(observe(state, cool(), "m", yesterday), now=yesterday) == 2.0
 
@@ -222,7 +223,7 @@ def test_reasons_are_kept_short() -> None:
 )
 def test_rules_may_name_headers(headers: dict[str, str], fits: bool) -> None:
     rule = Rule(Verdict.DISABLE, "told so", headers=("x-budget: spent", "x-blocked"))
-    symptom = symptom_of_answer(200, headers, b"", NOW)
+    symptom = symptom_of_answer(200, headers, None, NOW)
     assert (classify(symptom, (rule,)).verdict is Verdict.DISABLE) is fits
 
 
@@ -282,3 +283,11 @@ def test_history_is_silent_where_nothing_is_worth_telling() -> None:
     assert history(over, Succeeded()) == ()
     assert history(FRESH, Enabled()) == ()
     assert history(FRESH, Failed(Decision(Verdict.TRY_NEXT, "unreachable"))) == ()
+
+
+def test_stored_states_keep_their_form() -> None:
+    """A store that an earlier version wrote can be read, and the other way round."""
+    written = b'{"name":"a","cooling":{"m":{"until":9.0,"why":"rate limited","told":true}}}'
+    state = AccountState("a", cooling={"m": Rest(9.0, "rate limited", by_upstream=True)})
+    assert msgspec.json.decode(written, type=AccountState) == state
+    assert msgspec.json.encode(state) == written

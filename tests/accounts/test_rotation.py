@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from dragoman.accounts.availability import OTHER_MODELS, TRIED
 from dragoman.accounts.decisions import observe
-from dragoman.accounts.members import BUSY, Terms
+from dragoman.accounts.members import BUSY, MemberSettings
 from dragoman.accounts.ordering import ORDERS
 from dragoman.accounts.rotation import Choice, Rotation
-from dragoman.accounts.standings import OTHER_MODELS, TRIED
 from dragoman.accounts.states import Decision, Disabled, Enabled, Failed, Outcome, Succeeded
 from dragoman.failing import Verdict
 
@@ -23,7 +23,7 @@ DISABLE = Failed(Decision(Verdict.DISABLE, "the upstream refused its key"))
 
 
 def rotation(names: Iterable[str], order: str = "least_recently_used", **same: Any) -> Rotation:
-    return Rotation((Terms(name, **same) for name in names), ORDERS[order]())
+    return Rotation((MemberSettings(name, **same) for name in names), ORDERS[order]())
 
 
 def tell(
@@ -93,7 +93,12 @@ def test_an_account_is_not_tried_twice() -> None:
 def test_the_highest_balance_comes_first() -> None:
     """req: 140"""
     accounts = Rotation(
-        [Terms("a", balance=5.0), Terms("b", balance=9.0), Terms("c"), Terms("d", balance=-1.0)],
+        [
+            MemberSettings("a", balance=5.0),
+            MemberSettings("b", balance=9.0),
+            MemberSettings("c"),
+            MemberSettings("d", balance=-1.0),
+        ],
         ORDERS["highest_balance"](),
     )
     assert take(accounts, 2) == ["b", "b"]
@@ -120,7 +125,11 @@ def test_round_robin_passes_over_who_is_out() -> None:
 
 def test_weights_are_shares() -> None:
     accounts = Rotation(
-        [Terms("a", weight=5.0), Terms("b", weight=2.0), Terms("c", weight=1.0)],
+        [
+            MemberSettings("a", weight=5.0),
+            MemberSettings("b", weight=2.0),
+            MemberSettings("c", weight=1.0),
+        ],
         ORDERS["weighted"](),
     )
     chosen = take(accounts, 800)
@@ -150,7 +159,12 @@ def test_fewest_in_flight_comes_first_over_all_workers() -> None:
 @pytest.mark.parametrize("order", ORDERS)
 def test_lower_priority_numbers_come_first_while_one_of_them_can_serve(order: str) -> None:
     accounts = Rotation(
-        [Terms("a", priority=2), Terms("b", priority=1), Terms("c", priority=1)], ORDERS[order]()
+        [
+            MemberSettings("a", priority=2),
+            MemberSettings("b", priority=1),
+            MemberSettings("c", priority=1),
+        ],
+        ORDERS[order](),
     )
     assert set(take(accounts, 4)) <= {"b", "c"}
     tell(accounts, "b", COOL)
@@ -256,7 +270,11 @@ def test_a_trial_by_another_worker_counts_and_what_it_had_before_does_not() -> N
 
 def test_only_accounts_that_serve_the_model() -> None:
     accounts = Rotation(
-        [Terms("a", models=("gpt-*",)), Terms("b", models=("gpt-5", "o*-mini")), Terms("c")]
+        [
+            MemberSettings("a", models=("gpt-*",)),
+            MemberSettings("b", models=("gpt-5", "o*-mini")),
+            MemberSettings("c"),
+        ]
     )
     assert set(take(accounts, 6, "gpt-5")) == {"a", "b", "c"}
     assert set(take(accounts, 6, "gpt-4")) == {"a", "c"}
@@ -269,7 +287,13 @@ def test_only_accounts_that_serve_the_model() -> None:
 
 
 def test_a_pinned_account_is_preferred_if_it_can_be_chosen_at_all() -> None:
-    accounts = Rotation([Terms("a"), Terms("b", priority=1, max_concurrent=2), Terms("c")])
+    accounts = Rotation(
+        [
+            MemberSettings("a"),
+            MemberSettings("b", priority=1, max_concurrent=2),
+            MemberSettings("c"),
+        ]
+    )
     assert {hold(accounts, pinned="b").member.name for _ in range(2)} == {"b"}
     assert hold(accounts, pinned="b").member.name == "a"
     accounts.in_flight_elsewhere("b", -2)
@@ -314,13 +338,13 @@ def test_accounts_come_and_go() -> None:
     assert held.member.name == "a"
     accounts.withdraw("a")
     assert take(accounts, 2, now=3.0) == ["b", "b"]
-    accounts.define(Terms("c"), 3.0)
+    accounts.define(MemberSettings("c"), 3.0)
     assert choose(accounts, now=4.0) == "c"
-    accounts.define(Terms("a", max_concurrent=1), 5.0, held.member)
+    accounts.define(MemberSettings("a", max_concurrent=1), 5.0, held.member)
     assert set(take(accounts, 3, now=5.0)) == {"b", "c"}
     accounts.returned(held)
     assert set(take(accounts, 3, now=6.0)) == {"a", "b", "c"}
-    accounts.define(Terms("b", models=("x",)), 7.0)
+    accounts.define(MemberSettings("b", models=("x",)), 7.0)
     assert set(take(accounts, 4, now=7.0)) == {"a", "c"}
     for name in "abc":
         accounts.withdraw(name)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.accounts import decisions, standings
+from dragoman.accounts import availability, decisions
 from dragoman.accounts import rotation as rotation_module
-from dragoman.accounts.audience import Audiences
+from dragoman.accounts.allow_lists import AllowLists
 from dragoman.accounts.decisions import observe
-from dragoman.accounts.members import Member, Terms
+from dragoman.accounts.members import Member, MemberSettings
 from dragoman.accounts.ordering import ORDERS, Order
 from dragoman.accounts.rotation import Rotation
 from dragoman.accounts.states import AccountState, Decision, Failed, Outcome, Rest
@@ -62,7 +62,7 @@ def test_a_choice_looks_at_a_handful_of_accounts(order: str, situation: str) -> 
     most = 1 if situation == "capped" else None
     names = [f"a{number}" for number in range(ACCOUNTS)]
     free = set(names[:3])
-    terms = (Terms(name, max_concurrent=None if name in free else most) for name in names)
+    terms = (MemberSettings(name, max_concurrent=None if name in free else most) for name in names)
     rotation = Rotation(terms, counting)
     for name in names[3:]:
         outcome = SITUATIONS[situation]
@@ -87,21 +87,21 @@ def test_a_choice_looks_at_a_handful_of_accounts(order: str, situation: str) -> 
 
 def test_a_storm_of_refusals_looks_at_no_account(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while states go on changing."""
-    rotation = Rotation(Terms(f"a{number}") for number in range(ACCOUNTS))
+    rotation = Rotation(MemberSettings(f"a{number}") for number in range(ACCOUNTS))
     rest = SITUATIONS["resting"]
     assert rest is not None
     for number in range(ACCOUNTS):
         tell(rotation, f"a{number}", rest)
     assert rotation.choose("m", (), 1.0) is None
     looks = 0
-    plain = decisions.standing
+    plain = decisions.active_rest
 
     def counted(*arguments: object) -> object:
         nonlocal looks
         looks += 1
         return plain(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(standings, "standing", counted)
+    monkeypatch.setattr(availability, "active_rest", counted)
     for number in range(CHOICES):
         tell(rotation, f"a{number}", rest, "x")
         assert rotation.choose("m", (), 1.0) is None
@@ -114,7 +114,7 @@ def test_rests_that_end_together_are_not_the_burden_of_one_choice(
 ) -> None:
     """Quotas of many accounts end at the same moment; whoever asks then is served all the same."""
     monkeypatch.setattr(rotation_module, "_AT_ONCE", 10)
-    rotation = Rotation(Terms(f"a{number}") for number in range(1000))
+    rotation = Rotation(MemberSettings(f"a{number}") for number in range(1000))
     for number in range(1000):
         # Of those that come back first, none can serve.
         rest = Rest(1000.0 + number / 1e6, "rate limited", since=1.0)
@@ -136,7 +136,7 @@ def test_rests_that_end_together_are_not_the_burden_of_one_choice(
 def test_what_is_kept_for_models_is_bounded() -> None:
     """Clients choose the names of models, and may choose a new one each time."""
     lists = [(f"{letter}*", "x-*") for letter in "abcdefgh"] + [("x-*",)]
-    terms = (Terms(f"a{n}", models=lists[n % len(lists)]) for n in range(100))
+    terms = (MemberSettings(f"a{n}", models=lists[n % len(lists)]) for n in range(100))
     rotation = Rotation(terms)
     avoid = SITUATIONS["avoided"]
     assert avoid is not None
@@ -149,17 +149,17 @@ def test_what_is_kept_for_models_is_bounded() -> None:
             for member in range(20):
                 tell(rotation, f"a{member}", avoid, model)
             rotation.choose(model, (), 1.0)
-    assert len(rotation._lanes) <= rotation_module._MOST_LANES
-    assert len(rotation._audiences._known) <= 4096
+    assert len(rotation._queues) <= rotation_module._MOST_QUEUES
+    assert len(rotation._allow_lists._known) <= 4096
     # The rests of all these models are over one day, and then nothing of them is left.
     assert rotation.choose("x-1", (), 1e6) is not None
-    assert not rotation._standings.apart
+    assert not rotation._availability.by_model
 
 
 def test_allow_lists_say_which_models_are_served() -> None:
-    audiences = Audiences()
+    allow_lists = AllowLists()
     lists = [None, ("*",), ("gpt-*",), ("gpt-5", "o*-mini"), ("gpt-5", "gpt-5"), ("*-mini",)]
-    numbers = [audiences.join(models)[0] for models in lists]
+    numbers = [allow_lists.add(models)[0] for models in lists]
     assert numbers[0] == numbers[1]
     everything, gpt, two, one, mini = numbers[0], *numbers[2:]
     for model, classes in {
@@ -170,22 +170,22 @@ def test_allow_lists_say_which_models_are_served() -> None:
         "o": {everything},
         "claude": {everything},
     }.items():
-        assert audiences.of(model).classes == classes
-    assert audiences.of("claude") is audiences.of("other")
-    assert not audiences.leave(everything)
-    assert audiences.leave(everything)
+        assert allow_lists.serving(model).lists == classes
+    assert allow_lists.serving("claude") is allow_lists.serving("other")
+    assert not allow_lists.remove(everything)
+    assert allow_lists.remove(everything)
     for number in (gpt, two, one, mini):
-        assert audiences.leave(number)
-    assert audiences.of("gpt-5").classes == frozenset()
-    assert not audiences._exact
-    assert not audiences._wild
+        assert allow_lists.remove(number)
+    assert allow_lists.serving("gpt-5").lists == frozenset()
+    assert not allow_lists._exact
+    assert not allow_lists._wild
 
 
 def test_many_lists_of_names_are_not_gone_through_for_a_model() -> None:
     """Each account may have a list of its own."""
-    audiences = Audiences()
+    allow_lists = AllowLists()
     for number in range(5000):
-        audiences.join((f"ft-{number}", f"own-{number}-*"))
-    assert len(audiences.of("ft-77").classes) == 1
-    assert len(audiences.of("own-77-x").classes) == 1
-    assert len(audiences._starting("own-77-x")) == 1
+        allow_lists.add((f"ft-{number}", f"own-{number}-*"))
+    assert len(allow_lists.serving("ft-77").lists) == 1
+    assert len(allow_lists.serving("own-77-x").lists) == 1
+    assert len(allow_lists._starting("own-77-x")) == 1

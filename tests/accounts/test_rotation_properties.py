@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from dragoman.accounts import rotation as rotation_module
 from dragoman.accounts.decisions import observe
-from dragoman.accounts.members import Terms
+from dragoman.accounts.members import MemberSettings
 from dragoman.accounts.ordering import ORDERS
 from dragoman.accounts.rotation import Choice, Rotation
 from dragoman.accounts.states import (
@@ -33,7 +33,7 @@ LISTS = [None, None, None, ("x",), ("x", "gpt-*"), ("*",), ("gpt-*", "y")]
 names = st.sampled_from(NAMES)
 models = st.one_of(st.sampled_from(MODELS), st.integers(0, 99).map(lambda n: f"new-{n}"))
 terms = st.builds(
-    Terms,
+    MemberSettings,
     name=names,
     models=st.sampled_from(LISTS),
     priority=st.sampled_from([0, 0, 0, 1, 2]),
@@ -87,12 +87,12 @@ class Comparison(RuleBasedStateMachine):
         self.oracle.advance(self.now)
 
     @initialize(count=st.integers(1, len(NAMES)), same=terms)
-    def fill(self, count: int, same: Terms) -> None:
+    def fill(self, count: int, same: MemberSettings) -> None:
         for name in NAMES[:count]:
-            self.define(Terms(name, same.models, same.priority, 1.0, same.max_concurrent))
+            self.define(MemberSettings(name, same.models, same.priority, 1.0, same.max_concurrent))
 
     @rule(entry=terms)
-    def define(self, entry: Terms) -> None:
+    def define(self, entry: MemberSettings) -> None:
         self.rotation.define(entry, self.now)
         self.oracle.define(entry)
         known = self.oracle.accounts[entry.name]
@@ -223,7 +223,7 @@ class Comparison(RuleBasedStateMachine):
 def test_against_a_plain_look_at_all_accounts(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """req: 138, 140"""
     monkeypatch.setattr(rotation_module, "_FEW", 2)
-    monkeypatch.setattr(rotation_module, "_MOST_LANES", 3)
+    monkeypatch.setattr(rotation_module, "_MOST_QUEUES", 3)
     case: type[Comparison] = type("Case", (Comparison,), {"order": order})
     case.TestCase.settings = settings(
         max_examples=60,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from msgspec.structs import replace
-
 from dragoman.accounts.decisions import apply
-from dragoman.accounts.pool import Pool, Wanted, key_print
+from dragoman.accounts.pool import AccountPool, LeaseRequest
 from dragoman.accounts.states import (
     AccountState,
     Failed,
 )
+from dragoman.accounts.store import Changes
 from dragoman.config import Account, Config, Secret
-from dragoman.storage.base import Changes
+from dragoman.config.secret import fingerprint
 from tests.accounts.pools import (
     ONE,
     REFUSED,
@@ -29,7 +28,7 @@ from tests.accounts.pools import (
 def test_a_batch_tells_what_happened_and_what_is_in_flight() -> None:
     clock = Clock()
     pool = pool_of("ab", clock, balance=100.0)
-    held = pool.lease(Wanted("one", "m", b"c"))
+    held = pool.lease(LeaseRequest("one", "m", b"c"))
     clock.now += 1.0
     held.succeeded(30.0)
     with pool.lease(M) as lease:
@@ -56,7 +55,7 @@ def test_a_batch_that_could_not_be_told_is_told_again() -> None:
     with pool.lease(M) as lease:
         lease.succeeded(2.0)
         lease.failed(REFUSED)
-    with pool.lease(Wanted("one", "x")) as lease:
+    with pool.lease(LeaseRequest("one", "x")) as lease:
         lease.succeeded(4.0)
     pool.restore(lost)
     batch = pool.take_batch()
@@ -68,14 +67,14 @@ def test_a_batch_that_could_not_be_told_is_told_again() -> None:
 
 def test_a_key_that_was_refused_is_told_by_its_print_alone() -> None:
     account = Account(name="a", upstream="one", key=Secret("sk-secret-1"))
-    pool = Pool(Config(upstreams=(ONE,), accounts=(account,)))
+    pool = AccountPool(Config(upstreams=(ONE,), accounts=(account,)))
     with pool.lease(M) as lease:
         lease.failed(REFUSED)
     outcome = pool.take_batch().transitions[0].outcome
     assert isinstance(outcome, Failed)
-    assert outcome.key == key_print(account)
+    assert outcome.key == fingerprint(account.key)
     assert "secret" not in outcome.key
-    assert key_print(account) != key_print(replace(account, key=Secret("sk-secret-2")))
+    assert fingerprint(account.key) != fingerprint(Secret("sk-secret-2"))
 
 
 def test_states_of_the_store_take_the_place_of_local_ones() -> None:
@@ -93,7 +92,7 @@ def test_what_happened_since_the_batch_was_taken_still_counts() -> None:
         lease.succeeded(1.0)
         lease.failed(THROTTLED)
     told = pool.take_batch().transitions
-    with pool.lease(Wanted("one", "x"), "b") as lease:
+    with pool.lease(LeaseRequest("one", "x"), "b") as lease:
         lease.succeeded(2.0)
         lease.failed(REFUSED)
     stored = apply(AccountState("a"), told[0])
@@ -113,7 +112,7 @@ def test_leases_uses_pins_and_balances_of_others_count() -> None:
     assert pool.in_flight("a") == 0
     assert {name_of(pool) for _ in range(2)} == {"a"}
     pool.apply(Changes(version=3, pins={b"c": ("b", 1000.0)}))
-    assert name_of(pool, Wanted("one", "m", b"c")) == "b"
+    assert name_of(pool, LeaseRequest("one", "m", b"c")) == "b"
     recent = pool_of("ab")
     recent.apply(Changes(version=1, used={"a": 999.0}))
     assert name_of(recent) == "b"

@@ -58,7 +58,7 @@ def test_no_client_sees_what_befalls_accounts() -> None:
 
     recover(world)
     for number in range(ACCOUNTS):
-        assert not any(world.standing(number, model) for model in MODELS)
+        assert not any(world.active_rest(number, model) for model in MODELS)
 
 
 @pytest.mark.parametrize("selection", sorted(ORDERS.keys() - {"least_recently_used"}))

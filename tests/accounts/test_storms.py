@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.lease import Lease
-from dragoman.accounts.pool import AllBusy, NoAccount, Pool, Wanted
+from dragoman.accounts.pool import AccountPool, AllBusy, LeaseRequest, NoAccount
 from dragoman.accounts.states import (
     AccountState,
     Disabled,
@@ -21,10 +21,10 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
+from dragoman.accounts.store import Changes
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config
 from dragoman.config.settings import Selection
-from dragoman.storage.base import Changes
 from tests.accounts.pools import ONE, Clock, settle
 
 FAILURES = [Symptom(status) for status in (0, 400, 401, 402, 403, 429, 500, 503)]
@@ -47,8 +47,8 @@ class Storm:
         )
         accounts = tuple(map(self.account, self.names))
         config = Config(upstreams=(upstream,), accounts=accounts)
-        self.pool = Pool(config, clock=self.clock, spread=self.random.random)
-        self.line = self.pool._sides["one"].line
+        self.pool = AccountPool(config, clock=self.clock, spread=self.random.random)
+        self.queue = self.pool._pools["one"].wait_queue
         self.held: list[Lease] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -64,7 +64,7 @@ class Storm:
             balance=pick([None, 100.0]),
         )
 
-    async def ask(self, wanted: Wanted, tried: tuple[str, ...]) -> None:
+    async def ask(self, wanted: LeaseRequest, tried: tuple[str, ...]) -> None:
         lease = await self.pool.acquire(wanted, tried)
         self.held.append(lease)
         most, name = lease.account.max_concurrent, lease.account.name
@@ -77,7 +77,7 @@ class Storm:
         now = self.clock.now
         match self.random.choices(range(9), (35, 10, 20, 5, 5, 7, 8, 7, 3))[0]:
             case 0:
-                wanted = Wanted("one", pick(["m", "x1", ""]), pick([b"", b"1", b"2"]))
+                wanted = LeaseRequest("one", pick(["m", "x1", ""]), pick([b"", b"1", b"2"]))
                 tried = tuple(some(self.names, pick([0, 0, 1])))
                 self.tasks.append(asyncio.create_task(self.ask(wanted, tried)))
             case 1 if self.tasks:
@@ -98,7 +98,7 @@ class Storm:
             case 6:
                 self.clock.now += pick([0.1, 1.0, 5.0, 100.0, 4000.0, -0.5, -30.0])
                 # As its timer would: the loop's own clock stands still.
-                self.line.serve()
+                self.queue.serve()
             case 7:
                 name = pick(self.names)
                 spent = Rest(now + pick([-5.0, 50.0]), "spent", since=now - 10.0)
@@ -111,9 +111,9 @@ class Storm:
 
     def nobody_waits_in_vain(self) -> None:
         """Whoever waits could not be served now."""
-        for model, tried in [(waiter.model, waiter.tried) for waiter in self.line.waiters]:
+        for model, tried in [(waiter.model, waiter.tried) for waiter in self.queue.waiters]:
             try:
-                self.pool.lease(Wanted("one", model), tried)
+                self.pool.lease(LeaseRequest("one", model), tried)
             except AllBusy:
                 continue
             pytest.fail("there is an account, and somebody waits for it")
@@ -153,7 +153,7 @@ async def test_nothing_is_left_of_a_storm(seed: int) -> None:
     assert pool.waiting("one") == 0
     assert not pool.take_batch().leases
     assert all(pool.in_flight(name) == 0 for name in storm.names)
-    leases = [pool.lease(Wanted("one", "m")) for _ in storm.names]
+    leases = [pool.lease(LeaseRequest("one", "m")) for _ in storm.names]
     assert {lease.account.name for lease in leases} == set(storm.names)
     for lease in leases:
         lease.give_back()
@@ -162,8 +162,8 @@ async def test_nothing_is_left_of_a_storm(seed: int) -> None:
 async def test_what_others_had_in_flight_with_an_account_that_left_is_forgotten() -> None:
     """It comes back while a request of before is still in flight here; the others' are over."""
     account = Account(name="a", upstream="one", max_concurrent=2)
-    pool = Pool(Config(upstreams=(ONE,), accounts=(account,)), clock=Clock())
-    lease = pool.lease(Wanted("one"))
+    pool = AccountPool(Config(upstreams=(ONE,), accounts=(account,)), clock=Clock())
+    lease = pool.lease(LeaseRequest("one"))
     pool.apply(Changes(version=1, leases={"a": 1}))
     pool.withdraw(["a"])
     pool.define([account])

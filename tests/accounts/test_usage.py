@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dragoman.accounts import usage
+from dragoman.accounts.store import UsageCount, UsageKey
 from dragoman.accounts.usage import MOST_MODELS, OTHER, Meter, totals
 from dragoman.canonical.usage import Usage
-from dragoman.storage.base import UsageCount, UsageKey
 
 HOUR = 1_800_000_000 // 3600 * 3600
 

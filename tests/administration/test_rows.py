@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.administration.drafts import Draft, Fault, Unusable, draft, literal
+from dragoman.administration.drafts import (
+    Draft,
+    FieldError,
+    InvalidDraft,
+    literal_secret,
+    read_draft,
+)
 from dragoman.administration.rows import (
     BadFile,
     BadRow,
@@ -171,7 +177,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("line", HOSTILE)
 def test_hostile_rows_are_told_shortly(line: str) -> None:
-    (row,) = read_json_lines([line.encode()], literal)
+    (row,) = read_json_lines([line.encode()], literal_secret)
     assert isinstance(row, BadRow)
     told = f"{row.name} {row.faults}"
     assert len(told) < 600
@@ -182,11 +188,11 @@ def test_hostile_rows_are_told_shortly(line: str) -> None:
 def test_what_comes_from_afar_reads_no_file_here() -> None:
     for reference in ("env:PATH", "file:/etc/passwd"):
         with pytest.raises(SecretError):
-            literal(reference)
-    with pytest.raises(Unusable) as caught:
-        draft({"name": "a", "upstream": "up", "key": "env:PATH"}, literal)
+            literal_secret(reference)
+    with pytest.raises(InvalidDraft) as caught:
+        read_draft({"name": "a", "upstream": "up", "key": "env:PATH"}, literal_secret)
     assert caught.value.faults == (
-        Fault("key", "a reference is not followed here: send the value itself"),
+        FieldError("key", "a reference is not followed here: send the value itself"),
     )
 
 

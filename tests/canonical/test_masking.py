@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 from dragoman.canonical.masking import Mask
 
 KEY = 'a/secret"of+ours\\=='
@@ -33,8 +33,16 @@ def test_masked_json_is_json() -> None:
 
 
 def test_every_text_of_a_fault_is_masked() -> None:
-    fault = Fault(FaultKind.RATE_LIMITED, f"no {KEY}", param=KEY, code=KEY, retry_after=3.0)
+    fault = Fault(
+        FaultKind.RATE_LIMITED,
+        f"no {KEY}",
+        param=KEY,
+        code=KEY,
+        retry_after=3.0,
+        report=ErrorReport((KEY,), f"no {KEY}"),
+    )
     masked = Mask([KEY]).fault(fault)
+    assert masked.report == ErrorReport(("[hidden]",), "no [hidden]")
     assert (masked.message, masked.param, masked.code) == ("no [hidden]", "[hidden]", "[hidden]")
     assert masked.retry_after == 3.0
 

@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 from dragoman.canonical.losses import Loss
-from dragoman.translation import translate_request
 from tests.clients.recordings import Recording, recordings
+from tests.library import translate_request
 
 PAGE = Path(__file__).parents[2] / "docs/client-losses.md"
 TITLES = {

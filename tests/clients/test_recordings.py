@@ -11,12 +11,12 @@ import pytest
 
 from bench.bodies import agent
 from dragoman.canonical.losses import LossKind
-from dragoman.translation import translate_request
 from tests.clients import ledgers
 from tests.clients import recordings as recordings_module
 from tests.clients.filler import Filler
 from tests.clients.prefixes import broken_prefix
 from tests.clients.recordings import PROTOCOLS, Recording, recordings
+from tests.library import translate_request
 
 CELLS = [
     pytest.param(recording, upstream, id=f"{recording.name}-{upstream}")

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.canonical.errors import DragomanError, Refused, UpstreamError
 from dragoman.translation import Call
-from tests.requirements.cells import (
+from tests.tables.cells import (
     CHAT,
     CHAT_USAGE,
     MESSAGES,

@@ -11,9 +11,10 @@ from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.protocols import CODECS
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import make_options
-from dragoman.translation import Call, translate_request
+from dragoman.translation import Call
 from tests.checkers.framing import frames
 from tests.dialects.upstreams import CALLS, TEXT, UPSTREAMS
+from tests.library import translate_request
 
 ASKED = {"model": "m", "input": "hi", "stream": True}
 
@@ -26,7 +27,7 @@ def call(dialect: Any, upstream: str) -> Call:
 
 
 def streamed(dialect: Any, upstream: str, given: dict[str, bytes]) -> list[Any]:
-    stream = call(dialect, upstream).stream()
+    stream = call(dialect, upstream).open_stream()
     written = stream.feed(given[upstream]) + stream.finish()
     return [
         frame.data if frame.data == "[DONE]" else json.loads(frame.data)
@@ -137,7 +138,7 @@ def test_tokligence_completes_what_calls_nothing(upstream: str) -> None:
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_tokligence_counts_its_pings(upstream: str) -> None:
-    stream = call("tokligence", upstream).stream()
+    stream = call("tokligence", upstream).open_stream()
     assert stream.keepalive() == b": keepalive\n\n"
     given = TEXT[upstream]
     written = stream.feed(given[: len(given) * 2 // 3]) + stream.keepalive()

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from dragoman.protocols import CODECS
-from dragoman.translation import translate_request
+from tests.library import translate_request
 
 UPSTREAMS = tuple(CODECS)
 
@@ -57,7 +57,7 @@ def _told(protocol: str, chat: bytes) -> bytes:
     if protocol == "openai_chat":
         return chat
     body = json.dumps({**_LEAST[protocol], "stream": True}).encode()
-    stream = translate_request(protocol, "openai_chat", body).stream()
+    stream = translate_request(protocol, "openai_chat", body).open_stream()
     return stream.feed(chat) + stream.finish()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.anthropic_messages import errors, outcome, stream_reader, wire
+from dragoman.protocols.anthropic_messages import errors, finish, stream_reader, usage, wire
 from tests.drift.found import Kind
 from tests.drift.known import WHOLE, Known, Object, Tagged, Vocabulary, named
 
@@ -36,13 +36,13 @@ _STOP_DETAILS = Tagged(
 )
 _STOP_REASONS = Vocabulary(
     # A compaction is an answer of its own, and an error for clients that asked for none.
-    frozenset(outcome._REASONS) | {"compaction"}
+    frozenset(finish._REASONS) | {"compaction"}
 )
 _USAGE = Object(
     wire.USAGE_FIELDS,
     {
         "output_tokens_details": named({"thinking_tokens"}),
-        "service_tier": Vocabulary(frozenset(outcome._TIERS) | {"batch"}),
+        "service_tier": Vocabulary(frozenset(usage.TIERS) | {"batch"}),
         "speed": Vocabulary(frozenset({"standard", "fast"})),
     },
 )
@@ -105,7 +105,7 @@ STREAM = Tagged(
     kind=Kind.EVENT,
 )
 
-_ERROR_TYPES = frozenset(errors._KINDS) | {"api_error"}
+_ERROR_TYPES = frozenset(word for _, word in errors._SHOWN.values())
 ERROR_TYPES = Vocabulary(
     # Those of the memory store are answers of another service.
     _ERROR_TYPES | {"memory_path_conflict_error", "memory_precondition_failed_error"}

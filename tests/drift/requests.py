@@ -15,8 +15,8 @@ import msgspec
 
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.protocols.fields import UNKNOWN
-from dragoman.translation import translate_request
 from tests.drift.found import Drift, Kind
+from tests.library import translate_request
 from tests.losses.excused import REQUESTS, excuse
 from tests.losses.requests import PROTOCOLS, ROOTS, Case, Root, cases
 from tests.losses.verdict import LENIENT, Verdict, indexless, judge

@@ -53,7 +53,7 @@ _ITEMS = Tagged(
 )
 _ERROR = named(
     {"message", "param", "type", "misalignment"},
-    code=Vocabulary(errors._CLIENT_CODES | errors._BY_CODE.keys()),
+    code=Vocabulary(errors._FAILED_CODES),
 )
 
 ANSWER = Object(

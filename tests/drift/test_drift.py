@@ -25,9 +25,9 @@ from openai.types.responses import (
 )
 
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.translation import translate_request
 from tests.drift import answer_drift, answers, find, request_drift
 from tests.drift.requests import ACCOUNTED
+from tests.library import translate_request
 from tests.losses.requests import PROTOCOLS, ROOTS, cases
 from tests.losses.requests import Root as RequestRoot
 from tests.losses.values import FILLER

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dragoman.gateway.server import bind
+from dragoman.gateway.processes.listening import bind
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault
 from dragoman.simulator.testing import RunningSimulator, running_simulator

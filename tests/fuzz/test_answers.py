@@ -10,10 +10,11 @@ import pytest
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.protocols.settings import make_options
-from dragoman.translation import Call, translate_request
+from dragoman.translation import Call
 from tests.checkers import CHECKERS
 from tests.fuzz.counts import ANSWERS
 from tests.fuzz.mutations import damage, encode, flip
+from tests.library import translate_request
 from tests.losses.answers import AnswerCase, answer_cases, stream_cases
 from tests.losses.clients import asking
 from tests.losses.requests import CHAT, MESSAGES, PROTOCOLS, RESPONSES
@@ -54,7 +55,7 @@ def test_damaged_answers_fail_openly(batch: int) -> None:
 def answered(client: str, upstream: str, body: bytes) -> str:
     """What becomes of a whole answer."""
     try:
-        shown = call(client, upstream, stream=False).response(body)
+        shown = call(client, upstream, stream=False).translate_response(body)
     except UpstreamError:
         return "failed"
     except Exception as error:
@@ -121,7 +122,7 @@ def test_damaged_streams_keep_their_form(batch: int) -> None:
 
 def streamed(client: str, upstream: str, stream: bytes) -> str:
     """How the client's stream ends for an upstream's stream."""
-    translator = call(client, upstream, stream=True).stream()
+    translator = call(client, upstream, stream=True).open_stream()
     try:
         shown = translator.feed(stream) + translator.finish()
         verdict = CHECKERS[client](shown)
@@ -134,7 +135,7 @@ def streamed(client: str, upstream: str, stream: bytes) -> str:
 
 def passed_through(protocol: str, stream: bytes) -> None:
     """Within one protocol the stream is only watched; it ends, or an error is added."""
-    translator = call(protocol, protocol, stream=True).stream()
+    translator = call(protocol, protocol, stream=True).open_stream()
     try:
         shown = translator.feed(stream) + translator.finish()
     except Exception as error:
@@ -172,7 +173,7 @@ def test_truncation_is_never_a_success(upstream: str) -> None:
         last = max(n for n, frame in enumerate(frames) if any(t in frame for t in TERMINALS))
         cut = rng.randrange(last + 1)
         for client in PROTOCOLS:
-            translator = call(client, upstream, stream=True).stream()
+            translator = call(client, upstream, stream=True).open_stream()
             kept = b"".join(frames[:cut])
             shown = translator.feed(kept) + translator.finish()
             assert translator.outcome.fault is not None, f"to {client}: {kept!r}"

@@ -11,14 +11,14 @@ from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Policy
 from dragoman.protocols import CODECS
 from dragoman.protocols.settings import make_options
-from dragoman.translation import ClientRequest, Settings
+from dragoman.translation import CallSettings, ClientRequest
 from dragoman.translation.call import Call
 from tests.fuzz.counts import REQUESTS
 from tests.fuzz.mutations import damage, encode
 from tests.losses.requests import PROTOCOLS, RESPONSES, Case, cases
 
 BATCHES = 10
-LENIENT = Settings(options=make_options(policy=Policy.LENIENT))
+LENIENT = CallSettings(options=make_options(policy=Policy.LENIENT))
 
 
 def merged(rng: random.Random, corpus: list[Case]) -> dict[str, object]:

@@ -57,7 +57,7 @@ class Connection:
         """Send a request; a dict becomes JSON. Without a content-length of its own the body's is
         sent."""
         data = json.dumps(body).encode() if isinstance(body, dict) else body or b""
-        own = {"host": "test", **(JSON if isinstance(body, dict) else {}), **(headers or {})}
+        own = {"host": "localhost", **(JSON if isinstance(body, dict) else {}), **(headers or {})}
         if (data or method == "POST") and not own.keys() & {"content-length", "transfer-encoding"}:
             own["content-length"] = str(len(data))
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in own.items())]

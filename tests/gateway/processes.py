@@ -82,7 +82,7 @@ def gateway_process(
     folder: Path, base_url: str, keys: dict[str, str], *, workers: int = 1, name: str = "one"
 ) -> Iterator[GatewayProcess]:
     """Serve with an account for each of `keys`; gateways of one folder share a store."""
-    from dragoman.gateway.server import bind
+    from dragoman.gateway.processes.listening import bind
 
     with bind("127.0.0.1", 0) as plug:
         port = plug.getsockname()[1]

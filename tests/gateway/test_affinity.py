@@ -11,7 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Client, Secret
-from dragoman.gateway.serving.affinity import NO_PINS, Pins, Seams, pins_of, response_id
+from dragoman.gateway.serving.affinity import (
+    NO_KEYS,
+    ConversationKeys,
+    ForeignReasoning,
+    conversation_keys,
+    response_id,
+)
 from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault
@@ -235,10 +241,12 @@ def test_it_can_be_off(start: Start, simulator: RunningSimulator) -> None:
     assert keys_of(simulator) == list(KEYS)
 
 
-def pins(made: dict[str, Any], headers: dict[bytes, bytes] | None = None, **how: Any) -> Pins:
+def keys_for(
+    made: dict[str, Any], headers: dict[bytes, bytes] | None = None, **how: Any
+) -> ConversationKeys:
     client, upstream = how.get("client", "ann"), how.get("upstream", "openai")
     request = ClientRequest(PROTOCOLS["responses"], json.dumps({"model": "m", **made}).encode())
-    return pins_of(headers or {}, request, client, upstream, how.get("native", True))
+    return conversation_keys(headers or {}, request, client, upstream, how.get("native", True))
 
 
 class TestTheKey:
@@ -249,28 +257,28 @@ class TestTheKey:
 
     def test_the_order(self) -> None:
         everything = {**self.MORE, "previous_response_id": "resp_1", "prompt_cache_key": "k"}
-        by_response = pins(everything, self.SESSION)
-        by_session = pins({**self.MORE, "prompt_cache_key": "k"}, self.SESSION)
-        by_cache = pins({**self.MORE, "prompt_cache_key": "k"})
-        by_beginning = pins(self.MORE)
-        found = [made.pin for made in (by_response, by_session, by_cache, by_beginning)]
+        by_response = keys_for(everything, self.SESSION)
+        by_session = keys_for({**self.MORE, "prompt_cache_key": "k"}, self.SESSION)
+        by_cache = keys_for({**self.MORE, "prompt_cache_key": "k"})
+        by_beginning = keys_for(self.MORE)
+        found = [made.lookup for made in (by_response, by_session, by_cache, by_beginning)]
         assert len(set(found)) == 4
-        assert all(len(pin) == 16 for pin in found)
-        assert by_response.also == (by_session.pin,)
-        assert pins(everything, self.SESSION, native=False) == by_session
+        assert all(len(key) == 16 for key in found)
+        assert by_response.aliases == (by_session.lookup,)
+        assert keys_for(everything, self.SESSION, native=False) == by_session
 
     def test_a_first_request_is_only_remembered(self) -> None:
-        assert pins({"input": "Hi"}) == Pins(b"", (pins(self.MORE).pin,))
+        assert keys_for({"input": "Hi"}) == ConversationKeys(b"", (keys_for(self.MORE).lookup,))
 
     def test_clients_and_upstreams_are_apart(self) -> None:
         made = {"prompt_cache_key": "k"}
-        found = {pins(made), pins(made, client="bob"), pins(made, upstream="other")}
+        found = {keys_for(made), keys_for(made, client="bob"), keys_for(made, upstream="other")}
         assert len(found) == 3
 
     @pytest.mark.parametrize("odd", [1, None, [], ""])
     def test_odd_values(self, odd: Any) -> None:
         made = {"prompt_cache_key": odd, "previous_response_id": odd, "input": odd}
-        assert pins(made) != NO_PINS
+        assert keys_for(made) != NO_KEYS
 
 
 def test_ids_of_whole_answers() -> None:
@@ -279,11 +287,11 @@ def test_ids_of_whole_answers() -> None:
         assert response_id(odd) == ""
 
 
-def test_seams_are_bounded() -> None:
-    seams = Seams()
+def test_counts_of_foreign_reasoning_are_bounded() -> None:
+    foreign = ForeignReasoning()
     for number in range(10_050):
-        seams.note(b"%d" % number, number)
-    seams.note(b"", 3)
-    assert seams.at(b"") == 0
-    assert seams.at(b"49") == 0
-    assert seams.at(b"50") == 50
+        foreign.record(b"%d" % number, number)
+    foreign.record(b"", 3)
+    assert foreign.count(b"") == 0
+    assert foreign.count(b"49") == 0
+    assert foreign.count(b"50") == 50

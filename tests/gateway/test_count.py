@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.envelope import Sealer
-from dragoman.gateway.count import complete
 from dragoman.gateway.estimate import IMAGE_TOKENS, PAGE_TOKENS, estimate_tokens
 from dragoman.gateway.testing import RunningGateway
 from dragoman.protocols.base import to_json
@@ -107,7 +106,8 @@ def test_the_sdk(gateway: RunningGateway) -> None:
 
 def estimate(**members: Any) -> int:
     made = {"model": "m", "messages": [{"role": "user", "content": ""}], **members}
-    request = complete(ClientRequest("anthropic_messages", to_json(made)))
+    body = to_json({"max_tokens": 1, **made})
+    request = ClientRequest("anthropic_messages", body)
     return estimate_tokens(request.read(Sealer()))
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from dragoman.accounts.decisions import standing
+from dragoman.accounts.decisions import active_rest
 from dragoman.accounts.states import FOREVER, Enabled, Transition
 from dragoman.config import Config
 from dragoman.config.settings import AccountRules
@@ -98,7 +98,7 @@ def test_failures_are_decided_upon_alike_on_every_path(
         answer = call(gateway.base_url, "POST", PATHS[api], made)
         ended = time.time()
         assert answer.status == status, failure
-        rest = standing(pool.state(account), "sim-text", ended)
+        rest = active_rest(pool.state(account), "sim-text", ended)
         assert (rest.why if rest is not None else None) == why, failure
         if rest is not None:
             assert began + length - 0.01 <= rest.until <= ended + length + 0.01, failure

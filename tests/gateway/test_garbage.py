@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import Fallback, Route, Secret
-from dragoman.gateway.server import bind
+from dragoman.gateway.processes.listening import bind
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.translation import Call, ClientRequest
 from dragoman.upstream.request import UpstreamRequest

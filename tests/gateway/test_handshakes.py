@@ -12,7 +12,7 @@ from dragoman.config import Fallback, Route, Server
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault, FaultKind
 from dragoman.simulator.testing import RunningSimulator
-from dragoman.translation import AnswerStream, translate_request
+from dragoman.translation import AnswerStream
 from tests.faults.upstream import event, events
 from tests.gateway.clients import (
     APIS,
@@ -26,6 +26,7 @@ from tests.gateway.clients import (
 from tests.gateway.conftest import PROTOCOLS, Start
 from tests.gateway.http import AUTH, Answer, Connection, call
 from tests.gateway.http import events as read
+from tests.library import translate_request
 
 CELLS = list(itertools.product(APIS, APIS))
 BAD, GOOD = "sk-sim-bad", "sk-sim-good"
@@ -37,7 +38,7 @@ ping; two response objects, an item and a part."""
 def stream_of(client: str, upstream: str) -> AnswerStream:
     """A translator for a streamed answer."""
     made = json.dumps(body(client, "m", stream=True)).encode()
-    return translate_request(PROTOCOLS[client], PROTOCOLS[upstream], made).stream()
+    return translate_request(PROTOCOLS[client], PROTOCOLS[upstream], made).open_stream()
 
 
 @pytest.mark.parametrize(("client", "upstream"), CELLS)

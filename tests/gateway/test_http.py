@@ -228,8 +228,9 @@ def test_json_by_any_of_its_names(gateway: RunningGateway, media: str | None) ->
 def test_a_gzip_body_is_read(gateway: RunningGateway) -> None:
     data = gzip.compress(json.dumps(body("chat", "messages/sim-text")).encode())
     headers = {**JSON, "content-encoding": "gzip"}
-    assert call(gateway.base_url, "POST", PATHS["chat"], data, headers).status == 200
-    for broken in (data[:-6], data + b"rest", data + gzip.compress(b" "), b"", b"{}"):
+    for whole in (data, data + gzip.compress(b" ")):
+        assert call(gateway.base_url, "POST", PATHS["chat"], whole, headers).status == 200
+    for broken in (data[:-6], data + b"rest", b"", b"{}"):
         assert call(gateway.base_url, "POST", PATHS["chat"], broken, headers).status == 400
     for encoding in ("zstd", "br", "gzip, gzip"):
         other = {**JSON, "content-encoding": encoding}

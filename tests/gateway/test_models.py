@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
 import dragoman.gateway.models as catalogues
 from dragoman.canonical.errors import DragomanError
 from dragoman.config import Config, Models, Route, Upstream
-from dragoman.gateway.models import Catalogue, model_object, page, read_list
+from dragoman.gateway.models import Catalogue
 from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.testing import RunningGateway
+from dragoman.protocols.model_lists import read_list, write_list, write_model
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.conftest import Start
 from tests.gateway.http import call
@@ -59,14 +61,14 @@ async def test_upstream_models_and_aliases_without_duplicates() -> None:
         ),
         models=Models(aliases={"fast": "gpt-5-mini", "lost": "nowhere"}, legacy={}, prefixes={}),
     )
-    listed = names(await catalogue.models())
+    listed = list(await catalogue.models())
     assert listed == ["mine", "fast", "gpt-5", "gpt-5-mini", "local/qwen", "local/gpt-5"]
 
 
 async def test_every_listed_name_leads_to_its_model() -> None:
     upstreams = Upstreams(a=["x", "y/z"], b=["x"])
     catalogue = upstreams.catalogue(routes=(Route(match="x", upstream="b"),))
-    listed = names(await catalogue.models())
+    listed = list(await catalogue.models())
     assert listed == ["x", "a/x", "a/y/z"]
 
 
@@ -76,11 +78,11 @@ async def test_upstreams_are_asked_once_in_a_while() -> None:
     catalogue = upstreams.catalogue()
     for now, asked in ((100.0, ["a", "b"]), (129.0, []), (131.0, ["b"]), (401.0, ["a", "b"])):
         upstreams.now, upstreams.asked = now, []
-        assert names(await catalogue.models()) == ["a/x"]
+        assert list(await catalogue.models()) == ["a/x"]
         assert upstreams.asked == asked
     upstreams.lists["a"] = RuntimeError("down")
     upstreams.now = 1000.0
-    assert names(await catalogue.models()) == ["a/x"]
+    assert list(await catalogue.models()) == ["a/x"]
 
 
 MODELS = [{"id": str(number)} for number in range(5)]
@@ -101,7 +103,7 @@ MODELS = [{"id": str(number)} for number in range(5)]
     ],
 )
 def test_pages(query: str, ids: str, more: bool) -> None:
-    found = page(MODELS, query.encode())
+    found = write_list(MODELS, dict(parse_qsl(query)))
     assert names(found["data"]) == list(ids)
     assert found["has_more"] is more
     assert found["first_id"] == (ids[0] if ids else None)
@@ -111,7 +113,7 @@ def test_pages(query: str, ids: str, more: bool) -> None:
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "after_id=9", "before_id=9"])
 def test_pages_that_are_none(query: str) -> None:
     with pytest.raises(DragomanError) as caught:
-        page(MODELS, query.encode())
+        write_list(MODELS, dict(parse_qsl(query)))
     assert caught.value.fault.param == query.split("=")[0]
 
 
@@ -120,17 +122,17 @@ def test_one_object_for_both_vendors() -> None:
     from openai.types import Model
 
     told = {"created_at": "2026-01-01T00:00:00Z", "display_name": "Shown", "max_tokens": 5}
-    made = model_object("name", "owner", told)
+    made = write_model("name", "owner", told)
     Model.model_validate(made, strict=True)
     assert ModelInfo.model_validate(made).max_tokens == 5
     assert made["created"] == 1767225600
-    assert model_object("n", "o", {"created": "x"})["created_at"] == "1970-01-01T00:00:00Z"
+    assert write_model("n", "o", {"created": "x"})["created_at"] == "1970-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize("created", [2**62, -(2**62), 10**30, 1e300, True, "x", None, []])
 @pytest.mark.parametrize("created_at", ["9999-12-31T23:59:59-23:59", "0001-01-01", "x", 5, None])
 def test_odd_times(created: Any, created_at: Any) -> None:
-    made = model_object("n", "o", {"created": created, "created_at": created_at})
+    made = write_model("n", "o", {"created": created, "created_at": created_at})
     assert (made["created"], made["created_at"]) == (0, "1970-01-01T00:00:00Z")
 
 
@@ -144,7 +146,7 @@ async def test_an_upstream_that_does_not_say(monkeypatch: pytest.MonkeyPatch) ->
         return [{"id": "x"}]
 
     upstreams.fetch = fetch  # type: ignore[method-assign]
-    assert names(await upstreams.catalogue().models()) == ["a/x"]
+    assert list(await upstreams.catalogue().models()) == ["a/x"]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"data": 5}', b"<html>"])

@@ -17,6 +17,7 @@ from dragoman.failing import Verdict
 from dragoman.gateway.app import Gateway
 from dragoman.gateway.operation.metrics import Board
 from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.processes.table import WorkerTable
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Fault
 from dragoman.simulator.testing import RunningSimulator
@@ -58,7 +59,8 @@ async def test_of_two_workers_each_probes_accounts_of_its_own(
     simulator: RunningSimulator, tmp_path: Path
 ) -> None:
     config, board = probing(simulator, tmp_path / "store.db"), Board(2)
-    workers = [Gateway(config, None, Place(board, number, 2)) for number in range(2)]
+    table = WorkerTable(2)
+    workers = [Gateway(config, None, Place(board, number, 2, table)) for number in range(2)]
     for worker in workers:
         await worker.start()
     try:

@@ -13,12 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.states import Decision, Failed, Transition
+from dragoman.accounts.store import Batch
 from dragoman.config import Account, Config, Secret
 from dragoman.failing import Verdict
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
-from dragoman.storage.base import Batch
-from dragoman.storage.sealing import Vault
+from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of
 from tests.gateway.conftest import config_for
@@ -147,7 +147,7 @@ def test_what_is_in_flight_in_another_process_counts(
     most = 1 if way == "cap" else None
     account = Account(name="a", upstream="chat", key=Secret("sk-sim-a"), max_concurrent=most)
     with closing(SqliteStore(tmp_path / STORE)) as store:
-        store.define([Vault(Secret(STORE_KEY)).seal(account)])
+        store.define([AesGcmCipher(Secret(STORE_KEY)).seal(account)])
         if way == "trial":
             spent = Failed(Decision(Verdict.EXHAUST, "spent", rest=60.0))
             store.apply([Transition("a", spent, time.time() - 1000.0)])

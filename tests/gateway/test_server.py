@@ -20,7 +20,8 @@ import pytest
 
 from dragoman.config import Config, Server
 from dragoman.gateway.edge.lines import LineWriter
-from dragoman.gateway.server import bind, build_app
+from dragoman.gateway.processes.listening import bind
+from dragoman.gateway.server import build_app
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, stream_error
 from tests.gateway.conftest import Start

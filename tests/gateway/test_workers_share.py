@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from dragoman.accounts.states import Disabled, Enabled, Transition
+from dragoman.accounts.store import Batch, UsageCount
 from dragoman.config import Account, Secret
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault
 from dragoman.simulator.testing import RunningSimulator
-from dragoman.storage.base import Batch, UsageCount
-from dragoman.storage.sealing import Vault
+from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.http import AUTH, Connection, call
 from tests.gateway.processes import (
@@ -136,7 +136,7 @@ def test_accounts_of_the_store_reach_running_workers(
         connection_of_each(gateway) as connections,
     ):
         with closing(SqliteStore(gateway.store)) as store:
-            store.define([Vault(Secret(STORE_KEY)).seal(added)])
+            store.define([AesGcmCipher(Secret(STORE_KEY)).seal(added)])
         for connection in connections:
             used = uses(simulator, secret)
 
@@ -319,7 +319,7 @@ def test_a_store_that_cannot_be_used_is_told_at_the_start(
         gateway.stop()
     with closing(SqliteStore(gateway.store)) as store:
         kept = Account(name="kept", upstream="chat", key=Secret(secret))
-        store.define([Vault(Secret(STORE_KEY)).seal(kept)])
+        store.define([AesGcmCipher(Secret(STORE_KEY)).seal(kept)])
     if damage == "another key":
         told = refused_start(tmp_path, gateway, "another horse entirely")
         assert "encrypted with another [storage] key" in told

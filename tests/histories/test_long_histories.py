@@ -17,8 +17,9 @@ from dragoman.simulator import ParallelTools, Reasoning, Scenario, Text, ToolCal
 from dragoman.simulator.script import Protocol, Step
 from dragoman.simulator.testing import RunningSimulator, running_simulator
 from dragoman.simulator.view import View
-from dragoman.translation import Call, translate_request
+from dragoman.translation import Call
 from tests.histories.agents import AGENTS, Agent, JsonObject, image, texts
+from tests.library import translate_request
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.properties.cells import CELLS
 from tests.simulator.requests import post
@@ -70,7 +71,7 @@ def ask(
     answer = post(simulator, API[upstream], call.body)
     assert answer.status == 200, answer.body
     check_told(body, call)
-    return call, msgspec.json.decode(call.response(answer.body))
+    return call, msgspec.json.decode(call.translate_response(answer.body))
 
 
 def play(simulator: RunningSimulator, client: str, upstream: str, **settings: Any) -> Agent:

@@ -9,8 +9,9 @@ import msgspec
 
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Loss
-from dragoman.translation import Call, translate_request
+from dragoman.translation import Call
 from tests.checkers import CHECKERS
+from tests.library import translate_request
 from tests.losses.answers import AnswerCase
 from tests.losses.clients import asking
 from tests.losses.verdict import LENIENT, Verdict, indexless
@@ -53,10 +54,10 @@ def _shown(call: Call, case: AnswerCase, client: str, answer: bytes) -> bytes | 
     """The client's bytes; None for an explicit failure."""
     if not case.streamed:
         try:
-            return _MINTED.sub(b"", call.response(answer))
+            return _MINTED.sub(b"", call.translate_response(answer))
         except UpstreamError:
             return None
-    stream = call.stream()
+    stream = call.open_stream()
     shown = stream.feed(answer) + stream.finish()
     if stream.outcome.fault is not None:
         assert not CHECKERS[client](shown).succeeded

@@ -16,7 +16,8 @@ import msgspec
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import Ledger, Loss, LossKind, Policy
 from dragoman.protocols.settings import make_options
-from dragoman.translation import Call, translate_request
+from dragoman.translation import Call
+from tests.library import translate_request
 from tests.losses.excused import REQUESTS, excuse
 from tests.losses.requests import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Case, cases
 from tests.losses.verdict import Verdict, judge

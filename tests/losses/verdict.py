@@ -12,7 +12,7 @@ from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Loss, LossKind, Policy
 from dragoman.canonical.options import Options
 from dragoman.protocols.settings import make_options
-from dragoman.translation import translate_request
+from tests.library import translate_request
 from tests.losses.requests import Case
 from tests.losses.walker import path_text
 

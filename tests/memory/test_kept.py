@@ -66,6 +66,36 @@ def test_the_input_is_listed_page_by_page(start: Start) -> None:
         assert len({item.id for item in oldest}) == 5
 
 
+def test_input_is_referred_to_by_the_ids_it_is_listed_with(start: Start) -> None:
+    """Also what came without one; by its own client alone, and as long as it is there."""
+    gateway = start()
+    with client(gateway) as me, client(gateway, OTHER_KEY) as you:
+        given: Any = [
+            say("one"),
+            {**say("two"), "id": "msg_mine"},
+            {"role": "user", "content": "3"},
+        ]
+        made = me.responses.create(model="chat/sim-text", input=given)
+        listed = list(me.responses.input_items.list(made.id, order="asc"))
+        assert listed == list(me.responses.input_items.list(made.id, order="asc"))
+        names = [str(item.id) for item in listed]
+        assert names[1] == "msg_mine"
+        referred: Any = [{"type": "item_reference", "id": name} for name in names]
+        again = me.responses.create(model="chat/sim-text", input=referred)
+        shown = list(me.responses.input_items.list(again.id, order="asc"))
+        assert [item.to_dict() for item in shown] == [item.to_dict() for item in listed]
+        with pytest.raises(openai.NotFoundError):
+            you.responses.create(model="chat/sim-text", input=referred)
+        me.responses.delete(made.id)
+        last = me.responses.create(model="chat/sim-text", input=referred)
+        for response in (again, last):
+            me.responses.delete(response.id)
+        for name in (names[0], names[0][:-1] + "9"):
+            missing: Any = [say("Hi"), {"type": "item_reference", "id": name}]
+            with pytest.raises(openai.NotFoundError, match=name):
+                me.responses.create(model="chat/sim-text", input=missing)
+
+
 @pytest.mark.parametrize(
     ("query", "param"),
     [

@@ -20,9 +20,10 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.base import Inbound, Outbound, Reply
 from dragoman.protocols.settings import make_options
 from dragoman.sse import Decoder
-from dragoman.translation import Call, tool_names, translate_request
+from dragoman.translation import Call, tool_names
 from tests import folded
 from tests.folded import Response, fold
+from tests.library import translate_request
 from tests.losses.clients import asking
 
 PROTOCOLS = tuple(CODECS)
@@ -131,6 +132,6 @@ def call(client: str, upstream: str, stream: bool = False) -> Call:
 def translated(client: str, upstream: str, chunks: Iterable[bytes]) -> bytes:
     """The client's stream for an upstream's stream that comes in chunks."""
     with same_ids():
-        stream = call(client, upstream, stream=True).stream()
+        stream = call(client, upstream, stream=True).open_stream()
         shown = [stream.feed(chunk) for chunk in chunks]
         return b"".join([*shown, stream.finish()])

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from dragoman.canonical.blocks import Text
-from dragoman.canonical.events import Delta, Opened, Started
+from dragoman.canonical.blocks import Block, Refusal, Text, ToolCall
+from dragoman.canonical.events import Closed, Delta, Opened, Started
 from dragoman.canonical.requests import Request
 from dragoman.protocols import CODECS
 from dragoman.sse import Decoder
-from dragoman.translation import translate_request
+from tests.library import translate_request
 from tests.losses.clients import asking
-from tests.properties.cells import CELLS, inbound, write_stream
+from tests.losses.requests import CHAT, MESSAGES
+from tests.properties.cells import CELLS, inbound, reply, write_stream
 
 
 def reachable(root: object) -> Iterator[object]:
@@ -40,8 +41,22 @@ def reachable(root: object) -> Iterator[object]:
 def test_a_stream_does_not_hold_the_request(client: str, upstream: str) -> None:
     """A stream may be long, and a request large."""
     body = msgspec.json.encode(asking(client, stream=True))
-    stream = translate_request(client, upstream, body).stream()
+    stream = translate_request(client, upstream, body).open_stream()
     assert not [held for held in reachable(stream) if isinstance(held, Request)]
+
+
+@pytest.mark.parametrize("client", [CHAT, MESSAGES])
+def test_a_stream_does_not_hold_its_text(client: str) -> None:
+    """What was sent is gone; Responses clients are sent all of it once more at the end."""
+    writer = CODECS[client].translate.answer_writer(reply(client, stream=True), True)
+    writer.write(Started("1", "m"))
+    blocks: tuple[Block, ...] = (Text(text=""), ToolCall(id="c", name="f"), Refusal(text=""))
+    for number, head in enumerate(blocks):
+        for event in (Opened(number, head), Delta(number, "a needle"), Closed(number)):
+            writer.write(event)
+        held = [item for item in reachable(writer) if item == "a needle"]
+        # Messages clients are told the words of a refusal once more.
+        assert len(held) == (client == MESSAGES and type(head) is Refusal)
 
 
 @pytest.mark.parametrize("upstream", CODECS)

@@ -24,7 +24,7 @@ from dragoman.canonical.blocks import (
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.requests import CustomTool, FunctionTool, Request
-from dragoman.translation import translate_request
+from tests.library import translate_request
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES, cases
 from tests.properties import strategies as own
 from tests.properties.cells import (

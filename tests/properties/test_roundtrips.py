@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from dragoman.canonical.blocks import Opaque, Reasoning, Text, ToolCall
 from dragoman.canonical.requests import CustomTool, FunctionTool
 from dragoman.canonical.responses import Finish, FinishReason
-from dragoman.translation import Call, translate_request
+from dragoman.translation import Call
 from tests.checkers import CHECKERS
 from tests.folded import Response
+from tests.library import translate_request
 from tests.losses.clients import asking
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.properties import strategies as own
@@ -34,7 +35,7 @@ def shown(call: Call, client: str, upstream: str, data: st.DataObject, told: Res
     """What the client's checker understands of an upstream's stream, cut anywhere."""
     stream = write_stream(upstream, data.draw(own.event_streams(told)))
     cut = data.draw(st.integers(0, len(stream)))
-    translator = call.stream()
+    translator = call.open_stream()
     chunks = [translator.feed(stream[:cut]), translator.feed(stream[cut:]), translator.finish()]
     return CHECKERS[client](b"".join(chunks))
 
@@ -103,7 +104,7 @@ def test_reasoning_comes_back_to_its_maker(
     reasoning = Reasoning(parts=(thought,), opaque=Opaque(upstream, state, id="rs_1"))
     told = answer(reasoning, Text(text=said))
     stream = write_stream(upstream, data.draw(own.event_streams(told)))
-    given = msgspec.json.decode(call.response_of(stream))
+    given = msgspec.json.decode(call.stream_as_response(stream))
 
     turns = _TURNS[client]
     back = given["output"] if client == RESPONSES else [assistant(given)]

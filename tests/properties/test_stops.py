@@ -12,9 +12,10 @@ from dragoman.canonical.events import Closed, Delta, Ended, Event, Finished, Ope
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.protocols.settings import make_options
-from dragoman.translation import Call, translate_request
+from dragoman.translation import Call
 from tests.checkers import CHECKERS
 from tests.folded import Response, fold
+from tests.library import translate_request
 from tests.losses.clients import asking
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.properties import strategies as own
@@ -65,15 +66,15 @@ def test_however_the_answer_comes(client: str, upstream: str, data: st.DataObjec
     whole = msgspec.json.encode(write_whole(upstream, fold(events)))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=5)))
 
-    translator = asked(client, upstream, stops, stream=True).stream()
+    translator = asked(client, upstream, stops, stream=True).open_stream()
     shown = b"".join(
         translator.feed(stream[start:end])
         for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)
     )
     shown += translator.finish()
-    from_whole = asked(client, upstream, stops, stream=False).response(whole)
-    from_stream = asked(client, upstream, stops, stream=False).response_of(stream)
-    streamed = asked(client, upstream, stops, stream=True).stream_of(whole)
+    from_whole = asked(client, upstream, stops, stream=False).translate_response(whole)
+    from_stream = asked(client, upstream, stops, stream=False).stream_as_response(stream)
+    streamed = asked(client, upstream, stops, stream=True).response_as_stream(whole)
 
     places = [place for stop in stops if (place := text.find(stop)) >= 0]
     kept = text[: min(places, default=len(text))]

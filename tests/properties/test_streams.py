@@ -128,8 +128,8 @@ def test_whole_and_streamed_answers_say_the_same(
     stream = write_stream(upstream, events)
     body = msgspec.json.encode(write_whole(upstream, fold(events)))
 
-    assert outcome(client, upstream, lambda call: call.response(body)) == outcome(
-        client, upstream, lambda call: call.response_of(stream)
+    assert outcome(client, upstream, lambda call: call.translate_response(body)) == outcome(
+        client, upstream, lambda call: call.stream_as_response(stream)
     )
 
 

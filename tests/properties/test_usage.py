@@ -169,7 +169,7 @@ def test_whole_answers_keep_their_counts(client: str, upstream: str, usage: Usag
     """req: 58, 68, 143"""
     body = msgspec.json.encode(whole(upstream, usage))
 
-    shown = msgspec.json.decode(call(client, upstream).response(body))["usage"]
+    shown = msgspec.json.decode(call(client, upstream).translate_response(body))["usage"]
 
     assert flat(shown).items() >= expected(client, usage).items()
     check_totals(client, shown, usage)
@@ -206,7 +206,7 @@ def test_overlapping_cache_counts_never_go_below_zero(upstream: str) -> None:
     usage = Usage(input=10, output=1, cached=8, cache_write=8, reasoning=0)
 
     shown = msgspec.json.decode(
-        call(MESSAGES, upstream).response(msgspec.json.encode(whole(upstream, usage)))
+        call(MESSAGES, upstream).translate_response(msgspec.json.encode(whole(upstream, usage)))
     )["usage"]
 
     assert shown["input_tokens"] == 0

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.options import Capabilities, Options
-from dragoman.translation import translate_request
 from tests.checkers.requests import REQUEST_CHECKERS
+from tests.library import translate_request
 from tests.losses.requests import ROOTS, cases
 from tests.losses.shapes import Record
 from tests.losses.valid import problems

@@ -22,9 +22,9 @@ from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.settings import with_settings
 from dragoman.simulator.errors import ApiError
 from dragoman.simulator.validation import check_chat, check_messages, check_responses
-from dragoman.translation import translate_request
 from tests.fuzz.mutations import damage, encode
 from tests.fuzz.test_requests import merged
+from tests.library import translate_request
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES, cases
 from tests.properties import strategies as own
 from tests.properties.cells import CROSSINGS, write_request

@@ -12,7 +12,8 @@ from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.protocols.settings import make_options
-from dragoman.translation import ALL, ClientRequest, translate_request
+from dragoman.translation import ALL_REASONING, ClientRequest
+from tests.library import translate_request
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 SYSTEM = "You are terse."
@@ -107,7 +108,7 @@ def test_what_a_conversation_begins_with(protocol: str) -> None:
 )
 def test_requests_of_any_form_have_a_beginning(protocol: str, odd: dict[str, Any]) -> None:
     assert isinstance(read(protocol, odd).beginning().text, bytes)
-    assert read(protocol, odd).reasoning(ALL) == 0
+    assert read(protocol, odd).reasoning(ALL_REASONING) == 0
 
 
 THOUGHT = [
@@ -131,9 +132,9 @@ def test_a_responses_conversation_without_the_reasoning_of_another_account() -> 
     body = json.dumps({"model": "m", "input": THOUGHT}).encode()
     made = translate_request(RESPONSES, RESPONSES, body)
     plain = made.body
-    assert made.fit(bound=True, moved=False) == 0
+    assert made.drop_reasoning(bound=True, moved=False) == 0
     assert made.body == plain
-    assert made.fit(bound=True, moved=True) == 2
+    assert made.drop_reasoning(bound=True, moved=True) == 2
     kept = json.loads(made.body)["input"]
     assert [item.get("type", "message") for item in kept] == [
         "function_call",
@@ -147,9 +148,9 @@ def test_a_responses_conversation_without_the_reasoning_of_another_account() -> 
         ("input[0]", LossKind.KNOB),
         ("input[3]", LossKind.KNOB),
     ]
-    assert made.fit(bound=True, moved=False, least=1) == 1
+    assert made.drop_reasoning(bound=True, moved=False, least=1) == 1
     assert [item.get("id") for item in json.loads(made.body)["input"]][2:4] == ["rs_2", "msg_a"]
-    assert made.fit(bound=False, moved=True) == 0
+    assert made.drop_reasoning(bound=False, moved=True) == 0
     assert made.body == plain
     assert not made.losses
 
@@ -167,7 +168,7 @@ def test_a_messages_conversation_without_the_reasoning_of_another_account() -> N
     ]
     body = json.dumps({"model": "m", "max_tokens": 9, "messages": messages}).encode()
     made = translate_request(MESSAGES, MESSAGES, body)
-    assert made.fit(least=ALL) == 3
+    assert made.drop_reasoning(least=ALL_REASONING) == 3
     assert json.loads(made.body)["messages"] == [
         messages[0],
         {"role": "assistant", "content": [said]},
@@ -191,7 +192,7 @@ def enveloped(account: str) -> str:
         ("b", {"bound": False, "moved": True}, 0),
         ("", {"bound": True}, 0),
         ("", {"bound": True, "moved": True}, 1),
-        ("a", {"least": ALL}, 1),
+        ("a", {"least": ALL_REASONING}, 1),
     ],
 )
 def test_an_envelope_tells_whose_reasoning_it_holds(
@@ -206,10 +207,10 @@ def test_an_envelope_tells_whose_reasoning_it_holds(
     body = json.dumps({"model": "m", "max_tokens": 99, "messages": messages}).encode()
     made = translate_request(MESSAGES, RESPONSES, body, account="a")
     before = len(made.losses)
-    assert made.fit(**how) == left_out
+    assert made.drop_reasoning(**how) == left_out
     assert (b"secret" in made.body) is not left_out
     assert len(made.losses) == before + left_out
-    assert made.fit() == 0
+    assert made.drop_reasoning() == 0
     assert b"secret" in made.body
 
 
@@ -217,4 +218,4 @@ def test_a_strict_policy_refuses_the_loss() -> None:
     body = json.dumps({"model": "m", "input": THOUGHT}).encode()
     made = translate_request(RESPONSES, RESPONSES, body, options=make_options(policy=Policy.STRICT))
     with pytest.raises(Refused):
-        made.fit(bound=True, moved=True)
+        made.drop_reasoning(bound=True, moved=True)

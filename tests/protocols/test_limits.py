@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.protocols.settings import make_capabilities
-from dragoman.translation import Call, ClientRequest, Settings
+from dragoman.translation import Call, CallSettings, ClientRequest
 
 BODIES: dict[str, dict[str, Any]] = {
     "openai_chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
@@ -32,7 +32,7 @@ def test_a_larger_limit_is_fitted(
 ) -> None:
     """It is reported, and everything else is left alone."""
     body = {**BODIES[protocol], name: asked}
-    settings = Settings(capabilities=make_capabilities(max_output_tokens=most))
+    settings = CallSettings(capabilities=make_capabilities(max_output_tokens=most))
     call = Call(ClientRequest(protocol, json.dumps(body).encode()), protocol, settings)
     assert json.loads(call.body) == {**body, name: sent}
     lost = [(name, "repaired")] if sent != asked else []
@@ -44,7 +44,7 @@ def test_a_limit_that_is_not_set_stays_so(protocol: str) -> None:
     """A null asks for nothing."""
     name = "max_tokens" if protocol == "openai_chat" else "max_output_tokens"
     body = {**BODIES[protocol], name: None}
-    settings = Settings(capabilities=make_capabilities(max_output_tokens=10))
+    settings = CallSettings(capabilities=make_capabilities(max_output_tokens=10))
     call = Call(ClientRequest(protocol, json.dumps(body).encode()), protocol, settings)
     assert json.loads(call.body) == body
     assert call.losses == ()

@@ -10,14 +10,12 @@ import pytest
 
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.options import Capabilities, Options
+from dragoman.protocols.settings import checked, fields_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "translation.md").read_text()
 SETTINGS = [
-    field.name
-    for settings in (Options, Capabilities)
-    for field in msgspec.structs.fields(settings)
-    if field.name != "policy"
+    name for kind in (Options, Capabilities) for name in fields_of(kind) if name != "policy"
 ]
 
 
@@ -33,9 +31,9 @@ def test_values_of_settings_exist() -> None:
     assert len(shown) > 10
     for name, value in shown:
         for settings in (Options, Capabilities):
-            if name in SETTINGS and name in settings.__struct_fields__:
-                decoded = {name: msgspec.json.decode(value)}
-                assert getattr(msgspec.convert(decoded, settings), name) == decoded[name]
+            if name in fields_of(settings):
+                decoded = msgspec.json.decode(value)
+                assert checked(settings, {name: decoded}) == {name: decoded}
 
 
 def test_every_disputed_line_is_settled() -> None:

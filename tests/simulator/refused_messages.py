@@ -61,6 +61,20 @@ def thinking(organization: str = ORGANIZATION) -> JsonObject:
 MESSAGES_ROWS: list[Row] = [
     ({"model": MISSING}, "model", "Field required"),
     ({"max_tokens": MISSING}, "max_tokens", "Field required"),
+    ({"max_tokens": None}, "max_tokens", "Input should be a valid integer"),
+    ({"messages": [{"role": {}, "content": "x"}]}, "messages.0.role", "a valid string"),
+    ({"system": [{"text": "x"}]}, "system.0.type", "Field required"),
+    (
+        {"system": [{"type": "text", "text": "x", "cache_control": {"ttl": "5m"}}]},
+        "system.0.text.cache_control.type",
+        "Field required",
+    ),
+    (
+        {"messages": [USER, use(), turn(result(content=[{**REFERENCE, "tool_name": []}]))]},
+        "messages.2.content.0.tool_result.content.0.tool_reference.tool_name",
+        "a valid string",
+    ),
+    ({"messages": [turn({"type": "compaction"})]}, "messages.0.content.0", "'compaction'"),
     ({"messages": []}, "messages", "at least one"),
     (
         {"messages": [{"role": "developer", "content": "x"}]},

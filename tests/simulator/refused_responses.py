@@ -37,6 +37,9 @@ RESPONSES_ROWS: list[Row] = [
     ({"input": MISSING}, "", "'input'"),
     ({"input": 3}, "input", "expected an array"),
     ({"input": [{"type": "thought"}]}, "input[0].type", "'thought'"),
+    ({"input": [{"type": {"a": 1}}]}, "input[0].type", "expected a string, but got an object"),
+    ({"input": ["hi"]}, "input[0]", "expected an object, but got a string"),
+    ({"input": [{"type": "compaction_trigger", "id": {}}]}, "input[0].id", "expected a string"),
     ({"input": [{"role": "tool", "content": "x"}]}, "input[0].role", "'tool'"),
     (
         {"input": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},

@@ -39,9 +39,9 @@ def _sent(simulator: RunningSimulator, protocol: Protocol, body: JsonObject) -> 
     data = json.dumps(body).encode()
     lines = [f"POST {PATHS[protocol]} HTTP/1.1", "host: simulator", f"content-length: {len(data)}"]
     lines += [f"{name}: {value}" for name, value in headers_of(protocol).items()]
-    plug = socket.create_connection(("127.0.0.1", simulator.port), timeout=10)
-    plug.sendall("\r\n".join([*lines, "", ""]).encode() + data)
-    return plug
+    sock = socket.create_connection(("127.0.0.1", simulator.port), timeout=10)
+    sock.sendall("\r\n".join([*lines, "", ""]).encode() + data)
+    return sock
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -227,8 +227,8 @@ def test_a_closed_connection_breaks_the_body(
 def test_a_reset_comes_after_the_events(simulator: RunningSimulator, protocol: Protocol) -> None:
     received: list[bytes] = []
     request = plain(protocol, "sim-reset?after=2", stream=True)
-    with _sent(simulator, protocol, request) as plug, pytest.raises(ConnectionResetError):
-        received.extend(iter(lambda: plug.recv(65536), b""))
+    with _sent(simulator, protocol, request) as sock, pytest.raises(ConnectionResetError):
+        received.extend(iter(lambda: sock.recv(65536), b""))
     assert b"".join(received).count(b"\n\n\r\n") == 2
     assert not simulator.last.finished
     assert not simulator.last.disconnected
@@ -317,8 +317,8 @@ def test_a_full_body_answers_a_request_for_a_stream(
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_client_that_leaves_is_noticed(simulator: RunningSimulator, protocol: Protocol) -> None:
     request = plain(protocol, "sim-text?delay_ms=2000", stream=True)
-    with _sent(simulator, protocol, request) as plug:
-        assert plug.recv(100).startswith(b"HTTP/1.1 200")
+    with _sent(simulator, protocol, request) as sock:
+        assert sock.recv(100).startswith(b"HTTP/1.1 200")
         simulator.wait_for(lambda: simulator.last.writes >= 1)
         assert not simulator.last.disconnected
     simulator.wait_for(lambda: simulator.last.disconnected)
@@ -339,8 +339,8 @@ def test_a_client_that_leaves_before_the_head_is_noticed(
 
 def test_a_slow_reader_holds_a_flood_back(simulator: RunningSimulator) -> None:
     request = plain("chat", "sim-flood?events=4000&bytes=8000", stream=True)
-    with _sent(simulator, "chat", request) as plug:
-        assert plug.recv(100).startswith(b"HTTP/1.1 200")
+    with _sent(simulator, "chat", request) as sock:
+        assert sock.recv(100).startswith(b"HTTP/1.1 200")
         simulator.wait_for(lambda: simulator.last.writes > 10)
         # 32 MB don't fit in the sockets' buffers: without a reader the flood stands still.
         assert not simulator.last.finished

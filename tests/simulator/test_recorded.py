@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from dragoman.simulator.validation import check_chat, check_messages, check_responses
-from dragoman.translation import translate_request
 from tests.clients.recordings import PROTOCOLS, Recording, recordings
+from tests.library import translate_request
 
 _VERSION = {"anthropic-version": "2026-10-21"}
 _SEALED = ("thinking", "redacted_thinking", "reasoning")

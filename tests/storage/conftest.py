@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.storage.base import Store
+from dragoman.accounts.store import Store
 from dragoman.storage.sqlite import SqliteStore
 
 Opened = Callable[[], Store]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.storage.base import StoreError
-from dragoman.storage.responses import Item, StoredEvent, StoredResponse, TooLarge
+from dragoman.accounts.store import StoreError
+from dragoman.storage.responses import Item, Items, StoredEvent, StoredResponse, TooLarge
 from dragoman.storage.sqlite_responses import SqliteResponses
 
 DAY = 24 * 3600.0
@@ -50,6 +50,18 @@ def item(name: str, **more: Any) -> Item:
     return Item(name, json.dumps({"type": "message", "id": name, **more}).encode())
 
 
+def items(*some: Item) -> Items:
+    """Some items as a turn has them."""
+    body = b"[" + b",".join([one.body for one in some]) + b"]"
+    return Items(body, tuple([one.id for one in some]))
+
+
+def said(number: int) -> tuple[Item, Item, Item]:
+    """The items of a turn: what was given, and what was made."""
+    made = item(f"rs_{number}", encrypted_content="e")
+    return item(f"msg_in_{number}"), made, item(f"msg_out_{number}")
+
+
 def turn(number: int, clock: Clock, **changed: Any) -> StoredResponse:
     fields: dict[str, Any] = {
         "id": f"resp_{number}",
@@ -59,21 +71,50 @@ def turn(number: int, clock: Clock, **changed: Any) -> StoredResponse:
         "status": "completed",
         "response": b'{"id":"resp_%d"}' % number,
         "previous": f"resp_{number - 1}" if number else None,
-        "input": (item(f"msg_in_{number}"),),
-        "output": (item(f"rs_{number}", encrypted_content="e"), item(f"msg_out_{number}")),
+        "input": items(*said(number)[:1]),
+        "output": items(*said(number)[1:]),
     }
     return StoredResponse(**{**fields, **changed})
 
 
 def test_what_is_put_is_what_others_get(make: Make, clock: Clock) -> None:
     store, other = make(), make()
-    stored = turn(0, clock, status="in_progress", output=())
+    stored = turn(0, clock, status="in_progress", output=Items())
     store.put(stored)
     assert other.get("resp_0", "me") == stored
     other.put(turn(0, clock))
     assert store.get("resp_0", "me") == turn(0, clock)
     store.put(turn(0, clock, status="failed", response=b"{}"))
     assert store.get("resp_0", "me") == turn(0, clock)
+
+
+def test_some_are_put_together(make: Make, clock: Clock) -> None:
+    """Each as if alone: one that is too large does not keep the others from being there, nor does
+    room have to be made for it."""
+    store = make(largest_bytes=2000)
+    found = store.put_all(
+        [
+            (turn(0, clock), ()),
+            (turn(1, clock, response=b"x" * 2001), ()),
+            (turn(2, clock, previous="resp_0", background=True), [StoredEvent(0, b"data: 1")]),
+            (turn(0, clock, status="failed"), ()),
+        ]
+    )
+    assert [error is None for error in found] == [True, False, True, True]
+    assert rows(store) == {"resp_0", "resp_2"}
+    assert store.get("resp_0", "me") == turn(0, clock)
+    assert store.item("msg_out_2", "me") == said(2)[2]
+    assert store.item("msg_out_1", "me") is None
+    assert store.events("resp_2", "me", -1, 10) == [StoredEvent(0, b"data: 1")]
+
+
+def test_those_put_together_make_room_one_after_the_other(make: Make, clock: Clock) -> None:
+    store = make(most_bytes=3000)
+    some = [(turn(number, clock, previous=None, response=b"x" * 700), ()) for number in range(10)]
+    some[4:4] = [(turn(20, clock, previous=None, response=b"x" * 3001), ())]
+    found = store.put_all(some)
+    assert [number for number, error in enumerate(found) if error is not None] == [4]
+    assert rows(store) == {"resp_7", "resp_8", "resp_9"}
 
 
 def test_nobody_sees_what_is_anothers(make: Make, clock: Clock) -> None:
@@ -97,8 +138,8 @@ def test_a_conversation_is_its_turns_in_order(make: Make, clock: Clock) -> None:
     turns = store.conversation("resp_4", "me")
     assert turns is not None
     assert [one.id for one in turns] == [f"resp_{number}" for number in range(5)]
-    assert turns[2].input == tuple(one.body for one in turn(2, clock).input)
-    assert turns[2].output == tuple(one.body for one in turn(2, clock).output)
+    assert turns[2].input == (said(2)[0].body,)
+    assert turns[2].output == tuple(one.body for one in said(2)[1:])
     fork = turn(9, clock, previous="resp_1")
     store.put(fork)
     forked = store.conversation("resp_9", "me")
@@ -116,8 +157,8 @@ def test_a_turn_whose_beginning_is_missing_is_no_conversation(make: Make, clock:
 def test_items_are_found_by_their_id(make: Make, clock: Clock) -> None:
     store = make()
     store.put(turn(0, clock))
-    assert store.item("rs_0", "me") == turn(0, clock).output[0]
-    assert store.item("msg_in_0", "me") == turn(0, clock).input[0]
+    assert store.item("rs_0", "me") == said(0)[1]
+    assert store.item("msg_in_0", "me") == said(0)[0]
     assert store.item("rs_1", "me") is None
 
 
@@ -299,13 +340,15 @@ def test_what_was_deleted_is_not_in_the_file(make: Make, clock: Clock, tmp_path:
     """Nor in pages that are let go; the log is SQLite's to use again."""
     store = make()
     secret = "the cat is called Schnurrli"
-    store.put(turn(0, clock, input=(item("msg_1", text=secret * 1000),), response=b'"%b"' % b"x"))
-    store.put(turn(1, clock, previous=None, output=(item("msg_2", text=secret),)))
+    store.put(
+        turn(0, clock, input=items(item("msg_1", text=secret * 1000)), response=b'"%b"' % b"x")
+    )
+    store.put(turn(1, clock, previous=None, output=items(item("msg_2", text=secret))))
     assert store.delete("resp_0", "me")
     clock.now += 40 * DAY
     while store.sweep(clock.now):
         pass
-    with store._file.writing(stamped=False):
+    with store._file.writing_untold():
         pass
     store.close()
     assert secret.encode() not in (tmp_path / "store.db").read_bytes()
@@ -317,7 +360,7 @@ def test_an_item_is_found_as_long_as_one_response_has_it(make: Make, clock: Cloc
     store.put(turn(0, clock))
     store.put(turn(1, clock, previous=None, input=turn(0, clock).output))
     assert store.delete("resp_1", "me")
-    assert store.item("rs_0", "me") == turn(0, clock).output[0]
+    assert store.item("rs_0", "me") == said(0)[1]
     store.put(turn(2, clock, previous=None, owner="you", input=turn(0, clock).output))
     assert store.delete("resp_0", "me")
     assert store.item("rs_0", "me") is None

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.accounts.states import Disabled, Transition
+from dragoman.accounts.store import Batch, Changes, Definition, StoreError, UsageCount, UsageKey
 from dragoman.storage import schema
-from dragoman.storage.base import Batch, Changes, Definition, StoreError, UsageCount, UsageKey
 from dragoman.storage.sqlite import SqliteStore
 
 KEY = UsageKey(0, "a", "me", "m", "/v1/messages")
@@ -205,7 +205,7 @@ def full_disk(path: Path) -> Iterator[Path]:
     """A file system of 256 KiB, in which `path` is a directory."""
     path.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(path)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(path)], capture_output=True
     )
     if mounted.returncode:
         pytest.skip("this user cannot mount a file system")
@@ -330,7 +330,7 @@ def test_a_file_that_may_not_be_written() -> None:
 
 WRITER = """
 import sys
-from dragoman.storage.base import Batch, UsageCount, UsageKey
+from dragoman.accounts.store import Batch, UsageCount, UsageKey
 from dragoman.accounts.states import Disabled, Enabled, Transition
 from dragoman.storage.sqlite import SqliteStore
 store = SqliteStore(sys.argv[1])

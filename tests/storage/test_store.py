@@ -16,8 +16,7 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
-from dragoman.failing import Verdict
-from dragoman.storage.base import (
+from dragoman.accounts.store import (
     HISTORY_KEPT,
     LOST_AFTER_S,
     REMOVED_KEPT_S,
@@ -29,6 +28,7 @@ from dragoman.storage.base import (
     UsageCount,
     UsageKey,
 )
+from dragoman.failing import Verdict
 from tests.storage.conftest import Clock, Opened
 
 DAY = 86400.0

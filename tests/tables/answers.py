@@ -19,8 +19,9 @@ from dragoman.canonical.envelope import MARKER, PREFIX, Sealer
 from dragoman.canonical.errors import FaultKind, UpstreamError
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.settings import make_options
-from dragoman.translation import Call, translate_request
+from dragoman.translation import Call
 from tests.checkers import CHECKERS
+from tests.library import translate_request
 from tests.tables.clients import answer_of
 from tests.tables.requests import LEAST, A, C, JsonObject, R, value_at
 from tests.tables.upstreams import STREAMS
@@ -132,17 +133,19 @@ def check(upstream: str, client: str, row: Row) -> None:
     before = len(call.losses)
     if row.fault is not None:
         with pytest.raises(UpstreamError) as caught:
-            call.response(json.dumps(answer).encode())
+            call.translate_response(json.dumps(answer).encode())
         assert caught.value.fault.kind is row.fault
         if row.streamed:
             streamed = _call(client, upstream, row, stream=True)
             assert not CHECKERS[client](_stream(streamed, upstream, answer)).succeeded
         return
-    whole = _plain(json.loads(call.response(json.dumps(answer).encode())))
+    whole = _plain(json.loads(call.translate_response(json.dumps(answer).encode())))
     for place, value in row.shown.items():
         assert value_at(whole, place) == value, place
     least = _call(client, upstream, Row("", {}, asked=row.asked))
-    usual = _plain(json.loads(least.response(json.dumps(LEAST_ANSWER[upstream]).encode())))
+    usual = _plain(
+        json.loads(least.translate_response(json.dumps(LEAST_ANSWER[upstream]).encode()))
+    )
     stated = {re.split(r"[.\[]", place)[0] for place in row.shown}
     assert _without(whole, stated) == _without(usual, stated)
     assert {loss.path: loss.kind for loss in call.losses[before:]} == dict(row.lost)
@@ -165,7 +168,7 @@ def _reasons(call: Call) -> set[tuple[str, LossKind]]:
 
 
 def _stream(call: Call, upstream: str, answer: JsonObject) -> bytes:
-    stream = call.stream()
+    stream = call.open_stream()
     return stream.feed(STREAMS[upstream](answer)) + stream.finish()
 
 

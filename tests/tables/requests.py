@@ -20,7 +20,8 @@ import pytest
 from dragoman.canonical.errors import InvalidRequest, Refused
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.protocols.settings import make_capabilities, make_options
-from dragoman.translation import Call, translate_request
+from dragoman.translation import Call
+from tests.library import translate_request
 
 JsonObject = dict[str, Any]
 

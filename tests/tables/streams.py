@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dragoman.protocols.settings import make_options
-from dragoman.translation import translate_request
 from tests.checkers import CHECKERS
 from tests.checkers.framing import frames
+from tests.library import translate_request
 from tests.tables.requests import LEAST, A, C, JsonObject, R
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -51,11 +51,11 @@ def check(upstream: str, client: str, row: Row) -> None:
     call = translate_request(
         client, upstream, json.dumps(body).encode(), options=make_options(**row.options)
     )
-    stream = call.stream()
+    stream = call.open_stream()
     written = stream.feed(data) + stream.finish()
     CHECKERS[client](written)
     assert _lines(client, written) == row.told
-    stream = call.stream()
+    stream = call.open_stream()
     pieces = [stream.feed(data[at : at + 1]) for at in range(len(data))]
     assert _lines(client, b"".join([*pieces, stream.finish()])) == row.told
 

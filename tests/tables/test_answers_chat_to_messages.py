@@ -67,6 +67,7 @@ ROWS = [
         content(thought("hm", DETAILS_STATE), "x"),
         asked=THINKS,
     ),
+    # req: 56
     Row(
         "reasoning nobody asked for",
         says(content="x", reasoning_content="hm"),
@@ -93,6 +94,7 @@ ROWS = [
         says(content="a", refusal="No."),
         content("a", "No.", **refusal("No.")),
     ),
+    # req: 54
     Row(
         "calls",
         says(content="x", tool_calls=[call("c1", '{"a":1}'), call("c2", "")], finish="tool_calls"),

@@ -90,17 +90,20 @@ ROWS = [
         {"reasoning": KNOB},
         options={"show_reasoning": "never"},
     ),
+    # req: 65
     Row("refusal", says(refusal="No."), output(message(refused("No.")))),
     Row(
         "refusal after text",
         says(content="a", refusal="No."),
         output(message("a", refused("No."))),
     ),
+    # req: 63, 66
     Row(
         "calls",
         says(content="x", tool_calls=[call("c1", '{"a":1}'), call("c2", "")], finish="tool_calls"),
         output(X, function("c1", '{"a":1}'), function("c2")),
     ),
+    # req: 64
     Row("calls alone", says(tool_calls=[call("c1")]), output(function("c1"))),
     Row(
         "a free-text call of the server's own",
@@ -189,6 +192,7 @@ ROWS = [
         Row(f"finish {word!r}", says(content="x", finish=word), fault=FAILED)
         for word in (None, "error")
     ),
+    # req: 67
     Row("nothing said", says(), output(message(""))),
     Row(
         "nothing said, by the limit",

@@ -56,6 +56,7 @@ def broken_sent(arguments: JsonObject) -> list[JsonObject]:
 
 MESSAGES = [
     Row("one leading system text", msgs(system("s"), HI), {"system": "s"}),
+    # req: 31
     Row(
         "several leading system and developer texts",
         msgs(system([text("a"), text("b")]), system("c", "developer", name="n"), HI),
@@ -114,7 +115,9 @@ MESSAGES = [
         {"late_system": "user"},
     ),
     Row("name of a speaker", msgs(user("hi", name="bob")), {}, {"messages[0].name": KNOB}),
+    # req: 32
     Row("user text parts", parts(text("a"), text("b")), {"messages": [said("user", "a", "b")]}),
+    # req: 33, 44
     Row("image in a data URL", parts(image(PNG_URL)), {"messages": [said("user", picture(PNG))]}),
     Row(
         "image of the type image/jpg",
@@ -127,6 +130,7 @@ MESSAGES = [
         {"messages": [said("user", "x")]},
         {"messages[0].content[0]": CONTENT},
     ),
+    # req: 44
     Row(
         "image by URL",
         parts(image(WEB, detail="auto")),
@@ -145,6 +149,7 @@ MESSAGES = [
         {"messages[0].content[0]": CONTENT},
         upstream={"images": False},
     ),
+    # req: 33
     Row(
         "PDF in a data URL",
         parts(file(file_data=PDF_URL, filename="a.pdf")),
@@ -172,6 +177,7 @@ MESSAGES = [
         {"messages": [said("user", "x")]},
         {"messages[0].content[0]": CONTENT},
     ),
+    # req: 34
     Row(
         "recorded sound",
         parts({"type": "input_audio", "input_audio": {"data": NOTE, "format": "wav"}}, text("x")),
@@ -236,6 +242,7 @@ MESSAGES = [
 ]
 
 CALLS = [
+    # req: 38, 42
     Row(
         "calls, their results together in one user turn, and what follows",
         msgs(
@@ -290,6 +297,7 @@ CALLS = [
         {"messages[1].tool_calls[0]": CONVERTED},
         {"invalid_tool_arguments": "empty"},
     ),
+    # req: 36
     Row(
         "arguments that are no JSON object, refused",
         BROKEN,

@@ -64,6 +64,7 @@ SENT_G = {"name": "g", "input_schema": NO_ARGUMENTS}
 SENT_OFFER = {"tools": [SENT_F, SENT_G]}
 
 TOOLS = [
+    # req: 42
     Row("function tool", {"tools": [F]}, {"tools": [SENT_F]}),
     Row("function without parameters", {"tools": [function("g")]}, {"tools": [SENT_G]}),
     Row(
@@ -118,6 +119,7 @@ TOOLS = [
         {**OFFER, "tool_choice": "required"},
         {**SENT_OFFER, "tool_choice": {"type": "any"}},
     ),
+    # req: 43
     Row(
         "choice of a function",
         {**OFFER, "tool_choice": function("f")},

@@ -69,7 +69,9 @@ def one(content: Any) -> JsonObject:
 BLOCK = "messages[0].content[0]"
 
 MESSAGES = [
+    # req: 14
     Row("system as a string", {"system": "s"}, {"messages": [sent.system("s"), HI]}),
+    # req: 15
     Row(
         "system as blocks",
         {"system": [text("a"), text("b")]},
@@ -93,6 +95,7 @@ MESSAGES = [
         {"messages": [sent.system("b"), HI]},
         {"system[0]": KNOB},
     ),
+    # req: 16
     Row(
         "system messages inside the conversation",
         msgs(HI, said("system", "late"), said("assistant", "x"), HI),
@@ -104,12 +107,14 @@ MESSAGES = [
         {"messages": [HI, sent.system("late")]},
         {"messages[1].output_config": KNOB},
     ),
+    # req: 17
     Row("user text", user("a", "b"), one([text("a"), text("b")])),
     Row(
         "assistant text",
         msgs(HI, said("assistant", "a", "b"), HI),
         {"messages": [HI, sent.assistant([text("a"), text("b")]), HI]},
     ),
+    # req: 18
     Row(
         "images",
         user(picture(PNG), linked(WEB)),
@@ -171,6 +176,7 @@ MESSAGES = [
         one(f"T\n{WEB}\n\na"),
         {BLOCK: CONVERTED},
     ),
+    # req: 19
     Row(
         "thinking of earlier turns",
         msgs(
@@ -282,6 +288,7 @@ CALLS = [
         },
         {"messages[1]": CONVERTED},
     ),
+    # req: 38
     Row(
         "results after text and in another order",
         msgs(
@@ -356,6 +363,7 @@ CALLS = [
             ]
         },
     ),
+    # req: 22
     Row(
         "image and PDF in a result",
         looped(given("c1", [text("see"), picture(PNG), pdf(PDF, title="x.pdf")]), "more"),
@@ -381,6 +389,7 @@ CALLS = [
         sent_looped(sent.result("c1", [text("see"), sent.image(PNG_URL)])),
         upstream={"tool_message_images": True},
     ),
+    # req: 24
     Row(
         "failed tool",
         looped(given("c1", "bad", is_error=True)),

@@ -60,6 +60,7 @@ def chosen(**choice: Any) -> JsonObject:
 
 
 TOOLS = [
+    # req: 25
     Row("client tool", {"tools": [T]}, {"tools": [SENT_T]}),
     Row("client tool that says so", {"tools": [{**T, "type": "custom"}]}, {"tools": [SENT_T]}),
     Row(
@@ -125,6 +126,7 @@ TOOLS = [
         Row(f"choice {kind}", chosen(type=kind), {"tools": [SENT_T], "tool_choice": word})
         for kind, word in (("auto", "auto"), ("any", "required"), ("none", "none"))
     ),
+    # req: 26
     Row(
         "choice of a tool",
         chosen(type="tool", name="f"),
@@ -153,6 +155,7 @@ HASH = "2c9df2b3a1434b135d6ae66d05fa469fc17f1b26e904d889c96dfd14b49717be"
 """SHA-256 of two hundred u."""
 
 SETTINGS = [
+    # req: 27
     Row("output limit", {"max_tokens": 7}, {"max_completion_tokens": 7}),
     Row(
         "output limit under its older name",
@@ -187,6 +190,7 @@ SETTINGS = [
         {"stop_sequences": CONVERTED},
         {"stop_on_responses": "emulate"},
     ),
+    # req: 28
     Row("sampling", {"temperature": 0, "top_p": 0.5}, {"temperature": 0.0, "top_p": 0.5}),
     Row(
         "sampling, for a model that takes none",
@@ -247,6 +251,7 @@ SETTINGS = [
         {},
         {"output_config.task_budget": KNOB},
     ),
+    # req: 30
     Row(
         "cache marks",
         {
@@ -396,6 +401,7 @@ THINKING = [
         {"reasoning_effort": "high"},
         upstream={"reasoning_with_tools": False},
     ),
+    # req: 29
     Row(
         "a server that cannot be asked to think",
         {"output_config": {"effort": "high"}},

@@ -198,6 +198,7 @@ MESSAGES = [
     ),
     Row("result of one text", looped(given("c1", "r")), sent_looped(sent.output("c1", "r"))),
     Row("result without content", looped(given("c1")), sent_looped(sent.output("c1", ""))),
+    # req: 52
     Row(
         "failed tool",
         looped(given("c1", "bad", is_error=True)),

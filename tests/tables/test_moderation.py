@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from dragoman.canonical.losses import LossKind
-from dragoman.translation import translate_request
+from tests.library import translate_request
 from tests.protocols.openai_responses.upstream import message, response, text
 from tests.tables.upstreams import STREAMS
 
@@ -35,7 +35,7 @@ def call_of(client: str, **fields: Any) -> Any:
 def test_a_chat_client_gets_a_list_of_results() -> None:
     call = call_of("openai_chat", moderation=ASKED)
     assert json.loads(call.body)["moderation"] == ASKED
-    answer = json.loads(call.response(json.dumps(ANSWER).encode()))
+    answer = json.loads(call.translate_response(json.dumps(ANSWER).encode()))
     results = {"type": "moderation_results", "model": FOUND["model"], "results": [FOUND]}
     assert answer["moderation"] == {"input": results, "output": BROKEN}
     ChatCompletion.model_validate(answer)
@@ -45,7 +45,7 @@ def test_a_chat_client_gets_a_list_of_results() -> None:
 @pytest.mark.parametrize("include_usage", [True, False])
 def test_in_a_stream_it_is_told_once_and_last(include_usage: bool) -> None:
     options = {"stream_options": {"include_usage": include_usage}}
-    stream = call_of("openai_chat", moderation=ASKED, stream=True, **options).stream()
+    stream = call_of("openai_chat", moderation=ASKED, stream=True, **options).open_stream()
     frames = (stream.feed(STREAMS["openai_responses"](ANSWER)) + stream.finish()).split(b"\n\n")
     chunks = [json.loads(frame.removeprefix(b"data: ")) for frame in frames[:-2]]
     assert [("moderation" in chunk) for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
@@ -55,7 +55,7 @@ def test_in_a_stream_it_is_told_once_and_last(include_usage: bool) -> None:
 
 def test_a_messages_client_has_no_place_for_it() -> None:
     call = call_of("anthropic_messages")
-    call.response(json.dumps(ANSWER).encode())
+    call.translate_response(json.dumps(ANSWER).encode())
     losses = [(loss.path, loss.kind) for loss in call.losses]
     assert losses == [("moderation", LossKind.KNOB)]
 
@@ -65,5 +65,5 @@ def test_a_responses_client_is_not_told_its_own_wish_as_a_finding() -> None:
     call = translate_request("openai_responses", "openai_chat", body)
     choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
     upstream = {"id": "u", "object": "chat.completion", "created": 5, "choices": [choice]}
-    answer = json.loads(call.response(json.dumps(upstream).encode()))
+    answer = json.loads(call.translate_response(json.dumps(upstream).encode()))
     assert Response.model_validate(answer).moderation is None

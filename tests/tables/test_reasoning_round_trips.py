@@ -16,7 +16,7 @@ from dragoman.canonical.envelope import PREFIX, Sealer
 from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.protocols.settings import make_capabilities, make_options
-from dragoman.translation import translate_request
+from tests.library import translate_request
 
 JsonObject = dict[str, Any]
 
@@ -138,8 +138,8 @@ def reasoning_in(upstream: str, body: JsonObject) -> list[JsonObject]:
 def answered(client: str, maker: str, sealer: Sealer) -> JsonObject:
     """What the client is given of the maker's answer."""
     body = json.dumps(first_request(client)).encode()
-    call = translate_request(client, maker, body, options=DETAILS, sealer=sealer)
-    answer: JsonObject = json.loads(call.response(json.dumps(ANSWERS[maker]).encode()))
+    call = translate_request(client, maker, body, options=DETAILS, envelope_key=sealer.key)
+    answer: JsonObject = json.loads(call.translate_response(json.dumps(ANSWERS[maker]).encode()))
     return answer
 
 
@@ -153,7 +153,7 @@ def test_reasoning_reaches_its_maker_again_and_nobody_else(
     answer = answered(client, maker, sealer)
     body = json.dumps(next_request(client, answer)).encode()
     replay = make_capabilities(replay_reasoning="always")
-    call = translate_request(client, following, body, sealer=sealer, capabilities=replay)
+    call = translate_request(client, following, body, envelope_key=sealer.key, capabilities=replay)
     sent = json.loads(call.body)
     found = reasoning_in(following, sent)
     assert PREFIX not in json.dumps(sent), "an envelope means nothing to any upstream"

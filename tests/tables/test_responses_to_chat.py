@@ -71,8 +71,11 @@ PART = "input[0].content[0]"
 X = sent.msgs(sent.user("x"))
 
 MESSAGES = [
+    # req: 45
     Row("input as a string", {}, {"messages": [HI]}),
+    # req: 46
     Row("instructions", {"instructions": "s"}, sent.msgs(sent.system("s"), HI)),
+    # req: 47
     Row(
         "messages of all roles, one without a type",
         items(
@@ -129,6 +132,7 @@ MESSAGES = [
         parts({"type": "input_audio", "input_audio": {"data": NOTE, "format": "wav"}}),
         one({"type": "input_audio", "input_audio": {"data": NOTE, "format": "wav"}}),
     ),
+    # req: 48
     Row(
         "the model's own message",
         talk(
@@ -277,6 +281,7 @@ FREE_LOST = {"tools[1]": CONVERTED}
 SPACE = {"type": "namespace", "name": "ns", "description": "ns", "tools": [F, free()]}
 
 TOOLS = [
+    # req: 51
     Row("function, strictness left open", {"tools": [F]}, {"tools": [SENT_F]}),
     Row(
         "strict function",
@@ -397,6 +402,7 @@ TOOLS = [
         )
         for word in ("none", "auto", "required")
     ),
+    # req: 51
     Row(
         "choice of a function",
         {**OFFER, "tool_choice": function()},
@@ -448,6 +454,7 @@ SCHEMA_FORMAT = schema_format(CLOSED, name="n", description="d", strict=True)
 MARK = {"prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
 
 SETTINGS = [
+    # req: 49
     Row("output limit", {"max_output_tokens": 20}, {"max_completion_tokens": 20}),
     Row(
         "output limit under its older name",
@@ -455,6 +462,7 @@ SETTINGS = [
         {"max_tokens": 20},
         upstream={"max_tokens_field": "max_tokens"},
     ),
+    # req: 50
     Row("sampling", {"temperature": 0, "top_p": 0.5}, {"temperature": 0.0, "top_p": 0.5}),
     Row(
         "log probabilities",

@@ -67,6 +67,7 @@ TO_MESSAGES = [
         [PREAMBLE, COMMENT, ROLE, COMMENT, HI, STOP, DONE],
         [*BEGUN, *SAID, "message_delta end_turn 0+0", "message_stop"],
     ),
+    # req: 55
     Row(
         "thinking, text, a call: each opens with its first piece",
         [

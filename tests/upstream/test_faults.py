@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.upstream import (
     BadAnswer,
+    CallError,
     ConnectFailed,
     ConnectionReset,
     ConnectTimeout,
@@ -19,7 +20,6 @@ from dragoman.upstream import (
     TotalTimeout,
     Truncated,
     UpstreamClient,
-    UpstreamError,
     UpstreamResponse,
     UpstreamTimeout,
 )
@@ -105,7 +105,7 @@ async def stall(call: Call) -> None:
     [(Timeouts(idle=SOON), IdleTimeout), (Timeouts(total=SOON), TotalTimeout)],
 )
 async def test_a_stream_that_falls_silent(
-    client: UpstreamClient, timeouts: Timeouts, error: type[UpstreamError]
+    client: UpstreamClient, timeouts: Timeouts, error: type[CallError]
 ) -> None:
     """What came before the silence is delivered first."""
     async with Server(stall) as server:

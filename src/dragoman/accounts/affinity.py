@@ -11,8 +11,8 @@ from collections import OrderedDict
 MOST_PINS = 100_000
 """Conversations that are remembered for one upstream; the least recently used are forgotten."""
 
-_TOLD_AGAIN = 0.25
-"""Part of the time to live after which a pin that is still used is told to others again."""
+_REPUBLISH_AFTER = 0.25
+"""Part of the time to live after which a pin that is still used is published again."""
 
 
 class Affinity:
@@ -34,22 +34,22 @@ class Affinity:
         return pin[0] if pin is not None and now - pin[1] <= self._seconds else ""
 
     def pin(self, digest: bytes, account: str, now: float) -> bool:
-        """The account answered the conversation. Returns whether others should be told: the
-        account is another than before, or they were told long ago.
+        """The account answered the conversation. Returns whether to publish that to other
+        workers: the account is another than before, or it was published long ago.
         """
         pins = self._pins
         before = pins.get(digest)
-        told = now
+        published = now
         if before is not None and before[0] == account:
-            told = before[2]
-            if now - told > self._seconds * _TOLD_AGAIN:
-                told = now
-        pins[digest] = account, now, told
+            published = before[2]
+            if now - published > self._seconds * _REPUBLISH_AFTER:
+                published = now
+        pins[digest] = account, now, published
         pins.move_to_end(digest)
         self._forget(now)
-        return before is None or before[0] != account or told != before[2]
+        return before is None or before[0] != account or published != before[2]
 
-    def learn(self, digest: bytes, account: str, at: float) -> None:
+    def merge(self, digest: bytes, account: str, at: float) -> None:
         """Another worker pinned the conversation at that time; the later pin of two counts."""
         before = self._pins.get(digest)
         if before is None or before[1] < at:

@@ -2,12 +2,12 @@
 
     decision = classify(symptom, rules)                            # a failure: what to do about it
     state = observe(state, Failed(decision), model, now, spread)   # any outcome: what is known now
-    rest = standing(state, model, now)                             # may the account be used?
+    rest = active_rest(state, model, now)                             # may the account be used?
 
 All functions are pure; rules are data (see `dragoman.accounts.rules`). Traffic, probes, a person
 and the configuration all go through `observe`, so that none of them knows an account otherwise
-than the others. Times are Unix seconds. Outcomes may arrive late and out of order, as several
-workers tell them: what is older than a rest changes nothing of it.
+than the others. Times are Unix seconds. Outcomes of several workers may
+arrive late and out of order: what is older than a rest changes nothing of it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _carries(symptom: Symptom, header: str) -> bool:
     return found is not None and (not colon or found.strip() == value.strip())
 
 
-def standing(state: AccountState, model: str, now: float) -> Rest | None:
+def active_rest(state: AccountState, model: str, now: float) -> Rest | None:
     """What keeps the account from being used for `model` at `now`; None if nothing does.
 
     Of several rests it is the one that ends last; a soft one only if there is no other.
@@ -111,7 +111,7 @@ def on_trial(state: AccountState, model: str, now: float) -> bool:
     again: its exhaustion ended, or so did the last of several rests in a row, and no answer has
     been good since.
     """
-    rest = standing(state, model, now)
+    rest = active_rest(state, model, now)
     if rest is not None and not rest.soft:
         return False
     if state.exhausted is not None:
@@ -132,8 +132,8 @@ def observe(
 ) -> AccountState:
     """The account's state after `outcome` at `now`, which concerns `model` (empty: every model).
 
-    `spread` in [0, 1) varies the length of a rest of our own choosing, so that accounts that fell
-    out together do not come back together. Returns `state` itself if nothing changes.
+    `spread` in [0, 1) varies the length of a rest of our own choosing, so that accounts that failed
+    together do not return together. Returns `state` itself if nothing changes.
     """
     match outcome:
         case Succeeded():
@@ -181,8 +181,8 @@ def _succeeded(state: AccountState, source: Source, model: str, now: float) -> A
     """Failures in a row are forgotten once their rest is over.
 
     A rest that goes on is not cut short by traffic, whose good answer may have begun before it,
-    unless it is soft; a probe was sent in spite of it, and ends it. A passing limit of which the
-    upstream told the end is waited for even so: a probe is too small to run into it.
+    unless it is soft; a probe was sent in spite of it, and ends it. A passing limit whose end the
+    upstream has stated is waited for even so: a probe is too small to run into it.
     """
     if source == "operator" and state.disabled and not state.by_hand:
         state = replace(state, disabled="", refused_key="")
@@ -197,7 +197,7 @@ def _succeeded(state: AccountState, source: Source, model: str, now: float) -> A
         for name in ("", model)
         if (rest := state.cooling.get(name)) is not None
         and now >= rest.since
-        and (rest.until <= now or rest.soft or (probed and not rest.told))
+        and (rest.until <= now or rest.soft or (probed and not rest.by_upstream))
     }
     if exhausted is state.exhausted and not ended:
         return state
@@ -212,10 +212,10 @@ def _cooled(before: Rest | None, decision: Decision, now: float, spread: float) 
     """The rest after a passing failure. One that goes on is only made longer by what the upstream
     itself says, and counts as one failure however many requests ran into it.
     """
-    told = decision.rest is not None
-    soft = decision.soft and not told
+    by_upstream = decision.rest is not None
+    soft = decision.soft and not by_upstream
     running = before if before is not None and _goes_on(before, now) else None
-    if running is not None and not told and (soft or not running.soft):
+    if running is not None and not by_upstream and (soft or not running.soft):
         return running
     if running is not None and running.soft == soft:
         streak = running.streak
@@ -230,25 +230,25 @@ def _cooled(before: Rest | None, decision: Decision, now: float, spread: float) 
         seconds = _back_off(base, longest, streak, spread)
     why = _brief(decision.why)
     if running is None:
-        return Rest(now + seconds, why, soft, streak, now, told)
+        return Rest(now + seconds, why, soft, streak, now, by_upstream)
     until = now + seconds
     if until <= running.since:
         return running
-    if running.told:
+    if running.by_upstream:
         until = max(running.until, until)
     since = max(running.since, now)
-    if until == running.until and running.told == told and running.soft == soft:
+    if until == running.until and running.by_upstream == by_upstream and running.soft == soft:
         return running
-    return Rest(until, why, soft, streak, since, told)
+    return Rest(until, why, soft, streak, since, by_upstream)
 
 
 def _exhaustion(before: Rest | None, decision: Decision, now: float, spread: float) -> Rest:
     """The rest after a failure for want of quota. While it goes on, only what the upstream says
     changes its end, and the last that it said is believed.
     """
-    told = decision.rest is not None
+    by_upstream = decision.rest is not None
     running = before if before is not None and _goes_on(before, now) else None
-    if running is not None and (not told or (running.told and now < running.since)):
+    if running is not None and (not by_upstream or (running.by_upstream and now < running.since)):
         return running
     streak = running.streak if running is not None else _streak_exhausted(before, now) + 1
     if decision.rest is not None:
@@ -257,9 +257,9 @@ def _exhaustion(before: Rest | None, decision: Decision, now: float, spread: flo
     else:
         seconds = _back_off(_EXHAUST_BASE, _EXHAUST_MAX, streak, spread)
     until = now + seconds
-    if running is not None and running.told and now == running.since:
+    if running is not None and running.by_upstream and now == running.since:
         until = max(running.until, until)
-    return Rest(until, _brief(decision.why), False, streak, now, told)
+    return Rest(until, _brief(decision.why), False, streak, now, by_upstream)
 
 
 def _with(cooling: Mapping[str, Rest], model: str, rest: Rest, now: float) -> Mapping[str, Rest]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from dragoman.accounts.decisions import classify, fitting, observe, on_trial, standing
+from dragoman.accounts.decisions import active_rest, classify, fitting, observe, on_trial
 from dragoman.accounts.states import AccountState, Decision, Failed
 from dragoman.accounts.symptoms import Symptom
 from dragoman.failing import Rule
@@ -21,7 +21,7 @@ class Explanation(Struct, frozen=True):
     """Why something is done about a failure, and what.
 
     `row` is the number of the row that fits, from 1, with `rule` itself; 0 and None if none does.
-    `request` and `account` tell what becomes of each.
+    `request` and `account` say what becomes of each.
     """
 
     row: int
@@ -47,8 +47,8 @@ def of_request(decision: Decision) -> str:
 
 def of_account(before: AccountState, after: AccountState, model: str, now: float) -> str:
     """What has become of the account at `now`, as far as `model` is concerned."""
-    rest, trial = standing(after, model, now), on_trial(after, model, now)
-    if (rest, trial) == (standing(before, model, now), on_trial(before, model, now)) and (
+    rest, trial = active_rest(after, model, now), on_trial(after, model, now)
+    if (rest, trial) == (active_rest(before, model, now), on_trial(before, model, now)) and (
         before.by_hand == after.by_hand
     ):
         return UNCHANGED if rest is not None or trial else "stays active"

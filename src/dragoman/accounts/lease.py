@@ -12,7 +12,7 @@ from dragoman.config import Account, Secret
 
 
 class Lender(Protocol):
-    """Who lends accounts, and is told what becomes of them."""
+    """What lends accounts, and is called with the outcome of each lease."""
 
     def lease_lost(self, lease: Lease) -> None:
         """A lease is gone, and was not given back."""
@@ -37,7 +37,7 @@ class Lease:
     """One account, lent to one request. A context manager: leaving it gives the account back.
 
     `account` is the account; `proxy` is the URL of the proxy to call through, None for none;
-    `moved` tells that the conversation was with another account before, whose reasoning this one
+    `moved` says that the conversation was with another account before, whose reasoning this one
     may not be able to use.
     """
 
@@ -103,7 +103,7 @@ class Lease:
             self._pool.lease_ended(self)
 
     def succeeded(self, tokens: float = 0.0) -> None:
-        """The upstream answered well, and used `tokens` of the account's balance. May be told
+        """The upstream answered well, and used `tokens` of the account's balance. May be called
         again, with tokens that were not known before.
         """
         self._pool.lease_succeeded(self, tokens)

@@ -6,8 +6,8 @@ What is asked first decides:
    merely happens to reset some day;
 2. `retry-after-ms` and `retry-after`;
 3. what the body says: `resets_in_seconds`, Google's `RetryInfo`, "try again in 1.5s";
-4. limits of which nothing remains, by their reset headers. These come last, as they tell when a
-   limit is whole again, which is later than when the next request fits.
+4. limits of which nothing remains, by their reset headers. These come last, as they say when a
+   limit is full again, which is later than when the next request fits.
 
 Sources: OpenAI, guide "Rate limits", section on headers (`x-ratelimit-*`: durations until the
 limit "resets to its initial state"); Anthropic, API reference "Rate limits"
@@ -23,23 +23,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from msgspec import Struct
 
 from dragoman.failing import answered_at, number_of, retry_after
 
 WINDOW_SPENT = "usage_window_spent"
-"""The word that stands for a subscription's window at its end, which headers tell of."""
+"""The word that stands for a subscription's window at its end, which headers report."""
 
 _LIMIT_STATUSES = frozenset({402, 403, 429})
 _LONGEST = 400 * 24 * 3600.0
-"""Seconds beyond which a time that is told is no time."""
+"""Seconds beyond which a stated time is not believed."""
 
 
 class Limits(Struct, frozen=True):
     """What an answer says of limits. `rest` is in seconds, None if nothing is said; `words` are
-    what its headers tell beside that, in the manner of an error's code.
+    what its headers say besides, in the form of an error's code.
     """
 
     rest: float | None = None
@@ -49,15 +48,15 @@ class Limits(Struct, frozen=True):
 def limits_of(
     status: int,
     headers: Mapping[str, str],
-    members: Iterable[Mapping[str, Any]],
+    resets: Iterable[tuple[str, float | str]],
     text: str,
     now: float | None,
 ) -> Limits:
     """What an answer says of the limits that it ran into.
 
-    `headers` have lower-case names, `members` are the objects of the error body, `text` is its
-    message in lower case. Dates are measured against the answer's own `date`, else against `now`
-    (Unix seconds; None: dates say nothing).
+    `headers` have lower-case names, `resets` are the members of the error body that say when to
+    come back (`ErrorReport.resets`), `text` is its message in lower case. Dates are measured
+    against the answer's own `date`, else against `now` (Unix seconds; None: dates say nothing).
     """
     since = answered_at(headers)
     since = now if since is None else since
@@ -72,7 +71,7 @@ def limits_of(
                 return Limits(rest, words)
     rest = retry_after(headers, since)
     if rest is None:
-        rest = _of_body(members, since)
+        rest = _of_body(resets, since)
     if rest is None:
         rest = _of_text(text, since)
     if rest is None and limited:
@@ -81,7 +80,7 @@ def limits_of(
 
 
 Resets = list[float | None]
-"""Seconds to the resets of some limits, None where one is not told."""
+"""Seconds to the resets of some limits, None where one is not stated."""
 
 
 def _longest(resets: Iterable[float | None]) -> float | None:
@@ -133,19 +132,16 @@ def _reset_of_codex(headers: Mapping[str, str], slot: str, since: float | None) 
     return _until(headers.get(f"{slot}-reset-at"), since) if seconds is None else seconds
 
 
-def _of_body(members: Iterable[Mapping[str, Any]], since: float | None) -> float | None:
-    for member in members:
-        seconds = _amount(member.get("resets_in_seconds"))
+def _of_body(resets: Iterable[tuple[str, float | str]], since: float | None) -> float | None:
+    for name, value in resets:
+        if isinstance(value, str):
+            seconds = duration(value) if name == "retryDelay" else None
+        elif name == "resets_at":
+            seconds = _until(str(value), since) if 0 <= value < _EPOCH_MS else None
+        else:
+            seconds = value if name == "resets_in_seconds" and value >= 0 else None
         if seconds is not None and seconds < _LONGEST:
-            return seconds
-        epoch = _amount(member.get("resets_at"))
-        if epoch is not None and (left := _until(str(epoch), since)) is not None:
-            return left
-        delay = member.get("retryDelay")
-        if isinstance(delay, str):
-            seconds = duration(delay)
-            if seconds is not None and seconds < _LONGEST:
-                return seconds
+            return float(seconds)
     return None
 
 
@@ -243,9 +239,3 @@ def _rfc3339(value: str) -> float | None:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
-
-
-def _amount(value: Any) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _EPOCH_MS:
-        return None
-    return float(value)

@@ -1,7 +1,8 @@
 """The orders in which accounts are chosen. Pure.
 
 An order gives each account a key, the smallest of which is chosen. Keys may grow while an account
-waits and need not be told then; `improves` says that giving a lease back makes a key smaller.
+waits, and the queue need not be updated then; `improves` says that giving a lease back makes a key
+smaller.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class Order(Protocol):
     improves: bool
 
     def key(self, member: Member) -> Any:
-        """The place of the account; keys of one order compare with each other."""
+        """The sort key of the account; keys of one order compare with each other."""
 
     def chosen(self, member: Member) -> None:
         """The account was chosen."""
@@ -55,7 +56,7 @@ class HighestBalance:
         return -(member.balance or 0.0), member.used
 
     def chosen(self, member: Member) -> None:
-        """Nothing to do: what an answer used is told when it is known."""
+        """Nothing to do: what an answer used is subtracted when it is known."""
 
     def joined(self, member: Member) -> None:
         """Nothing to do."""
@@ -105,7 +106,7 @@ class Weighted:
     def chosen(self, member: Member) -> None:
         """Its next turn is the later, the less it weighs."""
         self._reached[member.priority] = max(self._reached.get(member.priority, 0.0), member.passed)
-        member.passed += 1.0 / member.terms.weight
+        member.passed += 1.0 / member.settings.weight
 
     def joined(self, member: Member) -> None:
         """Start where the others are."""
@@ -119,7 +120,7 @@ class LeastInFlight:
 
     def key(self, member: Member) -> tuple[int, float]:
         """Requests in flight, and when it was used."""
-        return member.in_flight + member.elsewhere, member.used
+        return member.in_flight + member.in_flight_elsewhere, member.used
 
     def chosen(self, member: Member) -> None:
         """Nothing to do: the rotation counts."""

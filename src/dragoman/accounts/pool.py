@@ -1,14 +1,15 @@
 """The shell around the decisions: account states in this process, and leases.
 
-A request takes a lease of an account, tells it how the upstream answered, and gives it back on
-every path. What is decided is decided by the pure functions beside this module; what happened is
-told to a store in batches, and what others decided is taken over, by whoever calls `take_batch` and
-`apply`. All calls come from the thread of one event loop.
+A request takes a lease of an account, reports to it how the upstream answered, and gives it back on
+every path. Decisions are made by the pure functions beside this module. `dragoman.accounts.sync`
+writes what happened to a store in batches (`take_batch`), and applies what other workers decided
+(`apply`). All calls come from the thread of one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import random
 import time
@@ -19,16 +20,15 @@ from math import inf
 
 from msgspec import Struct
 
+from dragoman.accounts.account_proxies import AccountProxies
 from dragoman.accounts.affinity import MOST_PINS
 from dragoman.accounts.decisions import apply, classify
 from dragoman.accounts.lease import Lease
-from dragoman.accounts.members import Member, Terms
-from dragoman.accounts.own_proxies import OwnProxies
+from dragoman.accounts.members import Member, MemberSettings
 from dragoman.accounts.proxies import shown
+from dragoman.accounts.rotation import Choice
 from dragoman.accounts.rules import RuleSet
-from dragoman.accounts.sharing import merge
-from dragoman.accounts.shortage import AllBusy, NoAccount, no_account
-from dragoman.accounts.side import Side, account_tag, key_print
+from dragoman.accounts.shortage import AllBusy, NoAccount
 from dragoman.accounts.states import (
     AccountState,
     Decision,
@@ -39,12 +39,20 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
+from dragoman.accounts.store import Batch, Changes
 from dragoman.accounts.symptoms import Symptom
-from dragoman.accounts.waiting import Waiter
+from dragoman.accounts.upstream_pool import UpstreamPool
 from dragoman.config import Account, Config
-from dragoman.storage.base import Batch, Changes
+from dragoman.config.secret import fingerprint
 
-__all__ = ["AllBusy", "Lease", "NoAccount", "Pool", "Wanted", "account_tag", "key_print"]
+__all__ = [
+    "AccountPool",
+    "AllBusy",
+    "Lease",
+    "LeaseRequest",
+    "NoAccount",
+    "account_tag",
+]
 
 _log = logging.getLogger("dragoman.accounts")
 
@@ -53,7 +61,7 @@ _MOST_TRANSITIONS = 50_000
 dropped. So are pins, of which there are no more than are remembered for an upstream."""
 
 
-class Wanted(Struct, frozen=True):
+class LeaseRequest(Struct, frozen=True):
     """What a request needs an account for.
 
     `model` is the upstream's name of the model, empty for any; `pin` the digest of the
@@ -65,7 +73,7 @@ class Wanted(Struct, frozen=True):
     pin: bytes = b""
 
 
-class Pool:
+class AccountPool:
     """All accounts of a configuration. `clock` is Unix time, in seconds; `spread` gives numbers in
     [0, 1) that keep rests from ending together.
 
@@ -82,13 +90,13 @@ class Pool:
     ) -> None:
         self._clock = clock
         self._spread = spread
-        self._sides = {upstream.name: Side(self, upstream) for upstream in config.upstreams}
+        self._pools = {one.name: UpstreamPool(one, clock, self._lend) for one in config.upstreams}
         self._accounts: dict[str, Account] = {}
-        self._prints: dict[str, str] = {}
+        self._fingerprints: dict[str, str] = {}
         self._in_flight: dict[str, int] = {}
         self._leaving: dict[str, tuple[str, Member]] = {}
         self._elsewhere: set[str] = set()
-        self._own_proxies = OwnProxies(self._hold)
+        self._account_proxies = AccountProxies(self._hold)
         self._batch = Batch()
         self._lost: deque[Lease] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -97,26 +105,26 @@ class Pool:
 
     # Leases
 
-    def lease(self, wanted: Wanted, tried: Collection[str] = ()) -> Lease:
+    def lease(self, wanted: LeaseRequest, tried: Collection[str] = ()) -> Lease:
         """Lend an account that is not in `tried`.
 
         Raises:
             AllBusy: all that could serve have as many requests in flight as they may.
             NoAccount: none is left.
         """
-        side = self._sides[wanted.upstream]
+        pool = self._pools[wanted.upstream]
         now = self._clock()
         if self._lost:
             self._collect()
-        if side.line.waiters:
-            side.line.catch_up()
-        lease = self._lend(side, wanted.model, wanted.pin, tried, now)
+        if pool.wait_queue.waiters:
+            pool.wait_queue.catch_up()
+        lease = pool.choose(wanted.model, wanted.pin, tried, now)
         if lease is None:
-            raise self._shortage(side, wanted.model, tried, now)
+            raise pool.shortage(wanted.model, tried, now)
         return lease
 
     async def acquire(
-        self, wanted: Wanted, tried: Collection[str] = (), most_s: float = inf
+        self, wanted: LeaseRequest, tried: Collection[str] = (), most_s: float = inf
     ) -> Lease:
         """As `lease`, but wait while all accounts that could serve are busy, as long as the
         upstream's `queue_s`, and `most_s` seconds at most, behind at most `queue_size` others.
@@ -128,46 +136,37 @@ class Pool:
         try:
             return self.lease(wanted, tried)
         except AllBusy:
-            side = self._sides[wanted.upstream]
-            seconds = min(side.upstream.queue_s, most_s)
-            if len(side.line.waiters) >= side.upstream.queue_size or seconds <= 0:
+            pool = self._pools[wanted.upstream]
+            seconds = min(pool.upstream.queue_s, most_s)
+            if len(pool.wait_queue.waiters) >= pool.upstream.queue_size or seconds <= 0:
                 raise
         self._loop = asyncio.get_running_loop()
-        return await side.line.wait(wanted.model, wanted.pin, tried, seconds)
+        return await pool.wait_queue.wait(wanted.model, wanted.pin, tried, seconds)
 
     def _lend(
-        self, side: Side, model: str, pin: bytes, tried: Collection[str], now: float
-    ) -> Lease | None:
-        pinned = ""
-        if pin and side.upstream.affinity != "off":
-            pinned = side.affinity.account(pin, now)
-        choice = side.rotation.choose(model, tried, now, pinned)
-        if choice is None:
-            return None
+        self, pool: UpstreamPool, choice: Choice, model: str, pin: bytes, now: float, moved: bool
+    ) -> Lease:
+        """The lease of an account that was chosen."""
         name = choice.member.name
         self._in_flight[name] = self._in_flight.get(name, 0) + 1
         self._batch.used[name] = choice.member.used
         account = self._accounts[name]
-        proxy = account.proxy or side.upstream.proxy
+        proxy = account.proxy or pool.upstream.proxy
         index = -1  # of no rotating set
-        if account.proxy is None and side.proxies is not None:
-            index = side.proxies.choose(now)
-            proxy = side.upstream.proxies[index]
-        moved = bool(pinned) and pinned != name
+        if account.proxy is None and pool.proxies is not None:
+            index = pool.proxies.choose(now)
+            proxy = pool.upstream.proxies[index]
         return Lease(self, choice, account, model, pin, proxy, index, now, moved)
 
-    def _shortage(self, side: Side, model: str, tried: Collection[str], now: float) -> NoAccount:
-        return no_account(side.upstream.name, model, side.rotation.shortage(model, tried), now)
-
-    # What leases tell
+    # Outcomes of leases
 
     def lease_ended(self, lease: Lease) -> None:
         """A lease was given back."""
-        member, side = lease.choice.member, self._sides[lease.account.upstream]
+        member, pool = lease.choice.member, self._pools[lease.account.upstream]
         self._one_less(member.name)
-        side.rotation.returned(lease.choice)
-        if side.line.waiters and not member.gone:
-            self._offer(side, member)
+        pool.rotation.returned(lease.choice)
+        if pool.wait_queue.waiters and not member.removed:
+            pool.offer(member)
 
     def _one_less(self, name: str) -> None:
         left = self._in_flight[name] - 1
@@ -190,59 +189,59 @@ class Pool:
     def lease_succeeded(self, lease: Lease, tokens: float) -> None:
         """The upstream answered the request of a lease well, and used `tokens`."""
         now = self._clock()
-        member, side = lease.choice.member, self._sides[lease.account.upstream]
+        member, pool = lease.choice.member, self._pools[lease.account.upstream]
         name = member.name
         if member.state.exhausted is not None or member.state.cooling:
-            self._tell(name, Succeeded(), lease.model, now)
+            self._observe(name, Succeeded(), lease.model, now)
         if lease.choice.trial is not None:
-            side.rotation.end_trial(lease.choice)
-            self._offer(side, member)
-        if lease.proxy_index >= 0 and side.proxies is not None:
-            side.proxies.succeeded(lease.proxy_index, lease.taken)
+            pool.rotation.end_trial(lease.choice)
+            pool.offer(member)
+        if lease.proxy_index >= 0 and pool.proxies is not None:
+            pool.proxies.succeeded(lease.proxy_index, lease.taken)
         elif member.held is not None:
             url = lease.account.proxy
             if url is not None:
-                self._own_proxies.succeeded(url.reveal(), lease.taken, now)
+                self._account_proxies.succeeded(url.reveal(), lease.taken, now)
         if lease.pinned:
-            self._pin(side, lease, lease.pinned, now)
+            self._pin(pool, lease, lease.pinned, now)
         if tokens and member.balance is not None:
-            if not member.gone:
-                side.rotation.balance(name, member.balance - tokens)
+            if not member.removed:
+                pool.rotation.balance(name, member.balance - tokens)
             self._batch.spent[name] = self._batch.spent.get(name, 0.0) + tokens
 
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
         """The upstream failed to answer the request of a lease."""
-        decision = classify(symptom, self._sides[lease.account.upstream].rules.rules)
-        key = key_print(lease.account)
-        if key != self._prints.get(lease.account.name, key):
+        decision = classify(symptom, self._pools[lease.account.upstream].rules.rules)
+        key = fingerprint(lease.account.key)
+        if key != self._fingerprints.get(lease.account.name, key):
             # It says nothing of the key that the account has by now.
             return decision
         outcome = Failed(decision, status=symptom.status, key=key)
-        self._tell(lease.account.name, outcome, lease.model, self._clock())
+        self._observe(lease.account.name, outcome, lease.model, self._clock())
         return decision
 
     def lease_proxy_failed(self, lease: Lease) -> None:
         """The call of a lease did not get through its proxy."""
         if lease.proxy is None:
             return
-        now, side, url = self._clock(), self._sides[lease.account.upstream], lease.proxy.reveal()
-        if lease.proxy_index >= 0 and side.proxies is not None:
-            rest = side.proxies.failed(lease.proxy_index, lease.taken, now, self._spread())
+        now, pool, url = self._clock(), self._pools[lease.account.upstream], lease.proxy.reveal()
+        if lease.proxy_index >= 0 and pool.proxies is not None:
+            rest = pool.proxies.failed(lease.proxy_index, lease.taken, now, self._spread())
         else:
-            rest = self._own_proxies.failed(url, lease.taken, now, self._spread())
+            rest = self._account_proxies.failed(url, lease.taken, now, self._spread())
         if rest is not None:
             where = shown(url)
             _log.warning("proxy %s failed: avoided for %.1f s", where, rest.until - now)
 
     def pin(self, lease: Lease, digest: bytes) -> None:
         """A conversation is with the account of a lease."""
-        self._pin(self._sides[lease.account.upstream], lease, digest, self._clock())
+        self._pin(self._pools[lease.account.upstream], lease, digest, self._clock())
 
-    def _pin(self, side: Side, lease: Lease, digest: bytes, now: float) -> None:
-        if side.upstream.affinity == "off" or lease.choice.member.gone:
+    def _pin(self, pool: UpstreamPool, lease: Lease, digest: bytes, now: float) -> None:
+        if pool.upstream.affinity == "off" or lease.choice.member.removed:
             return
         name = lease.account.name
-        if side.affinity.pin(digest, name, now):
+        if pool.affinity.pin(digest, name, now):
             pins = self._batch.pins
             pins[digest] = name, now
             if len(pins) > MOST_PINS:
@@ -258,17 +257,17 @@ class Pool:
     # Outcomes
 
     def observe(self, transition: Transition) -> None:
-        """Take note of what happened to an account, whoever saw or did it. One that is not here
-        (any more) is none of our business."""
+        """Record what happened to an account, whoever observed or caused it. An account that is
+        not in the pool is ignored."""
         account = self._accounts.get(transition.account)
         if account is None:
             return
-        side = self._sides[account.upstream]
-        before = side.rotation.member(account.name).state
+        pool = self._pools[account.upstream]
+        before = pool.rotation.member(account.name).state
         after = apply(before, transition)
         if after == before:
             return
-        self._put(side, account.name, after, self._clock())
+        self._put(pool, account.name, after, self._clock())
         transitions = self._batch.transitions
         transitions.append(transition)
         if len(transitions) > _MOST_TRANSITIONS:
@@ -276,48 +275,21 @@ class Pool:
         if self.on_transition is not None:
             self.on_transition(transition)
 
-    def _tell(self, name: str, outcome: Outcome, model: str, now: float) -> None:
+    def _observe(self, name: str, outcome: Outcome, model: str, now: float) -> None:
         self.observe(Transition(name, outcome, now, model, self._spread()))
 
-    def _put(self, side: Side, name: str, state: AccountState, now: float) -> None:
-        side.rotation.put(name, state, now)
-        if side.probes is not None:
-            side.probes.consider(state, now, self._spread())
-        if side.line.waiters:
-            side.line.serve()
-
-    # Waiting
-
-    def _offer(self, side: Side, member: Member) -> None:
-        """An account may be free."""
-        now = self._clock()
-
-        def suits(waiter: Waiter[Lease]) -> bool:
-            if member.name in waiter.tried:
-                return False
-            return side.rotation.can_serve(member.name, waiter.model, now)
-
-        side.line.offer(suits, lambda: not member.barred)
-
-    def lend_to(self, side: Side, waiter: Waiter[Lease]) -> Lease | None:
-        """A lease for a request that waits, None if there is none for it now."""
-        return self._lend(side, waiter.model, waiter.pin, waiter.tried, self._clock())
-
-    def refusal_of(self, side: Side, waiter: Waiter[Lease], final: bool) -> NoAccount | None:
-        """The error for a request that is to wait no longer; None if it should, unless `final`."""
-        error = self._shortage(side, waiter.model, waiter.tried, self._clock())
-        return None if isinstance(error, AllBusy) and not final else error
-
-    def wake_in(self, side: Side) -> float | None:
-        """In how many seconds the next rest of an account ends; None: none does."""
-        due = side.rotation.next_wake()
-        return None if due is None else due - self._clock()
+    def _put(self, pool: UpstreamPool, name: str, state: AccountState, now: float) -> None:
+        pool.rotation.put(name, state, now)
+        if pool.probes is not None:
+            pool.probes.consider(state, now, self._spread())
+        if pool.wait_queue.waiters:
+            pool.wait_queue.serve()
 
     # What there is
 
     def rules(self, upstream: str) -> RuleSet:
         """The rule set of the upstream, its own rows first."""
-        return self._sides[upstream].rules
+        return self._pools[upstream].rules
 
     def accounts(self) -> list[Account]:
         """All accounts that are there now."""
@@ -349,33 +321,33 @@ class Pool:
 
     def in_flight(self, name: str) -> int:
         """Requests in flight with the account, of this worker and of others."""
-        elsewhere = self._member(name).elsewhere if name in self._accounts else 0
+        elsewhere = self._member(name).in_flight_elsewhere if name in self._accounts else 0
         return self._in_flight.get(name, 0) + elsewhere
 
     def has_choice(self, upstream: str) -> bool:
         """Whether the upstream has more than one account, so that it matters which is used."""
-        return len(self._sides[upstream].rotation) > 1
+        return len(self._pools[upstream].rotation) > 1
 
     def waiting(self, upstream: str) -> int:
         """Requests that wait for an account of the upstream."""
-        return len(self._sides[upstream].line.waiters)
+        return len(self._pools[upstream].wait_queue.waiters)
 
     def usable(self) -> bool:
         """Whether any account could be used."""
         now = self._clock()
-        return any(side.rotation.usable(now) for side in self._sides.values())
+        return any(pool.rotation.usable(now) for pool in self._pools.values())
 
     def enable(self, name: str) -> None:
         """Forget all that is held against the account."""
-        self._tell(name, Enabled(), "", self._clock())
+        self._observe(name, Enabled(), "", self._clock())
 
     def due_for_probe(self, now: float) -> list[str]:
         """Accounts that are out, and whose turn it is to be tried by a probe. Each is named once
         in about the `every_s` of its upstream's probe."""
         due: list[str] = []
-        for side in self._sides.values():
-            if side.probes is not None:
-                due += side.probes.due(self._state_or_none, now, self._spread)
+        for pool in self._pools.values():
+            if pool.probes is not None:
+                due += pool.probes.due(self._state_or_none, now, self._spread)
         return due
 
     @contextmanager
@@ -392,7 +364,7 @@ class Pool:
         return self._member(name).state if name in self._accounts else None
 
     def _member(self, name: str) -> Member:
-        return self._sides[self._accounts[name].upstream].rotation.member(name)
+        return self._pools[self._accounts[name].upstream].rotation.member(name)
 
     # Accounts that come and go
 
@@ -400,19 +372,19 @@ class Pool:
         """Add accounts, or replace those of the same name: what is known of them remains, and
         requests in flight go on. Accounts of upstreams that do not exist are left out."""
         now = self._clock()
-        touched: dict[str, Side] = {}
+        touched: dict[str, UpstreamPool] = {}
         for account in accounts:
-            side = self._sides.get(account.upstream)
-            if side is None:
+            pool = self._pools.get(account.upstream)
+            if pool is None:
                 _log.warning("account %s: no upstream %s", account.name, account.upstream)
                 continue
-            self._define(side, account, now)
-            touched[account.upstream] = side
-        for side in touched.values():
-            if side.line.waiters:
-                side.line.serve()
+            self._define(pool, account, now)
+            touched[account.upstream] = pool
+        for pool in touched.values():
+            if pool.wait_queue.waiters:
+                pool.wait_queue.serve()
 
-    def _define(self, side: Side, account: Account, now: float) -> None:
+    def _define(self, pool: UpstreamPool, account: Account, now: float) -> None:
         name = account.name
         old = self._accounts.get(name)
         if old is not None:
@@ -420,7 +392,7 @@ class Pool:
                 self.withdraw([name])
             else:
                 self._forget_proxy(old)
-        terms = Terms(
+        settings = MemberSettings(
             name,
             account.models,
             account.priority,
@@ -429,42 +401,42 @@ class Pool:
             account.balance,
         )
         upstream, former = self._leaving.pop(name, ("", None))
-        side.rotation.define(terms, now, former if upstream == account.upstream else None)
+        pool.rotation.define(settings, now, former if upstream == account.upstream else None)
         self._accounts[name] = account
-        self._prints[name] = key_print(account)
+        self._fingerprints[name] = fingerprint(account.key)
         rest: Rest | None = None
         if account.proxy is not None:
-            rest = self._own_proxies.join(account.proxy.reveal(), name)
-        side.rotation.hold(name, rest, now)
+            rest = self._account_proxies.add(account.proxy.reveal(), name)
+        pool.rotation.hold(name, rest, now)
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Remove accounts; those that are not there are passed over. Requests in flight end as
         usual."""
-        touched: dict[str, Side] = {}
+        touched: dict[str, UpstreamPool] = {}
         for name in names:
             account = self._accounts.pop(name, None)
             if account is None:
                 continue
-            side = touched[account.upstream] = self._sides[account.upstream]
+            pool = touched[account.upstream] = self._pools[account.upstream]
             if name in self._elsewhere:
-                # Should it come back, the next exchange tells.
+                # Should it come back, the next exchange brings their number.
                 self._elsewhere.discard(name)
-                side.rotation.in_flight_elsewhere(name, 0)
-            member = side.rotation.withdraw(name)
+                pool.rotation.in_flight_elsewhere(name, 0)
+            member = pool.rotation.withdraw(name)
             if name in self._in_flight:
                 self._leaving[name] = account.upstream, member
             self._forget_proxy(account)
-            del self._prints[name]
-        for side in touched.values():
-            if side.line.waiters:
-                side.line.serve()
+            del self._fingerprints[name]
+        for pool in touched.values():
+            if pool.wait_queue.waiters:
+                pool.wait_queue.serve()
 
     def _forget_proxy(self, account: Account) -> None:
         if account.proxy is not None:
-            self._own_proxies.leave(account.proxy.reveal(), account.name)
+            self._account_proxies.remove(account.proxy.reveal(), account.name)
 
     def _hold(self, name: str, rest: Rest | None, now: float) -> None:
-        self._sides[self._accounts[name].upstream].rotation.hold(name, rest, now)
+        self._pools[self._accounts[name].upstream].rotation.hold(name, rest, now)
 
     # Other workers
 
@@ -477,8 +449,8 @@ class Pool:
         return batch
 
     def restore(self, batch: Batch) -> None:
-        """The exchange of `batch` failed: it is told again with the next."""
-        merge(batch, self._batch)
+        """The exchange of `batch` failed: it is sent again with the next."""
+        self._batch.prepend(batch)
         del self._batch.transitions[:-_MOST_TRANSITIONS]
 
     def apply(self, changes: Changes) -> None:
@@ -487,38 +459,45 @@ class Pool:
         they hold sealed secrets, and come through `define` and `withdraw`.
         """
         now = self._clock()
-        touched = {side.upstream.name: side for side in self._sides.values() if side.line.waiters}
+        touched = {
+            pool.upstream.name: pool for pool in self._pools.values() if pool.wait_queue.waiters
+        }
         pending: dict[str, list[Transition]] = {}
         if changes.states:
             for transition in self._batch.transitions:
                 pending.setdefault(transition.account, []).append(transition)
         for name, state in changes.states.items():
-            side = self._side_of(name)
-            if side is not None:
+            pool = self._side_of(name)
+            if pool is not None:
                 for transition in pending.get(name, ()):
                     state = apply(state, transition)
-                side.rotation.put(name, state, now)
-                if side.probes is not None:
-                    side.probes.consider(state, now, self._spread())
+                pool.rotation.put(name, state, now)
+                if pool.probes is not None:
+                    pool.probes.consider(state, now, self._spread())
         for name in self._elsewhere - changes.leases.keys():
-            if (side := self._side_of(name)) is not None:
-                side.rotation.in_flight_elsewhere(name, 0)
+            if (pool := self._side_of(name)) is not None:
+                pool.rotation.in_flight_elsewhere(name, 0)
         self._elsewhere = set(changes.leases)
         for name, count in changes.leases.items():
-            if (side := self._side_of(name)) is not None:
-                side.rotation.in_flight_elsewhere(name, count)
+            if (pool := self._side_of(name)) is not None:
+                pool.rotation.in_flight_elsewhere(name, count)
         for name, at in changes.used.items():
-            if (side := self._side_of(name)) is not None:
-                side.rotation.used_elsewhere(name, at)
+            if (pool := self._side_of(name)) is not None:
+                pool.rotation.used_elsewhere(name, at)
         for name, balance in changes.balances.items():
-            if (side := self._side_of(name)) is not None:
-                side.rotation.balance(name, balance - self._batch.spent.get(name, 0.0))
+            if (pool := self._side_of(name)) is not None:
+                pool.rotation.balance(name, balance - self._batch.spent.get(name, 0.0))
         for digest, (name, at) in changes.pins.items():
-            if (side := self._side_of(name)) is not None:
-                side.affinity.learn(digest, name, at)
-        for side in touched.values():
-            side.line.serve()
+            if (pool := self._side_of(name)) is not None:
+                pool.affinity.merge(digest, name, at)
+        for pool in touched.values():
+            pool.wait_queue.serve()
 
-    def _side_of(self, name: str) -> Side | None:
+    def _side_of(self, name: str) -> UpstreamPool | None:
         account = self._accounts.get(name)
-        return None if account is None else self._sides[account.upstream]
+        return None if account is None else self._pools[account.upstream]
+
+
+def account_tag(name: str) -> str:
+    """A short word that stands for an account where its name must not be shown."""
+    return hashlib.sha256(name.encode()).hexdigest()[:8]

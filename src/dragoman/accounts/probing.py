@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from dragoman.accounts.decisions import standing
+from dragoman.accounts.decisions import active_rest
 from dragoman.accounts.states import FOREVER, AccountState
 
 
-class ProbePlan:
+class ProbeSchedule:
     """The probes of one upstream's accounts: each about every `every_s` seconds while the account
     is out for `model`. Accounts that were disabled are not probed: a person or a new key enables
     them.
@@ -48,7 +48,7 @@ class ProbePlan:
         return due
 
     def _is_out(self, state: AccountState, now: float) -> bool:
-        rest = standing(state, self._model, now)
+        rest = active_rest(state, self._model, now)
         if rest is None or rest.soft or rest.until == FOREVER:
             return False
         return rest is state.exhausted or rest.until - now >= self._every

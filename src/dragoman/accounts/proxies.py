@@ -31,7 +31,7 @@ def rest_after(before: Rest | None, now: float, spread: float) -> Rest:
 
 
 def same_failure(rest: Rest | None, taken: float, now: float) -> bool:
-    """Whether a call that began at `taken` failed by what `rest` already stands for."""
+    """Whether a call that began at `taken` failed before `rest` began, and so counts with it."""
     return rest is not None and rest.until > now and taken < rest.since
 
 
@@ -73,9 +73,9 @@ class ProxySet:
             self._turns.remove(index)
         if len(self._resting) > 2 * len(self._rests):
             self._resting = [
-                (other.until, place)
-                for place, other in enumerate(self._rests)
-                if other is not None and place not in self._turns
+                (other.until, position)
+                for position, other in enumerate(self._rests)
+                if other is not None and position not in self._turns
             ]
             heapify(self._resting)
         else:

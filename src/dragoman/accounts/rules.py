@@ -67,7 +67,7 @@ _UNREACHABLE = Rule(Verdict.TRY_NEXT, "the upstream could not be reached", statu
 
 
 class RuleSet(Struct, frozen=True):
-    """A table and what a client is told when every account failed.
+    """A table, and which error a client gets when every account failed.
 
     `final` is "last" for the upstream's own last error in the client's shape, "none_left" for a
     503 whatever it was.
@@ -84,7 +84,7 @@ DEFAULT = RuleSet(
         # Quota.
         Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(402,)),
         Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(400, 403, 429), words=_QUOTA_WORDS),
-        # Google tells of a limit per minute in the words of spent quota.
+        # Google reports a limit per minute in the words of spent quota.
         Rule(Verdict.COOL, _LIMITED, statuses=(429,), words=("resource_exhausted",)),
         Rule(Verdict.EXHAUST, _OUT_OF_QUOTA, statuses=(400, 403, 429), texts=_QUOTA_TEXTS),
         Rule(Verdict.EXHAUST, _WINDOW_OVER, statuses=(403, 429), words=_WINDOW_WORDS),
@@ -146,7 +146,7 @@ DEFAULT = RuleSet(
 """Rules for official upstreams and what imitates them. What no row names (400, 404, 409, 413, 422
 and such) is the request's own fault: it goes to the client, and the account is not punished. That
 includes a model that does not exist: other accounts of one upstream have the same models, and
-those that differ are told apart by their `models`."""
+those that differ are configured with `models`."""
 
 SOP = RuleSet(
     (

@@ -1,8 +1,8 @@
-"""What a request is told when no account can serve it."""
+"""The error of a request that no account can serve."""
 
 from __future__ import annotations
 
-from dragoman.accounts.standings import Shortage
+from dragoman.accounts.availability import Shortage
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 
 _BUSY_RETRY_S = 1.0
@@ -10,7 +10,7 @@ _BUSY_RETRY_S = 1.0
 
 
 class NoAccount(DragomanError):
-    """No account is left for a request. The message tells the reasons, `retry_after` when one may
+    """No account is left for a request. The message gives the reasons, `retry_after` when one may
     be back, in seconds. `reasons` has them with the number of accounts each.
     """
 
@@ -30,14 +30,14 @@ def no_account(upstream: str, model: str, shortage: Shortage, now: float) -> NoA
     if shortage.busy:
         wait = _BUSY_RETRY_S if wait is None else min(wait, _BUSY_RETRY_S)
     if not shortage.serving:
-        told = f"{upstream} has no account"
+        reason = f"{upstream} has no account"
         if shortage.reasons:
-            told = f"no account of {upstream} serves the model {model[:200]}"
+            reason = f"no account of {upstream} serves the model {model[:200]}"
     else:
-        told = "; ".join(f"{why}: {count}" for why, count in shortage.reasons)
+        reason = "; ".join(f"{why}: {count}" for why, count in shortage.reasons)
     fault = Fault(
         FaultKind.NO_ACCOUNT,
-        f"No active accounts available for {model[:200] or upstream} ({told})",
+        f"No active accounts available for {model[:200] or upstream} ({reason})",
         code="no_account_available",
         retry_after=wait,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.failing import Verdict
 
@@ -16,15 +16,15 @@ FOREVER = float("inf")
 """`Rest.until` of an account that is out for good."""
 
 Source = Literal["traffic", "probe", "operator", "configuration"]
-"""Who saw or did what an outcome tells. All of them go through the same function."""
+"""Who observed or caused an outcome. All of them go through the same function."""
 
 
 class Rest(Struct, frozen=True, omit_defaults=True):
     """An account is not to be used before `until`, or only if no other is left (`soft`).
 
     `streak` counts failures in a row, of which all that came within one rest are one. `since` is
-    when the last of them began the rest or changed its end; `told` is whether the upstream itself
-    said when to come back.
+    when the last of them began the rest or changed its end; `by_upstream` is whether the
+    upstream itself said when to come back.
     """
 
     until: float
@@ -32,7 +32,7 @@ class Rest(Struct, frozen=True, omit_defaults=True):
     soft: bool = False
     streak: int = 1
     since: float = 0.0
-    told: bool = False
+    by_upstream: bool = field(default=False, name="told")
 
 
 class AccountState(Struct, frozen=True, omit_defaults=True):
@@ -41,7 +41,7 @@ class AccountState(Struct, frozen=True, omit_defaults=True):
     `disabled` is the reason it is out for good, empty if it is not, `by_hand` whether a person took
     it out. `exhausted` rests it for every model, `cooling` for the model named, that of the empty
     name for all. `refused_key` is the print of the key with which it was disabled or exhausted.
-    Rests are kept when they are over, until a good answer: they tell how many failures came in a
+    Rests are kept when they are over, until a good answer: they hold how many failures came in a
     row.
     """
 
@@ -54,8 +54,8 @@ class AccountState(Struct, frozen=True, omit_defaults=True):
 
 
 class Decision(Struct, frozen=True):
-    """The verdict on one failure. `rest` is the upstream's own wish for a rest, in seconds;
-    `every_model` is whether cooling is for more than the model that was asked for.
+    """The verdict on one failure. `rest` is for how long the upstream asks to be left alone, in
+    seconds; `every_model` is whether cooling is for more than the model that was asked for.
     """
 
     verdict: Verdict

@@ -1,24 +1,24 @@
-"""Counting what requests used, by account, client, model and route. Pure: no I/O, told the time.
+"""Counting what requests used, by account, client, model and route. Pure: the time is an argument.
 
-Counts pile up in memory and are taken a few times a second by whoever hands them to the store.
+Counts are summed in memory and taken a few times a second to be written to the store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from dragoman.accounts.store import UsageCount, UsageKey
 from dragoman.canonical.usage import Usage
-from dragoman.storage.base import UsageCount, UsageKey
 
 OTHER = "(other)"
 """The model under which further names are counted once there are `MOST_MODELS` of an hour."""
 
 MOST_MODELS = 256
-"""Names of models that one worker counts apart in an hour, beside those it was told of. Where a
+"""Names of models that one worker counts separately in an hour, beside those it knows. Where a
 pattern leads to an upstream, clients choose the names."""
 
 MOST_COUNTS = 50_000
-"""Sums that are held apart while no store takes them; beyond, only client and route are told."""
+"""Sums that are held separately while no store takes them; beyond, only by client and route."""
 
 _HOUR_S = 3600
 _LONGEST_NAME = 200
@@ -29,7 +29,7 @@ _Key = tuple[int, str, str, str, str]
 class Meter:
     """Sums of what has been used since they were last taken.
 
-    `known` are names of models that are always counted apart: those that the configuration
+    `known` are names of models that are always counted separately: those that the configuration
     spells out.
     """
 
@@ -92,12 +92,12 @@ class Meter:
         return {UsageKey(*key): sums for key, sums in taken.items()}
 
     def restore(self, usage: Mapping[UsageKey, UsageCount]) -> None:
-        """Put back what was taken and could not be told."""
+        """Put back what was taken and could not be written."""
         for key, sums in usage.items():
-            place = (key.hour, key.account, key.client, key.model, key.route)
-            mine = self._counts.get(place)
+            own = (key.hour, key.account, key.client, key.model, key.route)
+            mine = self._counts.get(own)
             if mine is None:
-                mine = self._begin(place)
+                mine = self._begin(own)
             mine.add(sums)
 
     def _begin(self, key: _Key) -> UsageCount:
@@ -119,7 +119,7 @@ class Meter:
 
 
 DIMENSIONS = ("account", "client", "model", "route")
-"""What usage can be told by."""
+"""What usage can be grouped by."""
 
 
 def totals(

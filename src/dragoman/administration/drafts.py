@@ -23,7 +23,7 @@ _LARGEST = 2**31 - 1
 _LONGEST_SHOWN = 60
 
 
-class Fault(Struct, frozen=True):
+class FieldError(Struct, frozen=True):
     """What is wrong with one field. The message repeats no secret."""
 
     field: str
@@ -55,48 +55,52 @@ class Draft(Struct, frozen=True):
         return replace(account, **self.fields)
 
 
-class Unusable(ValueError):
-    """A draft cannot be used; `faults` tells every field that is wrong."""
+class InvalidDraft(ValueError):
+    """A draft cannot be used; `faults` names every field that is wrong."""
 
-    def __init__(self, faults: tuple[Fault, ...]) -> None:
+    def __init__(self, faults: tuple[FieldError, ...]) -> None:
         self.faults = faults
         super().__init__("; ".join(f"{fault.field}: {fault.message}" for fault in faults))
 
 
-def draft(values: Mapping[str, object], resolve: Resolve) -> Draft:
+def read_draft(values: Mapping[str, object], resolve: Resolve) -> Draft:
     """Check `values` by the types of `dragoman.config.Account`; None resets a field to its
-    default. `resolve` turns what stands for a secret into the secret.
+    default. `resolve` turns a reference or literal into the secret.
 
     Raises:
-        Unusable: with every fault that was found.
+        InvalidDraft: with every fault that was found.
     """
-    faults: list[Fault] = []
+    faults: list[FieldError] = []
     fields: dict[str, Any] = {}
     for name, value in values.items():
         info = FIELDS.get(name)
         if info is None:
-            faults.append(Fault(shortened(name), f"no such field{suggestion(name[:64], FIELDS)}"))
+            faults.append(
+                FieldError(shortened(name), f"no such field{suggestion(name[:64], FIELDS)}")
+            )
         elif value is None:
             if info.required:
-                faults.append(Fault(name, "required"))
+                faults.append(FieldError(name, "required"))
             else:
                 fields[name] = _default(info)
         else:
             converter = Converter(resolve)
             fields[name] = converter.convert(value, info.type, (name,))
-            faults += (Fault(shortened(dotted(path)), told) for path, told in converter.faults)
+            faults += (
+                FieldError(shortened(dotted(path)), problem) for path, problem in converter.faults
+            )
             if not converter.faults:
-                faults += _further(name, fields[name])
+                faults += _check_value(name, fields[name])
     if "name" not in values:
-        faults.append(Fault("name", "required"))
+        faults.append(FieldError("name", "required"))
     if faults:
-        raise Unusable(tuple(faults))
+        raise InvalidDraft(tuple(faults))
     return Draft(fields)
 
 
-def literal(value: str) -> Secret:
-    """The secret that is written out in full. A reference is refused: whoever sends one from afar
-    must not have this machine's variables and files read to an upstream.
+def literal_secret(value: str) -> Secret:
+    """The secret that is written out in full. A reference is refused: a remote caller must not
+    be able to not have this machine's variables and files read to an upstream.
 
     Raises:
         SecretError: it is a reference, empty, or has characters no header can carry.
@@ -123,13 +127,13 @@ def _default(info: msgspec.structs.FieldInfo) -> Any:
     return info.default
 
 
-def _further(name: str, value: Any) -> list[Fault]:
+def _check_value(name: str, value: Any) -> list[FieldError]:
     """What types do not say."""
     if name in ("priority", "max_concurrent") and abs(value) > _LARGEST:
-        return [Fault(name, f"at most {_LARGEST}")]
+        return [FieldError(name, f"at most {_LARGEST}")]
     if name == "proxy":
         try:
             parse_proxy(value.reveal())
         except ValueError:
-            return [Fault(name, "not the URL of a proxy (http, https, socks5 or socks5h)")]
+            return [FieldError(name, "not the URL of a proxy (http, https, socks5 or socks5h)")]
     return []

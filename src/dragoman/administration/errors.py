@@ -8,7 +8,7 @@ from dragoman.administration.rows import BadRow
 from dragoman.config.convert import suggestion
 
 
-class Unknown(LookupError):
+class UnknownAccount(LookupError):
     """There is no account of this name."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
@@ -17,7 +17,7 @@ class Unknown(LookupError):
 
 
 class Conflict(ValueError):
-    """It cannot be done as things are. `field` names what stands in the way, if it is a field."""
+    """It conflicts with what is there or configured. `field` names the field at fault, if any."""
 
     def __init__(self, message: str, field: str = "") -> None:
         self.field = field
@@ -28,11 +28,11 @@ class NoModel(Conflict):
     """It is not known which model to ask an account for."""
 
     def __init__(self, upstream: str) -> None:
-        told = f"upstream {upstream}: no model to ask for is known"
-        super().__init__(f"{told}: name one, or set upstreams.probe", "model")
+        problem = f"upstream {upstream}: no model to ask for is known"
+        super().__init__(f"{problem}: name one, or set upstreams.probe", "model")
 
 
-class Rejected(ValueError):
+class ImportRejected(ValueError):
     """Rows of a list are bad, so nothing was imported."""
 
     def __init__(self, bad: tuple[BadRow, ...], rows: int) -> None:

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dragoman.administration.errors import Conflict
 from dragoman.administration.service import Administration
 from dragoman.config import Config
-from dragoman.storage.opening import store_for, vault_for
+from dragoman.storage.opening import cipher_for, store_for
 
 
 @contextmanager
-def administration(config: Config) -> Iterator[Administration]:
+def open_administration(config: Config) -> Iterator[Administration]:
     """What can be done with the accounts of `config`.
 
     Raises:
@@ -23,6 +23,6 @@ def administration(config: Config) -> Iterator[Administration]:
     if store is None:
         raise Conflict('[storage] path is "", so nothing is kept that could be administered')
     try:
-        yield Administration(config, store, vault_for(config))
+        yield Administration(config, store, cipher_for(config))
     finally:
         store.close()

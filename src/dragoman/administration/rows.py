@@ -17,17 +17,19 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 from msgspec import Struct
 
+from dragoman import jsontext
 from dragoman.administration.drafts import (
     FIELDS,
     SECRETS,
     Draft,
-    Fault,
-    Unusable,
-    draft,
+    FieldError,
+    InvalidDraft,
+    read_draft,
     shortened,
 )
 from dragoman.administration.views import AccountView
 from dragoman.config.convert import Resolve, suggestion
+from dragoman.jsontext import JsonError
 
 Format = Literal["csv", "json", "jsonl"]
 
@@ -50,7 +52,7 @@ class BadRow(Struct, frozen=True):
 
     at: int
     name: str
-    faults: tuple[Fault, ...]
+    faults: tuple[FieldError, ...]
 
 
 class BadFile(ValueError):
@@ -95,9 +97,9 @@ def read_json_lines(lines: Iterable[bytes], resolve: Resolve) -> Iterator[Row | 
         if not line.strip():
             continue
         try:
-            value = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            yield BadRow(at, "", (Fault("", "not JSON"),))
+            value = jsontext.decode(line)
+        except JsonError:
+            yield BadRow(at, "", (FieldError("", "not JSON"),))
         else:
             yield _of_value(at, value, resolve)
 
@@ -109,8 +111,8 @@ def read_json(document: bytes, resolve: Resolve) -> Iterator[Row | BadRow]:
         BadFile: it is no such document.
     """
     try:
-        value = msgspec.json.decode(document)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = jsontext.decode(document)
+    except JsonError:
         raise BadFile("not JSON") from None
     entries = value.get("accounts") if isinstance(value, dict) else value
     if not isinstance(entries, list):
@@ -177,8 +179,8 @@ def _kind(name: str, beginning: bytes) -> Format:
     if start.startswith(b"{"):
         # A line that is an object by itself, and is not the whole of a document.
         try:
-            value = msgspec.json.decode(start)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = jsontext.decode(start)
+        except JsonError:
             return "json"
         return "json" if isinstance(value, dict) and "accounts" in value else "jsonl"
     return "json" if ending == "json" else "csv"
@@ -223,17 +225,20 @@ def _check(columns: list[str]) -> None:
 def _of_cells(at: int, columns: list[str], cells: list[str], resolve: Resolve) -> Row | BadRow:
     values = dict(zip(columns, (cell.strip() for cell in cells), strict=False))
     if len(cells) > len(columns):
-        told = f"{len(cells)} cells for {len(columns)} columns"
-        return BadRow(at, _name(values), (Fault("", told),))
-    faults: list[Fault] = []
+        problem = f"{len(cells)} cells for {len(columns)} columns"
+        return BadRow(at, _name(values), (FieldError("", problem),))
+    faults: list[FieldError] = []
     typed: dict[str, object] = {}
     for column, cell in values.items():
         if cell or column not in SECRETS:
             try:
                 typed[column] = _typed(column, cell)
             except ValueError as error:
-                faults.append(Fault(column, str(error)))
+                faults.append(FieldError(column, str(error)))
     return _row(at, typed, resolve, faults)
+
+
+_texts = jsontext.decoder(dict[str, str])
 
 
 def _typed(column: str, cell: str) -> object:
@@ -243,8 +248,8 @@ def _typed(column: str, cell: str) -> object:
         return _BETWEEN_MODELS.split(cell.strip("; "))
     if column == "headers":
         try:
-            return msgspec.json.decode(cell, type=dict[str, str])
-        except msgspec.DecodeError:
+            return _texts(cell)
+        except JsonError:
             raise ValueError("expected a JSON object of texts") from None
     if column in _WHOLE:
         try:
@@ -261,14 +266,16 @@ def _typed(column: str, cell: str) -> object:
 
 def _of_value(at: int, value: Any, resolve: Resolve) -> Row | BadRow:
     if not isinstance(value, dict):
-        return BadRow(at, "", (Fault("", "expected an object"),))
+        return BadRow(at, "", (FieldError("", "expected an object"),))
     return _row(at, value, resolve, [])
 
 
-def _row(at: int, values: dict[str, object], resolve: Resolve, faults: list[Fault]) -> Row | BadRow:
+def _row(
+    at: int, values: dict[str, object], resolve: Resolve, faults: list[FieldError]
+) -> Row | BadRow:
     try:
-        made = draft(values, resolve)
-    except Unusable as error:
+        made = read_draft(values, resolve)
+    except InvalidDraft as error:
         faults.extend(error.faults)
     if faults:
         return BadRow(at, _name(values), tuple(faults))

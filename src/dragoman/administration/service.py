@@ -1,7 +1,7 @@
 """Adding, changing, removing, showing: everything that is done with accounts but for testing them.
 
 All of it goes through the port of a store, so that it is the same whether a gateway runs or not;
-workers learn of it with their next exchange. Nothing here knows of a terminal or of HTTP.
+workers take it over with their next exchange. Nothing here knows of a terminal or of HTTP.
 """
 
 from __future__ import annotations
@@ -10,20 +10,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from dragoman.accounts.cipher import SealError
 from dragoman.accounts.states import Disabled, Enabled, KeyChanged, Outcome, Transition
-from dragoman.administration.drafts import SECRETS, Draft, Fault, Unusable
-from dragoman.administration.errors import Conflict, Rejected, Unknown
-from dragoman.administration.reading import Reading, without_secrets
+from dragoman.accounts.store import Definition
+from dragoman.administration.drafts import SECRETS, Draft, FieldError, InvalidDraft
+from dragoman.administration.errors import Conflict, ImportRejected, UnknownAccount
+from dragoman.administration.queries import AccountQueries, without_secrets
 from dragoman.administration.rows import BadRow, Row
 from dragoman.administration.views import AccountView
 from dragoman.config import Account
-from dragoman.storage.base import Definition
+from dragoman.config.secret import fingerprint
 
 _PROGRESS_EVERY = 500
 _LONGEST_WHY = 200
 
 
-class Imported(Struct, frozen=True, kw_only=True):
+class ImportResult(Struct, frozen=True, kw_only=True):
     """What became of a list: rows read, accounts that are new, were replaced, and rows left out.
     `same_keys` are pairs of accounts of one upstream that have the same key and headers."""
 
@@ -41,7 +43,7 @@ class Progress(Struct, frozen=True):
     bad: int
 
 
-class Administration(Reading):
+class Administration(AccountQueries):
     """What can be done with the accounts of one configuration and one store.
 
     Methods block, and are not for several threads at once. All of them may raise `StoreError`.
@@ -52,7 +54,7 @@ class Administration(Reading):
 
         Raises:
             Conflict: there is one of this name already, or no key to encrypt its secrets with.
-            Unusable: its upstream is not set, or not configured.
+            InvalidDraft: its upstream is not set, or not configured.
         """
         self._check_new(draft, {one.name for one in self._store.definitions()})
         self._store.define([self._sealed(draft.account())])
@@ -62,9 +64,9 @@ class Administration(Reading):
         """Change the fields of `draft` that are set.
 
         Raises:
-            Unknown: there is none of this name.
+            UnknownAccount: there is none of this name.
             Conflict: it is one of the configuration file, or its secrets cannot be read.
-            Unusable: the upstream is not configured.
+            InvalidDraft: the upstream is not configured.
         """
         self._check_fixed(draft.name)
         self._check_upstream(draft)
@@ -77,89 +79,89 @@ class Administration(Reading):
         """Remove accounts with their states and history: all or none. Returns how many.
 
         Raises:
-            Unknown: there is none of one of the names.
+            UnknownAccount: there is none of one of the names.
             Conflict: one is of the configuration file.
         """
         kept = {one.name for one in self._store.definitions()}
         for name in names:
             self._check_fixed(name)
             if name not in kept:
-                raise Unknown(name, self._names())
+                raise UnknownAccount(name, self._names())
         return self._store.remove(names)
 
     def enable(self, names: Sequence[str]) -> None:
         """Forget all that is held against accounts.
 
         Raises:
-            Unknown: there is none of one of the names.
+            UnknownAccount: there is none of one of the names.
         """
-        self._tell(names, Enabled())
+        self._apply(names, Enabled())
 
     def disable(self, names: Sequence[str], why: str = "") -> None:
         """Take accounts out until somebody enables them.
 
         Raises:
-            Unknown: there is none of one of the names.
+            UnknownAccount: there is none of one of the names.
         """
-        told = " ".join(why.split())[:_LONGEST_WHY] or "disabled by hand"
-        self._tell(names, Disabled(told))
+        reason = " ".join(why.split())[:_LONGEST_WHY] or "disabled by hand"
+        self._apply(names, Disabled(reason))
 
     def observe(self, transition: Transition) -> None:
-        """Take note of what a test of an account brought."""
+        """Record the outcome of a test of an account."""
         self._store.apply([transition])
 
-    def load(
+    def import_rows(
         self,
         rows: Iterable[Row | BadRow],
         *,
         replace: bool = False,
         skip_bad: bool = False,
         progress: Callable[[Progress], None] = lambda _: None,
-    ) -> Imported:
+    ) -> ImportResult:
         """Add all accounts of a list: all or none, but with `skip_bad` the good ones of it. With
         `replace` those that there are already get the fields that the list has for them.
 
         Raises:
-            Rejected: rows are bad, and are not to be skipped.
+            ImportRejected: rows are bad, and are not to be skipped.
             Conflict: there is no key to encrypt secrets with.
         """
         there = {one.name: one for one in self._store.definitions()}
-        loading = _Loading()
+        importing = _Import()
         for row in rows:
-            loading.rows += 1
+            importing.rows += 1
             faults = (
-                loading.add(row)
+                importing.add(row)
                 if isinstance(row, BadRow)
-                else self._load(row, there, loading, replace=replace)
+                else self._take_row(row, there, importing, replace=replace)
             )
             if faults and isinstance(row, Row):
-                loading.add(BadRow(row.at, row.draft.name, faults))
-            if loading.rows % _PROGRESS_EVERY == 0:
-                progress(Progress(loading.rows, len(loading.bad)))
-        progress(Progress(loading.rows, len(loading.bad)))
-        bad = tuple(loading.bad)
+                importing.add(BadRow(row.at, row.draft.name, faults))
+            if importing.rows % _PROGRESS_EVERY == 0:
+                progress(Progress(importing.rows, len(importing.bad)))
+        progress(Progress(importing.rows, len(importing.bad)))
+        bad = tuple(importing.bad)
         if bad and not skip_bad:
-            raise Rejected(bad, loading.rows)
-        if loading.definitions:
-            self._store.define(loading.definitions)
-        if loading.transitions:
-            self._store.apply(loading.transitions)
-        return Imported(
-            rows=loading.rows,
-            added=loading.added,
-            replaced=len(loading.definitions) - loading.added,
+            raise ImportRejected(bad, importing.rows)
+        if importing.definitions:
+            self._store.define(importing.definitions)
+        if importing.transitions:
+            self._store.apply(importing.transitions)
+        return ImportResult(
+            rows=importing.rows,
+            added=importing.added,
+            replaced=len(importing.definitions) - importing.added,
             bad=bad,
-            same_keys=tuple(loading.same_keys),
+            same_keys=tuple(importing.same_keys),
         )
 
-    def _load(
-        self, row: Row, there: Mapping[str, Definition], loading: _Loading, *, replace: bool
-    ) -> tuple[Fault, ...]:
-        """Take one row into `loading`, or tell what is wrong with it."""
+    def _take_row(
+        self, row: Row, there: Mapping[str, Definition], importing: _Import, *, replace: bool
+    ) -> tuple[FieldError, ...]:
+        """Take one row into `importing`, or return what is wrong with it."""
         draft = row.draft
-        earlier = loading.places.setdefault(draft.name, row.at)
+        earlier = importing.rows_by_name.setdefault(draft.name, row.at)
         if earlier != row.at:
-            return (Fault("name", f"is the name of row {earlier} already"),)
+            return (FieldError("name", f"is the name of row {earlier} already"),)
         before = there.get(draft.name)
         try:
             self._check_fixed(draft.name)
@@ -169,22 +171,22 @@ class Administration(Reading):
                 raise Conflict("there is an account of this name already", "name")
             else:
                 self._check_upstream(draft)
-        except Unusable as error:
+        except InvalidDraft as error:
             return error.faults
         except Conflict as error:
-            return (Fault(error.field, str(error)),)
+            return (FieldError(error.field, str(error)),)
         if before is None:
             account = draft.account()
-            loading.definitions.append(self._sealed(account))
-            loading.added += 1
-            loading.note_key(account, self._vault.print_of(account))
+            importing.definitions.append(self._sealed(account))
+            importing.added += 1
+            importing.note_key(account)
             return ()
         try:
             definition, transitions = self._changes_of(draft, before)
         except Conflict as error:
-            return (Fault(error.field, str(error)),)
-        loading.definitions.append(definition)
-        loading.transitions += transitions
+            return (FieldError(error.field, str(error)),)
+        importing.definitions.append(definition)
+        importing.transitions += transitions
         return ()
 
     def _changes_of(self, draft: Draft, before: Definition) -> tuple[Definition, list[Transition]]:
@@ -194,23 +196,23 @@ class Administration(Reading):
         else:
             old = self._opened(before)
         new = draft.changed(old)
-        print_of = self._vault.print_of
-        if "key" not in draft.fields or print_of(new) == print_of(old):
+        key = fingerprint(new.key)
+        if "key" not in draft.fields or key == fingerprint(old.key):
             return self._sealed(new), []
-        outcome = KeyChanged(print_of(new), source="operator")
+        outcome = KeyChanged(key, source="operator")
         return self._sealed(new), [Transition(new.name, outcome, self._clock())]
 
     def _sealed(self, account: Account) -> Definition:
         try:
-            return self._vault.seal(account)
-        except ValueError as error:
+            return self._cipher.seal(account)
+        except SealError as error:
             raise Conflict(str(error)) from None
 
-    def _tell(self, names: Sequence[str], outcome: Outcome) -> None:
+    def _apply(self, names: Sequence[str], outcome: Outcome) -> None:
         known = set(self._names())
         for name in names:
             if name not in known:
-                raise Unknown(name, known)
+                raise UnknownAccount(name, known)
         now = self._clock()
         self._store.apply([Transition(name, outcome, now) for name in names])
 
@@ -218,7 +220,7 @@ class Administration(Reading):
         if draft.name in self._fixed or draft.name in there:
             raise Conflict(f"there is an account named {draft.name} already", "name")
         if "upstream" not in draft.fields:
-            raise Unusable((Fault("upstream", "required"),))
+            raise InvalidDraft((FieldError("upstream", "required"),))
         self._check_upstream(draft)
 
     def _check_fixed(self, name: str) -> None:
@@ -230,10 +232,10 @@ class Administration(Reading):
     def _check_upstream(self, draft: Draft) -> None:
         upstream = draft.fields.get("upstream")
         if upstream is not None and upstream not in self._upstreams:
-            raise Unusable((Fault("upstream", self._no_upstream(upstream)),))
+            raise InvalidDraft((FieldError("upstream", self._no_upstream(upstream)),))
 
 
-class _Loading:
+class _Import:
     """What an import has gathered so far."""
 
     def __init__(self) -> None:
@@ -242,20 +244,20 @@ class _Loading:
         self.definitions: list[Definition] = []
         self.transitions: list[Transition] = []
         self.bad: list[BadRow] = []
-        self.places: dict[str, int] = {}
+        self.rows_by_name: dict[str, int] = {}
         self.same_keys: list[tuple[str, str]] = []
         self._keys: dict[tuple[str, str, frozenset[tuple[str, object]]], str] = {}
 
-    def add(self, row: BadRow) -> tuple[Fault, ...]:
+    def add(self, row: BadRow) -> tuple[FieldError, ...]:
         """Note a bad row."""
         self.bad.append(row)
         return row.faults
 
-    def note_key(self, account: Account, print_: str) -> None:
+    def note_key(self, account: Account) -> None:
         """Note which accounts have the same key."""
         if account.key is None:
             return
-        same = (account.upstream, print_, frozenset(account.headers.items()))
+        same = (account.upstream, fingerprint(account.key), frozenset(account.headers.items()))
         first = self._keys.setdefault(same, account.name)
         if first != account.name:
             self.same_keys.append((first, account.name))

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from dragoman.accounts.decisions import on_trial
 from dragoman.accounts.states import AccountState, Entry, Rest
-from dragoman.storage.base import UsageCount
+from dragoman.accounts.store import UsageCount
 
-Standing = Literal["active", "cooling", "exhausted", "disabled"]
-STANDINGS: tuple[Standing, ...] = ("active", "cooling", "exhausted", "disabled")
+State = Literal["active", "cooling", "exhausted", "disabled"]
+STATES: tuple[State, ...] = ("active", "cooling", "exhausted", "disabled")
 """What an account can be, from the best to the worst."""
 
 Origin = Literal["configuration", "store"]
@@ -32,10 +32,10 @@ class Reason(Struct, frozen=True, omit_defaults=True):
 class AccountView(Struct, frozen=True, kw_only=True):
     """One account.
 
-    `origin` tells whether it is written in the configuration file or kept in the store; only the
+    `origin` says whether it is written in the configuration file or kept in the store; only the
     latter can be changed from here. `secrets` names which of key, headers and proxy it has.
     `back_at` is when it can be used again for every model, in Unix seconds: None if it can now, or
-    if it will not by itself. `trial` tells that its next request will show whether it can.
+    if it will not by itself. `trial` says that its next request will show whether it can.
     `balance` is what is left. `requests` and `errors` are of the last 24 hours. `problem` says why
     it cannot serve at all, whatever its state: empty if it can.
     """
@@ -49,7 +49,7 @@ class AccountView(Struct, frozen=True, kw_only=True):
     weight: float
     max_concurrent: int | None
     balance: float | None
-    state: Standing
+    state: State
     reasons: tuple[Reason, ...]
     back_at: float | None
     trial: bool
@@ -116,28 +116,28 @@ class UsageReport(Struct, frozen=True, kw_only=True):
     total: UsageRow
 
 
-class Condition(Struct, frozen=True):
-    """What a state means at one moment; fields as in `AccountView`."""
+class Status(Struct, frozen=True):
+    """What a state means at one time; fields as in `AccountView`."""
 
-    state: Standing = "active"
+    state: State = "active"
     reasons: tuple[Reason, ...] = ()
     back_at: float | None = None
     trial: bool = False
 
 
-def condition(state: AccountState | None, now: float) -> Condition:
+def status_of(state: AccountState | None, now: float) -> Status:
     """What `state` means at `now`; None is the state of an account of which nothing is known."""
     if state is None:
-        return Condition()
+        return Status()
     if state.disabled:
-        return Condition("disabled", (Reason(state.disabled),))
+        return Status("disabled", (Reason(state.disabled),))
     reasons = tuple(_rests(state, now))
     trial = any(on_trial(state, model, now) for model in ("", *state.cooling))
     if not reasons:
-        return Condition(trial=trial)
+        return Status(trial=trial)
     exhausted = state.exhausted is not None and state.exhausted.until > now
     back_at = max(reason.until for reason in reasons if reason.until is not None)
-    return Condition("exhausted" if exhausted else "cooling", reasons, back_at, trial)
+    return Status("exhausted" if exhausted else "cooling", reasons, back_at, trial)
 
 
 def _rests(state: AccountState, now: float) -> Iterator[Reason]:

@@ -9,7 +9,6 @@ both sides speak the same protocol, or an envelope of ours that holds it. Text f
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 
@@ -17,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.canonical.blocks import Opaque, Reasoning
+from dragoman.jsontext import decoder
 
 PREFIX = "dgm1."
 MARKER = "marker"
@@ -34,7 +34,7 @@ class _Content(Struct, frozen=True, array_like=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(_Content)
+_content = decoder(_Content)
 
 
 class Sealer(Struct, frozen=True):
@@ -76,8 +76,8 @@ class Sealer(Struct, frozen=True):
         try:
             if self.key and not hmac.compare_digest(self._tag(payload), _decode(tag)):
                 return None
-            content = _decoder.decode(_decode(payload))
-        except (binascii.Error, msgspec.DecodeError, ValueError):
+            content = _content(_decode(payload))
+        except ValueError:  # no base64, or no JSON
             return None
         return Reasoning(
             parts=content.parts,

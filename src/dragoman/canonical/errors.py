@@ -35,13 +35,28 @@ class FaultKind(StrEnum):
     UPSTREAM_TIMEOUT = "upstream_timeout"
 
 
+class ErrorReport(Struct, frozen=True):
+    """What an upstream's error says in the upstream's own words, whatever its shape: for the rules
+    of accounts, which are written in these words.
+
+    `words` are its machine-readable types and codes, `text` is its message, `resets` are members of
+    its body that say when to come back, as they are: `resets_in_seconds`, `resets_at` (Unix
+    seconds), `retryDelay` (a duration, such as `34s`).
+    """
+
+    words: tuple[str, ...] = ()
+    text: str = ""
+    resets: tuple[tuple[str, float | str], ...] = ()
+
+
 class Fault(Struct, frozen=True):
     """An error to be shown to a client.
 
     `param` names the field at fault, `code` is a machine-readable word in the vocabulary of the
     OpenAI protocols, `retry_after` is in seconds. `status` overrides the HTTP status that the
     kind implies (for example an upstream's own 4xx). `details` are extra members for protocols
-    that have a place for them.
+    that have a place for them. `report` is what the upstream's error itself says, None for an error
+    that no upstream sent; clients are not shown it.
     """
 
     kind: FaultKind
@@ -51,6 +66,7 @@ class Fault(Struct, frozen=True):
     status: int | None = None
     retry_after: float | None = None
     details: dict[str, Any] | None = None
+    report: ErrorReport | None = None
 
 
 class DragomanError(Exception):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -58,11 +59,15 @@ class Mask:
 
     def fault(self, fault: Fault) -> Fault:
         """A fault with secrets and names of accounts hidden; the same one if it has none."""
-        hidden = {
+        hidden: dict[str, Any] = {
             name: self._text(value)
             for name in ("message", "param", "code")
             if (value := getattr(fault, name)) is not None
         }
+        report = fault.report
+        if report is not None:
+            words = tuple(map(self._text, report.words))
+            hidden["report"] = replace(report, words=words, text=self._text(report.text))
         if all(getattr(fault, name) == value for name, value in hidden.items()):
             return fault
         return replace(fault, **hidden)

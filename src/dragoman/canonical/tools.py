@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import ToolCall
@@ -12,6 +11,7 @@ from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.events import Closed, Delta, Event, Failed, Finished, Opened
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.responses import FinishReason
+from dragoman.jsontext import JsonError, decode, object_of
 
 CUSTOM_INPUT = "input"
 """Name of the one string argument of a function that emulates a custom tool."""
@@ -35,7 +35,7 @@ class ToolRestorer:
 
     Restores names and namespaces, unwraps emulated custom tools (their input is held until it
     is whole), makes missing arguments `{}`, and turns an answer whose arguments are not a JSON
-    object into a failure, unless the output limit cut them.
+    object into a failure, unless the output limit cut them, which their `Closed` tells.
     """
 
     __slots__ = ("_broken", "_calls", "_names")
@@ -91,24 +91,22 @@ class ToolRestorer:
         if call.emulated:
             unwrapped = unwrap_custom(text)
             if unwrapped is None:
-                self._broken = call.head.name
-                return (event,)
+                return self._cut(event, call)
             return (Delta(event.index, unwrapped), event)
         if call.head.custom:
             return (event,)
         if not text.strip():
             return (Delta(event.index, "{}"), event)
-        if not is_json_object(text):
-            self._broken = call.head.name
-        return (event,)
+        return (event,) if is_json_object(text) else self._cut(event, call)
+
+    def _cut(self, event: Closed, call: _Call) -> tuple[Event]:
+        self._broken = call.head.name
+        return (Closed(event.index, cut=True),)
 
 
 def is_json_object(text: str) -> bool:
     """Whether `text` is one JSON object."""
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return False
+    return object_of(text) is not None
 
 
 def wrap_custom(text: str) -> dict[str, Any]:
@@ -123,8 +121,8 @@ def unwrap_custom(arguments: str) -> str | None:
     string is taken whatever its name. None if there is no such string.
     """
     try:
-        value = msgspec.json.decode(arguments) if arguments.strip() else {}
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        value = decode(arguments) if arguments.strip() else {}
+    except JsonError:
         return None
     if isinstance(value, str):
         return value

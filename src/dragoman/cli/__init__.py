@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 import dragoman
 from dragoman.cli.accounts import accounts
 from dragoman.cli.classify import classify
-from dragoman.cli.common import FILE, PROTOCOLS, count, read_config
+from dragoman.cli.common import FILE, PROTOCOL, count, read_config
 from dragoman.cli.doctor import doctor
 from dragoman.cli.usage import usage
+
+if TYPE_CHECKING:
+    from dragoman.protocols import ProtocolName
 
 POLICIES = ("strict", "balanced", "lenient")
 
@@ -44,10 +47,10 @@ main.add_command(doctor)
 def serve(config: Path) -> None:
     """Serve the gateway until interrupted."""
     settings = read_config(config)
-    from dragoman.gateway import server
+    from dragoman.gateway import service
 
     with _serving(settings.server.host, settings.server.port):
-        server.serve(settings)
+        service.serve(settings)
 
 
 @main.command()
@@ -91,11 +94,9 @@ def simulate(host: str, port: int) -> None:
 
 @main.command()
 @click.option(
-    "--from", "source", type=click.Choice(PROTOCOLS), required=True, help="Protocol read."
+    "--from", "source", type=PROTOCOL, required=True, help="Protocol read, as in a configuration."
 )
-@click.option(
-    "--to", "target", type=click.Choice(PROTOCOLS), required=True, help="Protocol written."
-)
+@click.option("--to", "target", type=PROTOCOL, required=True, help="Protocol written.")
 @click.option("--request", "part", flag_value="request", default=True, help="A request (default).")
 @click.option("--response", "part", flag_value="response", help="A whole answer.")
 @click.option("--stream", "part", flag_value="stream", help="A streamed answer.")
@@ -123,8 +124,8 @@ def simulate(host: str, port: int) -> None:
 )
 @click.argument("file", type=click.File("rb"), default="-")
 def translate(
-    source: str,
-    target: str,
+    source: ProtocolName,
+    target: ProtocolName,
     part: Literal["request", "response", "stream"],
     model: str | None,
     policy: str,
@@ -147,7 +148,13 @@ def translate(
     try:
         if part == "request":
             options = Options(policy=Policy(policy))
-            call = translate_request(source, target, file.read(), model=model, options=options)
+            call = translate_request(
+                source,
+                target,
+                file.read(),
+                model=model,
+                options=options,
+            )
             body, losses = call.body, call.losses
             click.echo(body)
         elif part == "response":
@@ -176,8 +183,8 @@ main.add_command(classify)
 @contextmanager
 def _serving(host: str, port: int) -> Iterator[None]:
     """Make an interrupt an ordinary end; an address or a store that cannot be had a message."""
-    from dragoman.storage.base import StoreError
-    from dragoman.storage.sealing import SealError
+    from dragoman.accounts.cipher import SealError
+    from dragoman.accounts.store import StoreError
 
     try:
         yield

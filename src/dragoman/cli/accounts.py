@@ -29,7 +29,7 @@ from dragoman.cli.common import (
 if TYPE_CHECKING:
     from dragoman.administration.drafts import Draft
     from dragoman.administration.rows import BadRow, Row
-    from dragoman.administration.service import Administration, Imported, Progress
+    from dragoman.administration.service import Administration, ImportResult, Progress
     from dragoman.administration.views import AccountView
     from dragoman.config import Secret
     from dragoman.gateway.operation.probe import Finding
@@ -59,9 +59,9 @@ def accounts() -> None:
 def opened(path: Path) -> Iterator[Administration]:
     """The administration of the configuration at `path`; what cannot be done ends the command."""
     config = read_config(path, warn=False)
-    from dragoman.administration.opening import administration
+    from dragoman.administration.opening import open_administration
 
-    with failures_told(), administration(config) as found:
+    with failures_told(), open_administration(config) as found:
         yield found
 
 
@@ -266,19 +266,19 @@ def import_(
     members are the fields of [[accounts]]. Keys are given in full or as env:NAME or file:PATH.
     Each bad row is named with its line and field, and then the exit status is 1.
     """
-    from dragoman.administration.errors import Rejected
+    from dragoman.administration.errors import ImportRejected
     from dragoman.administration.rows import BadFile, rows_of
 
     name = "standard input" if file is sys.stdin.buffer else file.name
     with opened(config) as administration:
         rows = rows_of(file, _resolver(config), kind=kind, name=name)
         try:
-            done = administration.load(
+            done = administration.import_rows(
                 _ending_line(rows), replace=replace, skip_bad=skip_bad, progress=_progress
             )
         except BadFile as error:
             raise click.ClickException(f"{name}: {error}") from None
-        except Rejected as error:
+        except ImportRejected as error:
             _tell_bad(error.bad, name, as_json)
             raise click.ClickException(str(error)) from None
     if as_json:
@@ -292,7 +292,7 @@ def import_(
         raise click.exceptions.Exit(1)
 
 
-def _summary(done: Imported) -> str:
+def _summary(done: ImportResult) -> str:
     parts = [f"{done.added} added", f"{done.replaced} changed"]
     if done.bad:
         parts.append(f"{count(len(done.bad), 'bad row')} left out")
@@ -305,8 +305,8 @@ def _tell_bad(bad: Iterable[BadRow], name: str, as_json: bool) -> None:
         return
     for row in bad:
         for fault in row.faults:
-            place = ": ".join(part for part in (row.name, fault.field) if part)
-            click.echo(f"error: {name}:{row.at}: {place}: {fault.message}", err=True)
+            field = ": ".join(part for part in (row.name, fault.field) if part)
+            click.echo(f"error: {name}:{row.at}: {field}: {fault.message}", err=True)
 
 
 def _progress(progress: Progress) -> None:
@@ -395,10 +395,10 @@ def test(
     if bool(names) == every:
         raise click.UsageError("name accounts, or give --all")
     settings = read_config(config, warn=False)
-    from dragoman.administration.opening import administration
+    from dragoman.administration.opening import open_administration
     from dragoman.gateway.operation.probe import probe_all
 
-    with failures_told(), administration(settings) as found:
+    with failures_told(), open_administration(settings) as found:
         chosen = names or tuple(
             view.name
             for view in found.page(upstream=upstream, state=state, with_usage=False).accounts
@@ -431,7 +431,7 @@ def _told(view: AccountView, done: str, as_json: bool) -> None:
 
 
 def _draft(given: dict[str, Any], config: Path, reset: Iterable[str] = ()) -> Draft:
-    from dragoman.administration.drafts import FIELDS, draft
+    from dragoman.administration.drafts import FIELDS, read_draft
     from dragoman.config import Secret
 
     values = {name: value for name, value in given.items() if value not in (None, ())}
@@ -445,7 +445,7 @@ def _draft(given: dict[str, Any], config: Path, reset: Iterable[str] = ()) -> Dr
         raise click.UsageError("--proxy: a URL with a password must be given as env: or file:")
     key = values.pop("key", None)
     values |= dict.fromkeys(reset)
-    made = draft({name: values[name] for name in FIELDS if name in values}, _resolver(config))
+    made = read_draft({name: values[name] for name in FIELDS if name in values}, _resolver(config))
     if isinstance(key, Secret):
         from msgspec.structs import replace
 

@@ -51,6 +51,7 @@ def classify(
     from dragoman.accounts.rules import RULE_SETS
     from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_answer
     from dragoman.failing import Rule
+    from dragoman.protocols.error_body import read_error_body
 
     if (config is None) is not (upstream is None):
         raise click.UsageError("--config and --upstream go together.")
@@ -64,7 +65,8 @@ def classify(
         own, table = chosen.rules, name or chosen.account_rules
     symptom = UNREACHABLE
     if status:
-        symptom = symptom_of_answer(status, _read(headers), body.encode(), time.time())
+        report = read_error_body(body.encode()).report
+        symptom = symptom_of_answer(status, _read(headers), report, time.time())
     found = explain(symptom, own + RULE_SETS[table].rules, model="any")
     if found.rule is None:
         click.echo(f"no row of {table} fits")

@@ -12,14 +12,29 @@ import click
 if TYPE_CHECKING:
     from dragoman.config import Config
 
-PROTOCOLS = ("openai_chat", "anthropic_messages", "openai_responses")
+
+class ProtocolName(click.ParamType[str]):
+    """The name of a protocol; which there are is asked only when a command is run."""
+
+    name = "protocol"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, if there is such a protocol."""
+        from dragoman.protocols import CODECS
+
+        if value not in CODECS:
+            self.fail(f"{value!r} is not one of {', '.join(CODECS)}.", param, ctx)
+        return value
+
+
+PROTOCOL = ProtocolName()
 
 FILE = click.Path(path_type=Path)
 
 
 def read_config(path: Path, *, warn: bool = True) -> Config:
-    """The configuration at `path`, its warnings told if wanted; a fault ends the command, all
-    told."""
+    """The configuration at `path`, with its warnings printed if wanted; faults are all printed and
+    end the command."""
     from dragoman.config import ConfigError
     from dragoman.config import read_config as read
 
@@ -42,17 +57,17 @@ def count(number: int, noun: str) -> str:
 @contextmanager
 def failures_told() -> Iterator[None]:
     """End the command with a message for whatever an operator can get wrong."""
-    from dragoman.administration.drafts import Unusable
-    from dragoman.administration.errors import Conflict, Unknown
-    from dragoman.storage.base import StoreError
+    from dragoman.accounts.store import StoreError
+    from dragoman.administration.drafts import InvalidDraft
+    from dragoman.administration.errors import Conflict, UnknownAccount
 
     try:
         yield
-    except Unusable as error:
+    except InvalidDraft as error:
         for fault in error.faults:
             click.echo(f"error: {fault.field}: {fault.message}", err=True)
         raise click.exceptions.Exit(1) from None
-    except (Conflict, StoreError, Unknown) as error:
+    except (Conflict, StoreError, UnknownAccount) as error:
         raise click.ClickException(str(error)) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.common import PROTOCOLS
+from dragoman.cli.common import PROTOCOL
 
 
 @click.command()
@@ -16,7 +16,7 @@ from dragoman.cli.common import PROTOCOLS
 @click.option(
     "--protocol",
     "protocols",
-    type=click.Choice(PROTOCOLS),
+    type=PROTOCOL,
     multiple=True,
     help="A protocol to check, several times for several; by default all.",
 )
@@ -30,7 +30,7 @@ def doctor(url: str, key: str, model: str | None, protocols: tuple[str, ...]) ->
     """
     import asyncio
 
-    from dragoman.doctor import NoModel, State, Unreachable, examine
+    from dragoman.doctor import PROTOCOLS, NoModel, State, Unreachable, examine
 
     def say(line: str) -> None:
         click.echo(line, err=True)

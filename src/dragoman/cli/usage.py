@@ -46,12 +46,12 @@ def usage(config: Path, since: str, until: str, by: tuple[str, ...], kind: str |
     Usage is kept by the hour: whole hours are shown that begin in the time asked for. Input
     includes cached tokens and those written to a cache, output includes reasoning.
     """
-    from dragoman.administration.moments import BadMoment, moment
+    from dragoman.administration.times import InvalidTime, parse_time
 
     now = time.time()
     try:
-        begin, end = moment(since, now), now if until == "now" else moment(until, now)
-    except BadMoment as error:
+        begin, end = parse_time(since, now), now if until == "now" else parse_time(until, now)
+    except InvalidTime as error:
         raise click.ClickException(str(error)) from None
     chosen = by or ("account",)
     with opened(config) as administration:

@@ -17,7 +17,7 @@ Fault = tuple[Path, str]
 
 
 def errors(config: Config) -> Iterator[Fault]:
-    """What makes `config` unusable, each with the place at fault."""
+    """What makes `config` unusable, each with the key at fault."""
     yield from _duplicates("clients", (entry.name for entry in config.clients))
     yield from _duplicates("upstreams", (entry.name for entry in config.upstreams))
     yield from _duplicates("accounts", (entry.name for entry in config.accounts))
@@ -41,6 +41,12 @@ def errors(config: Config) -> Iterator[Fault]:
     for index, route in enumerate(config.routes):
         yield from _fallbacks(route, [entry.name for entry in config.upstreams], index)
     yield from _storage(config.storage)
+    for index, network in enumerate(config.server.trusted_proxies):
+        if not _is_network(network):
+            yield (
+                ("server", "trusted_proxies", index),
+                "expected an address, a network such as 10.0.0.0/8, or unix",
+            )
     if not config.clients and not is_loopback(config.server.host):
         yield (
             ("server", "host"),
@@ -50,7 +56,7 @@ def errors(config: Config) -> Iterator[Fault]:
 
 
 def warnings(config: Config) -> Iterator[Fault]:
-    """What is allowed but can hardly be meant, each with the place at fault."""
+    """What is allowed but can hardly be meant, each with the key at fault."""
     for later, route in enumerate(config.routes):
         for earlier in range(later):
             pattern = config.routes[earlier].match
@@ -86,6 +92,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return text == "unix"
+    return True
 
 
 def _duplicates(table: str, names: Iterable[str]) -> Iterator[Fault]:
@@ -141,8 +155,8 @@ def _fallbacks(route: Route, known: Sequence[str], index: int) -> Iterator[Fault
         if fallback.upstream not in known:
             near = suggestion(fallback.upstream, known)
             yield (*path, "upstream"), f"no upstream named {fallback.upstream}{near}"
-        place = fallback.upstream, fallback.model or route.model
-        before = tried.setdefault(place, f"fallbacks[{number}]")
+        destination = fallback.upstream, fallback.model or route.model
+        before = tried.setdefault(destination, f"fallbacks[{number}]")
         if before != f"fallbacks[{number}]":
             yield path, f"leads where {before} leads: to {fallback.upstream} with the same model"
 

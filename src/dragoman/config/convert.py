@@ -1,4 +1,4 @@
-"""From the plain tables of TOML to typed settings, with every fault told and not only the first."""
+"""From the plain tables of TOML to typed settings; every fault is reported, not only the first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Converter:
         self._resolve = resolve
 
     def convert(self, value: object, kind: Any, path: Path) -> Any:
-        """Convert `value`, which stands at `path`, to the type `kind`."""
+        """Convert `value`, which is at `path`, to the type `kind`."""
         plain = _plain(kind)
         origin = get_origin(plain)
         if _is_struct(plain):

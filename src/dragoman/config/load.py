@@ -70,7 +70,7 @@ def read_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os
 
 
 def _with_storage(config: Config, directory: Path) -> Config:
-    """The configuration with the place of its store filled in."""
+    """The configuration with the path of its store filled in."""
     path = config.storage.path
     if path == "":
         return config
@@ -122,7 +122,7 @@ def _completed(config: Config, document: dict[str, Any]) -> Config:
 
     A route takes the options that neither it nor its dialect sets from the top-level `[options]`,
     and the capabilities it does not set from its upstream; names of `[models]` are added to the
-    built-in ones. `document` tells what was set from what is a default.
+    built-in ones. `document` shows what was set from what is a default.
     """
     raw_routes = document.get("routes", [])
     upstreams = {upstream.name: upstream.capabilities for upstream in config.upstreams}
@@ -147,7 +147,7 @@ def _with_options(route: Route, shared: Options, raw: dict[str, Any]) -> Route:
 def _with_capabilities(
     route: Route, upstreams: Mapping[str, Capabilities], raw: dict[str, Any]
 ) -> Route:
-    # An upstream that does not exist is told of later, with the line that names it.
+    # An upstream that does not exist is reported later, with the line that names it.
     shared = upstreams.get(route.upstream)
     if route.capabilities is None or shared is None:
         return route
@@ -180,7 +180,7 @@ def _problems(lines: TomlLines, faults: Iterable[tuple[KeyPath, str]]) -> tuple[
 
 def _syntax_problem(message: str, text: str) -> Problem:
     """A problem from the parser's message, which ends in `(at line 3, column 5)` or the like."""
-    reason, _, place = message.rpartition(" (at ")
-    if position := re.fullmatch(r"line (\d+), column \d+\)", place):
+    reason, _, where = message.rpartition(" (at ")
+    if position := re.fullmatch(r"line (\d+), column \d+\)", where):
         return Problem(int(position.group(1)), "", f"not TOML: {reason}")
     return Problem(text.count("\n") + 1, "", f"not TOML: {reason or message}")

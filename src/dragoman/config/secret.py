@@ -44,15 +44,15 @@ class Secret:
 
 
 def fingerprint(secret: Secret | None) -> str:
-    """What tells one key from another without telling the key: 16 hexadecimal digits, empty for
-    no key."""
+    """What distinguishes one key from another without showing the key: 16 hexadecimal digits, empty
+    for no key."""
     if secret is None:
         return ""
     return hashlib.sha256(b"dragoman.key\0" + secret.reveal().encode()).hexdigest()[:16]
 
 
 def resolve_secret(reference: str, *, environ: Mapping[str, str], directory: Path) -> Secret:
-    """Turn `env:NAME`, `file:PATH` or a literal into the secret it stands for.
+    """Turn `env:NAME`, `file:PATH` or a literal into the secret it names.
 
     A relative `PATH` starts at `directory`, the folder of the configuration file. White space
     around the content of a file or variable is not part of the secret: files usually end in a

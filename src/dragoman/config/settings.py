@@ -53,8 +53,53 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """TCP port to listen on; 0 takes any free one."""
     workers: AtLeastOne = 1
     """Processes that serve. They share the states of accounts through `[storage]`."""
+    head_limit_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
+    """Largest head of a request, in bytes; a larger one is answered 431. Also the most that
+    trailers may take."""
+    head_timeout_s: Seconds = 30.0
+    """Seconds within which a connection must bring the whole head of a request, from its opening
+    or from the head's first byte; 0 for no limit, as in the other time limits here."""
     body_limit_bytes: AtLeastOne = 32 * 1024 * 1024
     """Largest request body, in bytes; a larger one is answered 413."""
+    body_timeout_s: Seconds = 120.0
+    """Seconds within which the whole body of a request must arrive; else it is answered 408."""
+    least_rate_bytes: Annotated[int, Meta(ge=0)] = 1000
+    """Bytes per second that a body must bring, over each 10 seconds, and that a client must take
+    of an answer that waits for it."""
+    idle_timeout_s: Seconds = 75.0
+    """Seconds for which an idle connection of a client is kept; longer than SDKs keep theirs, so
+    that it is they who close."""
+    send_timeout_s: Seconds = 60.0
+    """Seconds over which it is watched that a client takes its answer. One that does not is cut
+    off, and its call of the upstream is ended."""
+    send_buffer_bytes: AtLeastOne = 64 * 1024
+    """Bytes of a stream that wait for a slow client; then the upstream is made to wait."""
+    linger_s: Seconds = 5.0
+    """Seconds for which the rest of a body is awaited that nobody reads, because the request was
+    refused before it was there. The connection then ends."""
+    linger_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024
+    """Most bytes of such a rest that are read."""
+    max_connections: AtLeastOne = 10_000
+    """Connections of clients that one worker has at once. When there are as many, those that wait
+    longest without a request are closed, and further ones wait."""
+    max_connections_per_address: Annotated[int, Meta(ge=0)] = 1024
+    """Of these, connections from one address (IPv6: from one /64 network); 0 for any number. This
+    machine and `trusted_proxies` may have any number."""
+    files_kept_back: Annotated[float, Meta(gt=0, lt=1)] = 0.5
+    """Share of the files that the process may open which clients' connections never take: calls
+    of upstreams and the store need them."""
+    memory_limit_bytes: AtLeastOne = 512 * 1024 * 1024
+    """Bytes of request bodies and answers that one worker holds at once. A request beyond them is
+    answered 503. Bodies and answers of less than 64 KB, which are bounded by their number, are not
+    counted."""
+    failed_logins: Annotated[int, Meta(ge=0)] = 30
+    """Requests with no valid key that one address may send to one worker in a minute; further ones
+    are answered 429, but for those whose key was valid meanwhile. 0 for any number. This machine
+    may send any number."""
+    trusted_proxies: tuple[NonEmpty, ...] = ()
+    """Addresses or networks of proxies in front of this gateway, `unix` for one on a Unix socket.
+    Only what they say in `X-Forwarded-For` counts: it tells whose the limits for an address and
+    the address in the log are."""
     max_concurrent: AtLeastOne = 1000
     """Requests that one worker serves at once; further ones are answered 503."""
     keepalive_s: Seconds = 10.0
@@ -67,11 +112,16 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     back until the upstream begins, however long that takes."""
     shutdown_grace_s: Seconds = 30.0
     """Seconds that requests in flight are given to finish when the gateway is told to stop."""
+    stuck_after_s: Seconds = 30.0
+    """Seconds after which a worker that does nothing at all, not even give a sign of life, is
+    replaced by another, if there are several; its stack is logged after half of them. 0 for
+    never."""
     retry_headers: bool = False
     """Tell SDKs by `x-should-retry: false` not to repeat a request that failed on several
     accounts, so that attempts do not multiply."""
     cors: bool = True
-    """Answer preflight requests and allow any origin, so that pages in a browser can call."""
+    """Answer preflight requests and allow any origin, so that pages in a browser can call. Without
+    `[[clients]]` none is allowed: nobody but programs on this machine is served then."""
     envelope_key: Secret | None = None
     """Key that authenticates the envelopes in which clients carry another vendor's reasoning, so
     that nobody can write reasoning of their own into one. Workers and restarts must share it;

@@ -1,4 +1,4 @@
-"""Where each key of a TOML document stands.
+"""The line of each key of a TOML document.
 
 The standard library's parser gives values without positions, and an error that names a line is
 worth more than one that does not. This scanner only looks for keys: it runs over text that
@@ -12,7 +12,7 @@ import tomllib
 from bisect import bisect_right
 
 Path = tuple[str | int, ...]
-"""A place in the document: keys, and indexes into arrays, from the root."""
+"""A position in the document: keys, and indexes into arrays, from the root."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

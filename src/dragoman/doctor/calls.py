@@ -9,11 +9,10 @@ import msgspec
 
 from dragoman.doctor.answers import Answer
 from dragoman.upstream import (
+    CallError,
     Timeouts,
     UpstreamClient,
-    UpstreamError,
     UpstreamRequest,
-    auth_header,
     join_url,
 )
 
@@ -79,7 +78,7 @@ class Caller:
     ) -> Answer:
         sent = self.key if key is None else key
         if auth != "none" and sent:
-            headers = [*headers, auth_header(auth, sent)]
+            headers = [*headers, _key_header(auth, sent)]
         request = UpstreamRequest(
             method=method,
             url=join_url(self._url, path),
@@ -102,8 +101,12 @@ class Caller:
                         if size > MAX_BYTES:
                             failure = "it is larger than the doctor reads"
                             break
-                except UpstreamError as error:
+                except CallError as error:
                     failure = str(error)
-        except UpstreamError as error:
+        except CallError as error:
             return Answer(0, {}, failure=str(error))
         return Answer(status, found, tuple(pieces), failure)
+
+
+def _key_header(style: str, key: str) -> tuple[str, str]:
+    return ("authorization", f"Bearer {key}") if style == "bearer" else (style, key)

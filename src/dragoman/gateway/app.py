@@ -1,56 +1,38 @@
-"""The ASGI application: routes, keys, and an error in the client's own shape for everything else.
+"""The application: routes, keys, and an error in the client's own shape for everything else.
 
-Raw ASGI, without a framework: there are a dozen routes, and what a framework adds to each request
-costs more than the translation.
+Without a framework: there are a dozen routes, and what a framework adds to each request costs more
+than the translation.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
-from msgspec import Struct
-
-from dragoman.accounts.keeper import Keeper
-from dragoman.accounts.pool import Pool, Wanted
-from dragoman.accounts.usage import Meter
-from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, FaultKind
-from dragoman.config import Config, Upstream
-from dragoman.gateway.count import Counter
-from dragoman.gateway.edge.auth import Caller, Keyring
-from dragoman.gateway.edge.errors import ClientGone, fault_of, refusal
-from dragoman.gateway.edge.paths import implied_protocol, normal_path
+from dragoman.config import Config
+from dragoman.gateway.edge.auth import Caller, Keyring, presented_key
+from dragoman.gateway.edge.browsers import check_unkeyed
+from dragoman.gateway.edge.errors import fault_of, refusal
+from dragoman.gateway.edge.logins import Logins
+from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
-from dragoman.gateway.edge.visit import Receive, Scope, Send, Visit
-from dragoman.gateway.edge.writes import CONNECTION
-from dragoman.gateway.models import Catalogue, page, read_list
-from dragoman.gateway.operation.admin import Admin
+from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
-from dragoman.gateway.operation.prober import Prober
-from dragoman.gateway.operation.scrape import Place, Scrape
-from dragoman.gateway.operation.tally import CLIENT_GONE, Tally
-from dragoman.gateway.serving.exchange import SHUTTING_DOWN, Exchange
-from dragoman.gateway.serving.outgoing import Outgoings
-from dragoman.gateway.serving.routing import Router, model_not_found
-from dragoman.gateway.stored.background import Background
-from dragoman.gateway.stored.elsewhere import Elsewhere
-from dragoman.gateway.stored.memory import Memory, Shelf
-from dragoman.gateway.stored.responses import StoredResponses
-from dragoman.protocols import CODECS
+from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.operation.tally import CLIENT_GONE
+from dragoman.gateway.routes import Route, Routes
+from dragoman.gateway.services import make_services
+from dragoman.gateway.serving.exchange import SHUTTING_DOWN
+from dragoman.http import ClientGone, Request
+from dragoman.http.addresses import Proxies, is_here
 from dragoman.protocols.base import to_json
 from dragoman.protocols.dialects import DIALECTS
-from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.settings import with_settings
-from dragoman.storage.opening import responses_for, store_for, vault_for
-from dragoman.upstream.client import UpstreamClient
 
-Handler = Callable[[Visit, Caller, Record], Awaitable[None]]
-
+_STATUS_UNAUTHENTICATED = 401
 _STATUS_CLIENT_GONE = 499
 _BUSY_RETRY_S = 1.0
 
@@ -66,19 +48,11 @@ _CORS_HEADERS = b"Content-Type, Authorization, X-API-Key"
 _CORS_USUAL = _CORS + b"%b: %b\r\n" % (_CORS_ALLOWED, _CORS_HEADERS)
 
 
-class Route(Struct, frozen=True):
-    """One path: the client's protocol it implies, and a handler per method."""
-
-    protocol: str
-    methods: Mapping[str, Handler]
-
-
 class Gateway:
     """The application of one configuration.
 
-    It needs the lifespan events of its server, or `start` and `close`, for its connections to
-    upstreams and its store, and with each request what `JoiningProtocol` knows of the client's
-    connection. `keeper` is what stands between the pool and the store, None if nothing is
+    It needs `start` and `close`, in the loop that serves, for its connections to upstreams and its
+    store. `account_sync` is what stands between the pool and the store, None if nothing is
     kept; what `meter` counts goes there as usage. `draining` makes `/readyz` say no before the
     server stops. `log` is given the line of each request, None for no lines; `place` is where this
     worker shows others what it counts, None if there are none.
@@ -93,131 +67,69 @@ class Gateway:
         self.config = config
         self._log = log
         self.draining = False
-        self._keys = Keyring(config.clients)
-        self._router = Router(config, _sealer(config))
-        self.pool = Pool(config)
-        self.meter = Meter(_spelled_out(config))
-        self.keeper = _keeper(config, self.pool, self.meter)
-        self._client = UpstreamClient()
-        self._outgoings = Outgoings(config.upstreams)
-        self._exchange = Exchange(
-            config.server, self._router, self.pool, self._client, self._outgoings
-        )
-        shelf = self._shelf = _shelf(config)
-        self._memory = Memory(shelf if config.storage.responses else None)
-        self._elsewhere = Elsewhere(config, self.pool, self._client, self._outgoings, shelf)
-        self._background = Background(
-            self._memory,
-            self._exchange.answer,
-            lambda: self._client.clock,
-            lambda visit, record: self._tally.background(visit, record),
-            log,
-            config.server.keepalive_s,
-            config.server.max_concurrent,
-        )
-        self._stored = StoredResponses(
-            self._memory,
-            self._elsewhere,
-            self._background,
-            self._exchange,
-            config.server.body_limit_bytes,
-        )
-        self._counter = Counter(
-            self._exchange,
-            self.pool,
-            self._client,
-            self._outgoings,
-            self._memory,
-            self._elsewhere,
-        )
-        self._catalogue = Catalogue(config, self._router, self._fetch_models, time.monotonic)
-        self._routes = self._make_routes()
-        self._below_response = {
-            "": {
-                "GET": self._stored.show,
-                "HEAD": self._stored.show,
-                "DELETE": self._stored.delete,
-            },
-            "input_items": {"GET": self._stored.items},
-            "cancel": {"POST": self._stored.cancel},
-            "submit_tool_outputs": {"POST": self._stored.submit},
-        }
+        self._unkeyed = not config.clients
+        self._cors = config.server.cors and not self._unkeyed
+        self.proxies = Proxies(config.server.trusted_proxies)
+        self._logins = Logins(config.server.failed_logins)
         self._serving = 0
-        self._scrape = Scrape(config, self.pool, self.keeper, lambda: self._serving, place)
-        self._tally = Tally(self._scrape.metrics, self.meter if self.keeper else None, self._routes)
-        self._admin = Admin(config, self.pool, self.keeper, self._client, self._scrape)
-        self._prober = Prober(
-            config,
-            self.pool,
-            self._client,
-            self._scrape.metrics,
-            place=place.number if place else 0,
-            places=place.total if place else 1,
+        self._keys = Keyring(config.clients)
+        services = self._services = make_services(config, log, place, lambda: self._serving)
+        self.pool = services.pool
+        self.meter = services.meter
+        self.account_sync = services.account_sync
+        self._client = services.client
+        self._admin = services.admin
+        self._scrape = services.scrape
+        self._tally = services.tally
+        routes = Routes(
+            services,
+            {"/healthz": self._healthy, "/readyz": self._ready, "/metrics": self._metrics},
         )
+        self._routes, self._dynamic = routes.fixed, routes.find
+        self._tally.fixed_paths = routes.fixed
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
-        await self._client.start()
-        if self.keeper is not None:
-            await self.keeper.start()
-        self._background.start(self._shelf)
-        self._scrape.start()
-        self._prober.start()
+        await self._services.start()
 
     async def close(self) -> None:
-        """Close the connections to upstreams, and tell the store what it does not know yet."""
-        await self._prober.close()
-        await self._background.aclose()
-        await self._client.aclose()
-        if self._shelf is not None:
-            await self._shelf.aclose()
-        if self.keeper is not None:
-            await self.keeper.close()
-        await self._scrape.close()
+        """Close the connections to upstreams, and write to the store what it does not know yet."""
+        await self._services.close()
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """ASGI 3: `http` and `lifespan`."""
-        if scope["type"] == "http":
-            return self._http(scope, receive, send)
-        return self._lifespan(receive, send)
-
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                await self.start()
-                await send({"type": "lifespan.startup.complete"})
-            else:
-                await self.close()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, request: Request) -> None:
+        """Answer a request."""
         record = Record()
-        path = scope["path"]
+        path = request.path
         route = self._routes.get(path)
         if route is None:
             path = normal_path(path)
             route = self._routes.get(path) or self._dynamic(path)
-        headers: list[tuple[bytes, bytes]] = scope["headers"]
-        protocol = route.protocol if route is not None else ""
-        codec = CODECS[protocol or implied_protocol(headers)]
-        connection = scope["state"].pop(CONNECTION)
-        visit = Visit(scope, receive, send, codec, self._client.clock, connection)
+        codec = None if route is None else route.codec
+        if codec is None:
+            codec = implied_codec(request.headers)
+        visit = Visit(request, codec, self._client.clock)
         visit.path = path
+        visit.operation = None if route is None else route.operation
         visit.options = self.config.options
+        if self.draining:
+            visit.shared.append((b"connection", b"close"))
         operators = path.startswith(_OPERATORS)
         admin = (
             operators and self._admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
         )
-        if self.config.server.cors and not operators:
+        if self._cors and not operators:
             if visit.method == "OPTIONS":
                 _grant(visit)
             else:
                 visit.lines += _CORS_USUAL
         try:
+            if self._unkeyed:
+                check_unkeyed(visit)
             if admin:
+                self._check_logins(visit)
                 record.error = await self._admin.serve(visit)
+                if visit.status == _STATUS_UNAUTHENTICATED:
+                    self._note_failed_login(visit)
             else:
                 await self._answer(visit, route, record)
         except ClientGone:
@@ -233,13 +145,13 @@ class Gateway:
         except Exception as error:
             fault = fault_of(error, visit.request_id)
             record.error = fault.kind
-            if visit.status:
-                # Too late for words: a connection that breaks is the honest end.
-                raise ConnectionAbortedError("the answer broke off") from None
-            await visit.fail(fault)
+            # Once it has begun it is too late for words: the server breaks the connection off.
+            if not visit.status:
+                await visit.fail(fault)
         finally:
             self._tally.request(visit, record)
             if self._log is not None:
+                record.address = self._address(visit)
                 route_name = f"{visit.method} {path[:200]}"
                 self._log(record.line(visit.request_id, route_name, visit.status))
 
@@ -265,7 +177,7 @@ class Gateway:
                 FaultKind.METHOD_NOT_ALLOWED,
                 f"{visit.method} is not allowed on {visit.path[:200]}.",
             )
-        if not visit.path.startswith("/v1/"):
+        if route.open:
             await handler(visit, Caller(""), record)
             return
         try:
@@ -291,80 +203,50 @@ class Gateway:
         """Who calls; errors are told in the dialect of that client from here on.
 
         Raises:
-            DragomanError: UNAUTHENTICATED.
+            DragomanError: UNAUTHENTICATED, or RATE_LIMITED after too many failed logins.
         """
-        caller = self._keys.identify(visit.headers)
+        self._check_logins(visit)
+        try:
+            caller = self._keys.identify(visit.headers)
+        except DragomanError:
+            self._note_failed_login(visit)
+            raise
+        if self._logins:
+            key = presented_key(visit.headers) or b""
+            self._logins.succeeded(self._address(visit), key, visit.clock.loop.time())
         if caller.dialect is not None:
             visit.options = with_settings(visit.options, DIALECTS[caller.dialect])
         return caller
 
-    def _make_routes(self) -> dict[str, Route]:
-        generate: Handler = self._exchange.serve
-        routes = {
-            f"/v1{codec.endpoint.path}": Route(name, {"POST": generate})
-            for name, codec in CODECS.items()
-        }
-        routes["/v1/responses"] = Route("openai_responses", {"POST": self._stored.create})
-        for path, protocol in (
-            ("/v1/messages/count_tokens", "anthropic_messages"),
-            ("/v1/responses/input_tokens", "openai_responses"),
-        ):
-            routes[path] = Route(protocol, {"POST": self._counter.serve})
-        routes["/v1/models"] = Route("", {"GET": self._list_models, "HEAD": self._list_models})
-        for path, handler in (
-            ("/healthz", self._healthy),
-            ("/readyz", self._ready),
-            ("/metrics", self._metrics),
-        ):
-            routes[path] = Route("", {"GET": handler, "HEAD": handler})
-        return routes
+    def _check_logins(self, visit: Visit) -> None:
+        """Make sure that the client's address has not tried too many keys.
 
-    def _dynamic(self, path: str) -> Route | None:
-        """The route of a path with an id in it."""
-        if path.startswith("/v1/models/"):
-            show = partial(self._show_model, path.removeprefix("/v1/models/"))
-            return Route("", {"GET": show, "HEAD": show})
-        if path.startswith("/v1/responses/"):
-            name, _, below = path.removeprefix("/v1/responses/").partition("/")
-            handlers = self._below_response.get(below)
-            if handlers is not None and name not in _NO_RESPONSES:
-                methods: dict[str, Handler] = {
-                    method: partial(serve, name) for method, serve in handlers.items()
-                }
-                return Route("openai_responses", methods)
-        if path.startswith("/v1/chat/completions/"):
-            return Route("openai_chat", dict.fromkeys(("GET", "POST", "DELETE"), _no_completion))
-        return None
+        Raises:
+            DragomanError: RATE_LIMITED.
+        """
+        if not self._logins:
+            return
+        key = presented_key(visit.headers) or b""
+        wait = self._logins.wait(self._address(visit), key, visit.clock.loop.time())
+        if wait:
+            told = "There were too many logins from this address that failed."
+            raise refusal(FaultKind.RATE_LIMITED, told, retry_after=wait)
 
-    async def _list_models(self, visit: Visit, caller: Caller, record: Record) -> None:
-        models = [model for model in await self._catalogue.models() if caller.allows(model["id"])]
-        await visit.reply(200, to_json(page(models, visit.query)))
+    def _note_failed_login(self, visit: Visit) -> None:
+        address = self._address(visit)
+        if not is_here(address):
+            self._logins.failed(address, visit.clock.loop.time())
 
-    async def _show_model(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
-        if caller.allows(name):
-            for model in await self._catalogue.models():
-                if model["id"] == name:
-                    await visit.reply(200, to_json(model))
-                    return
-        raise model_not_found(name)
-
-    async def _fetch_models(self, upstream: Upstream) -> list[JsonObject]:
-        limit = "limit=1000" if upstream.protocol == "anthropic_messages" else ""
-        with await self.pool.acquire(Wanted(upstream.name)) as lease:
-            request = self._outgoings.of(lease.account).get("/models", limit, lease.proxy)
-            async with await self._client.send(request) as answer:
-                if answer.status != 200:
-                    raise ValueError(f"status {answer.status}")
-                return read_list(await answer.read(_LIST_BYTES))
+    def _address(self, visit: Visit) -> str:
+        """The address of the client, behind the proxies that are trusted."""
+        return self.proxies.client(visit.request.address, visit.headers)
 
     async def _metrics(self, visit: Visit, caller: Caller, record: Record) -> None:
         if not (visit.is_local or self._admin.admits(visit.headers)):
             visit.shared.append((b"www-authenticate", b"Bearer"))
             raise refusal(FaultKind.UNAUTHENTICATED, "Metrics are for the administration's token.")
         text = await self._scrape.text()
-        head = (b"content-length", b"%d" % len(text)), (b"content-type", CONTENT_TYPE)
-        await visit.start(200, list(head))
-        await visit.end(text)
+        await visit.reply(200, text, media=b"content-type: %b\r\n" % CONTENT_TYPE)
 
     async def _healthy(self, visit: Visit, caller: Caller, record: Record) -> None:
         await visit.reply(200, b'{"status":"ok"}')
@@ -375,44 +257,11 @@ class Gateway:
         elif not self.pool.usable():
             await visit.reply(503, b'{"status":"no usable account"}')
         else:
-            await visit.reply(200, b'{"status":"ready"}')
+            await visit.reply(200, to_json({"status": "ready", **self._scrape.workers()}))
 
 
 _ADMIN = "/admin/"
 _OPERATORS = ("/admin", "/metrics")
-
-
-def _keeper(config: Config, pool: Pool, meter: Meter) -> Keeper | None:
-    store = store_for(config)
-    if store is None:
-        return None
-    sync_s = config.storage.sync_s
-    return Keeper(pool, store, vault_for(config), config.accounts, sync_s=sync_s, meter=meter)
-
-
-def _spelled_out(config: Config) -> set[str]:
-    """The names of models that the configuration itself tells."""
-    names = {route.match for route in config.routes} | config.models.aliases.keys()
-    return {name for name in names if "*" not in name}
-
-
-def _shelf(config: Config) -> Shelf | None:
-    store = responses_for(config)
-    return None if store is None else Shelf(store, config.storage.responses_days)
-
-
-def _sealer(config: Config) -> Sealer:
-    key = config.server.envelope_key
-    return Sealer() if key is None else Sealer(key.reveal().encode())
-
-
-_LIST_BYTES = 8 * 1024 * 1024
-_NO_RESPONSES = frozenset({"compact"})
-"""Names of endpoints that stand where an id would, and are not served."""
-
-
-async def _no_completion(visit: Visit, caller: Caller, record: Record) -> None:
-    raise refusal(FaultKind.NOT_FOUND, "This gateway does not store chat completions.")
 
 
 def check_content_type(value: bytes | None) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import Lease, Pool
+from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.usage import Usage
@@ -19,72 +17,32 @@ from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.estimate import estimate_tokens
 from dragoman.gateway.serving.answers import MOST_BYTES, read_error
-from dragoman.gateway.serving.attempts import Attempts, GaveUp
+from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.exchange import Exchange
-from dragoman.gateway.serving.failures import failed_call, refused, unusable
-from dragoman.gateway.serving.outgoing import Outgoings
+from dragoman.gateway.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.gateway.serving.routing import Target
+from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
 from dragoman.gateway.stored.memory import Memory
-from dragoman.protocols import CODECS
-from dragoman.protocols.base import to_json
-from dragoman.protocols.fields import JsonObject
-from dragoman.translation import Call, ClientRequest, Settings
-from dragoman.upstream.client import UpstreamClient
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.jsontext import members as members_of
+from dragoman.protocols.base import Counting, to_json
+from dragoman.translation import Call, CallSettings, ClientRequest
+from dragoman.upstream.errors import CallError
 
 ESTIMATED = (b"x-dragoman-estimate", b"true")
 
-_PATHS = {
-    "anthropic_messages": "/messages/count_tokens",
-    "openai_responses": "/responses/input_tokens",
-}
-"""Where an upstream counts, by its protocol. Chat has no such endpoint."""
-
-_UNCOUNTED = {
-    "anthropic_messages": ("max_tokens", "stream", "stop_sequences", "metadata", "service_tier"),
-    "openai_responses": (
-        "include",
-        "max_output_tokens",
-        "max_tool_calls",
-        "metadata",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "stream",
-        "stream_options",
-        "temperature",
-        "top_logprobs",
-        "top_p",
-        "user",
-    ),
-}
-"""What these endpoints do not take of a whole request, by the upstream's protocol
-(message_count_tokens_params.py of anthropic, input_token_count_params.py of openai)."""
-
-_CANNOT = (404, 405, 501)
+_CANNOT_COUNT = (404, 405, 501)
 """Statuses of an upstream that has no such endpoint."""
 
 
 class Counter:
-    """Serves `/v1/messages/count_tokens` and `/v1/responses/input_tokens`."""
+    """Serves the endpoints that count, of every protocol that has one."""
 
     def __init__(
-        self,
-        exchange: Exchange,
-        pool: Pool,
-        client: UpstreamClient,
-        outgoings: Outgoings,
-        memory: Memory,
-        elsewhere: Elsewhere,
+        self, exchange: Exchange, upstreams: Upstreams, memory: Memory, elsewhere: Elsewhere
     ) -> None:
         self._exchange = exchange
-        self._pool = pool
-        self._client = client
-        self._outgoings = outgoings
+        self._upstreams = upstreams
         self._memory = memory
         self._elsewhere = elsewhere
 
@@ -99,7 +57,7 @@ class Counter:
         target = self._exchange.resolve(request, caller, record)
         settings = self._exchange.settings(visit, caller, target)
         only = ""
-        if request.codec.name == "openai_responses":
+        if request.codec.endpoint.stores_responses:
             if is_left_to(target.upstream, settings.options):
                 passing = await self._elsewhere.admit(
                     request, caller, target.upstream, answered=False
@@ -107,92 +65,89 @@ class Counter:
                 only = passing.only
             else:
                 request, _ = await self._memory.recall(request, caller, target, answered=False)
-        # A count is no answer: whatever cannot be carried is simply not counted.
+        # Nothing is answered, so nothing is refused: what cannot be translated is not counted.
         lenient = replace(settings, options=replace(settings.options, policy=Policy.LENIENT))
-        counted = self._answer(visit, request, target, lenient, record, only)
-        await while_connected(visit, counted)
+        await while_connected(visit, self._count(visit, request, target, lenient, record, only))
 
-    async def _answer(
+    async def _count(
         self,
         visit: Visit,
         request: ClientRequest,
         target: Target,
-        settings: Settings,
+        settings: CallSettings,
         record: Record,
         only: str,
     ) -> None:
-        protocol = target.upstream.protocol
-        counted: int | None = None
-        if protocol in _PATHS:
-            same = visit.codec.name == protocol
-            source = request if same else complete(request)
-            body = Call(source, protocol, settings).body
+        """Ask one account after another for the count; estimate it where none can count."""
+        codec, attempts = target.upstream.codec, Attempts(self._upstreams.pool, record)
+        clients, counting = visit.codec.endpoint.counting, codec.endpoint.counting
+        assert clients is not None
+        count: int | None = None
+        if counting is not None:
+            same = visit.codec is codec
+            source = request if same else _completed(request)
+            body = Call(source, codec.name, settings).body
             if not same:
-                body = without(body, _UNCOUNTED[protocol])
-            attempt = partial(self._ask, visit, target, body)
-            try:
-                counted = await Attempts(self._pool, record).at(target, attempt, only=only)
-            except GaveUp as given_up:
-                if given_up.failure is not None and given_up.failure.status not in _CANNOT:
-                    record.error = given_up.fault.kind
-                    await visit.fail(given_up.fault)
-                    return
+                body = without(body, counting.uncounted)
+            attempts.start(target, only=only)
+            while count is None and (lease := await attempts.next()) is not None:
+                try:
+                    count = await self._attempt(visit, target, counting, body, lease)
+                except Failure as failure:
+                    attempts.failed(lease, failure)
+                finally:
+                    lease.give_back()
+            refusal = None if attempts.gave_up is None else attempts.gave_up.failure
+            if refusal is not None and refusal.status not in _CANNOT_COUNT:
+                record.error = refusal.fault.kind
+                await visit.fail(refusal.fault)
+                return
         headers: Headers = []
-        if counted is None:
-            counted = estimate_tokens(complete(request).read(settings.sealer))
+        if count is None:
+            count = estimate_tokens(_completed(request).read(settings.sealer))
             headers.append(ESTIMATED)
-        record.usage = Usage(input=counted)
-        await visit.reply(200, to_json(_shown(visit.codec.name, counted)), headers)
+        record.usage = Usage(input=count)
+        await visit.reply(200, to_json(clients.write(count)), headers)
 
-    async def _ask(self, visit: Visit, target: Target, body: bytes, lease: Lease) -> int:
-        protocol = target.upstream.protocol
-        same = visit.codec.name == protocol
-        outgoing = self._outgoings.of(lease.account)
-        headers = visit.headers if same else None
-        request = outgoing.post(_PATHS[protocol], body, headers, stream=False, proxy=lease.proxy)
+    async def _attempt(
+        self, visit: Visit, target: Target, counting: Counting, body: bytes, lease: Lease
+    ) -> int:
+        """The count by the upstream.
+
+        Raises:
+            Failure: it does not tell.
+        """
+        codec = target.upstream.codec
+        builder = self._upstreams.builders.of(lease.account)
+        headers = visit.headers if visit.codec is codec else None
+        path = counting.path_for(target.model)
+        request = builder.post(path, body, headers, stream=False, proxy=lease.proxy)
         try:
-            async with await self._client.send(request) as answer:
+            async with await self._upstreams.client.send(request) as answer:
                 if not 200 <= answer.status < 300:
-                    told = outgoing.mask.error(await read_error(answer))
-                    raise refused(CODECS[protocol], answer.status, answer.headers, told)
-                counted = _read(await answer.read(MOST_BYTES))
-        except CallFailed as error:
+                    error_body = builder.mask.error(await read_error(answer))
+                    raise refused(codec, answer.status, answer.headers, error_body)
+                count = counting.read(await answer.read(MOST_BYTES))
+        except CallError as error:
             raise failed_call(error, target.upstream.name) from None
-        if counted is None:
+        if count is None:
             raise unusable(UpstreamError.unreadable("it holds no count").fault)
         lease.succeeded()
-        return counted
+        return count
 
 
-def complete(request: ClientRequest) -> ClientRequest:
-    """A request for a count as one for an answer: Messages requires an output limit there."""
-    if request.codec.name != "anthropic_messages":
+def _completed(request: ClientRequest) -> ClientRequest:
+    """A request for a count as one for an answer."""
+    counting = request.codec.endpoint.counting
+    if counting is None:
         return request
-    members = _members.decode(request.body)
-    members.setdefault("max_tokens", msgspec.Raw(b"1"))
-    return ClientRequest(request.codec.name, msgspec.json.encode(members))
+    members = counting.completed(request.members)
+    return request if members is request.members else request.with_body(to_json(members))
 
 
 def without(body: bytes, names: Iterable[str]) -> bytes:
     """The JSON object without its members of these names; all others byte for byte."""
-    members = _members.decode(body)
+    members = members_of(body)
     for name in names:
         members.pop(name, None)
     return msgspec.json.encode(members)
-
-
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-def _read(body: bytes) -> int | None:
-    try:
-        counted = msgspec.json.decode(body, type=dict[str, Any]).get("input_tokens")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return counted if type(counted) is int and counted >= 0 else None
-
-
-def _shown(protocol: str, counted: int) -> JsonObject:
-    if protocol == "openai_responses":
-        return {"object": "response.input_tokens", "input_tokens": counted}
-    return {"input_tokens": counted}

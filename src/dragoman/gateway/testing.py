@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from dragoman.config import Config, Loaded
 from dragoman.gateway.app import Gateway
 from dragoman.gateway.edge.record import log_line
-from dragoman.gateway.server import Server, bind, build_app
+from dragoman.gateway.processes.listening import bind
+from dragoman.gateway.server import Server, build_app
 
 _POLL_S = 0.002
 _START_S = 10.0
@@ -37,8 +38,7 @@ class RunningGateway:
 
     def stop(self) -> None:
         """Begin to shut down, as a signal would."""
-        self.app.draining = True
-        self.server.should_exit = True
+        self.server.stop()
 
 
 @contextmanager
@@ -54,9 +54,8 @@ def running_gateway(
     app = build_app(config.config if isinstance(config, Loaded) else config, log)
     server = Server(app)
     plug = bind("127.0.0.1", 0)
-    thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [plug]}, name="gateway", daemon=True
-    )
+    port = plug.getsockname()[1]
+    thread = threading.Thread(target=server.run, args=([plug],), name="gateway", daemon=True)
     thread.start()
     deadline = time.monotonic() + _START_S
     while not server.started:
@@ -64,8 +63,8 @@ def running_gateway(
             raise TimeoutError("the gateway did not start")
         time.sleep(_POLL_S)
     try:
-        yield RunningGateway(app, server, plug.getsockname()[1])
+        yield RunningGateway(app, server, port)
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join(timeout=app.config.server.shutdown_grace_s + 10)
         plug.close()

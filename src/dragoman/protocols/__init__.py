@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from dragoman.protocols.anthropic_messages import CODEC as _ANTHROPIC_MESSAGES
 from dragoman.protocols.base import Codec
 from dragoman.protocols.openai_chat import CODEC as _OPENAI_CHAT
 from dragoman.protocols.openai_responses import CODEC as _OPENAI_RESPONSES
+
+ProtocolName = Literal["openai_chat", "anthropic_messages", "openai_responses"]
+"""The protocols that are here to begin with."""
 
 CODECS: dict[str, Codec] = {}
 """Every protocol by its name in the configuration."""

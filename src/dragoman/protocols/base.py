@@ -195,12 +195,20 @@ def _as_given(capabilities: Capabilities, base_url: str) -> Capabilities:
     return capabilities
 
 
+def _unchanged(members: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.Raw]:
+    return members
+
+
 def _no_headers(capabilities: Capabilities) -> Mapping[str, str]:
     return {}
 
 
 def _own_limit(request: Request, options: Options) -> int | None:
     return request.max_output_tokens
+
+
+def _no_check(members: Mapping[str, msgspec.Raw]) -> None:
+    pass
 
 
 def _always(options: Options) -> bool:
@@ -215,15 +223,90 @@ class Beginning(Struct, frozen=True):
     is_all: bool
 
 
+def auth_header(style: str, key: str) -> tuple[str, str]:
+    """The header, name and value, that carries a key to an upstream: `Authorization: Bearer` where
+    `style` is `bearer`, else the header of that name."""
+    if style == "bearer":
+        return "authorization", f"Bearer {key}"
+    return style, key
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """What a client asks for by a path that holds more than a fixed path does.
+
+    `name` is the path without what it holds, for metrics; `model` and `stream` are None where the
+    body tells them.
+    """
+
+    name: str
+    counts: bool = False
+    model: str | None = None
+    stream: bool | None = None
+
+
+class Counting(Struct, frozen=True, kw_only=True):
+    """How a protocol counts the tokens of a prompt."""
+
+    path: str = ""
+    """Path below the version, where the path holds nothing else."""
+    locate: Callable[[str], str] | None = None
+    """The path, with its query, at which an upstream counts for a model; None: `path`."""
+    uncounted: tuple[str, ...] = ()
+    """Members of a whole request that the endpoint does not take."""
+    completed: Callable[[Mapping[str, msgspec.Raw]], Mapping[str, msgspec.Raw]] = _unchanged
+    """The members of a client's request for a count as those of one for an answer."""
+    read: Callable[[bytes], int | None]
+    """The number of tokens in an upstream's answer, None if it holds none."""
+    write: Callable[[int], JsonObject]
+    """The answer that tells a client so many tokens."""
+
+    def path_for(self, model: str) -> str:
+        """The path at which an upstream counts for `model`."""
+        return self.path if self.locate is None else self.locate(model)
+
+
+class ModelList(Struct, frozen=True, kw_only=True):
+    """How a protocol lists models. Several protocols may share one path and one form."""
+
+    path: str
+    """Path of the list below the version; one model stands below it."""
+    query: str = ""
+    """Query with which an upstream is asked for all of its models."""
+    read: Callable[[bytes], list[JsonObject]]
+    """The models in an upstream's list, each with an `id` and what else it tells. Raises
+    ValueError when it is no such list."""
+    write_model: Callable[[str, str, JsonObject], JsonObject]
+    """One model for a client: its name, its owner, and what its upstream tells of it."""
+    write_list: Callable[[list[JsonObject], Mapping[str, str]], JsonObject]
+    """The part of a list of such models that a client's query asks for. Raises InvalidRequest."""
+
+
 class Endpoint(Struct, frozen=True, kw_only=True):
     """Where and how a protocol is called, by clients and at upstreams."""
 
     path: str
-    """Path below the base URL's `/v1`, for example `/chat/completions`."""
+    """Path below the version, for example `/chat/completions`; where the path holds more, the part
+    that is the same for all requests."""
+    version: str = "/v1"
+    """What stands between a base URL and the path."""
+    read_path: Callable[[str], Operation | None] | None = None
+    """What a client asks for by a path below the version; None, of the path or of the protocol:
+    it is not one that holds more than a fixed path does."""
+    locate: Callable[[str, bool], str] | None = None
+    """The path, with its query, at which an upstream is asked for an answer of a model, streamed
+    or not; None: `path`."""
+    unserved: str = ""
+    """What clients are told of paths below `path` that are not served."""
     id_prefix: str
     """Prefix of response ids: `chatcmpl-`, `msg_`, `resp_`."""
     auth: str = "bearer"
     """How its services take a key: `bearer` (`Authorization: Bearer`), or the header's name."""
+    key_headers: tuple[bytes, ...] = ()
+    """Names, in lower case, of the headers in which its clients send a key, besides
+    `Authorization: Bearer`."""
+    sign: bytes = b""
+    """Name, in lower case, of a header that only its clients send; it tells their protocol on
+    paths that tell none."""
     headers: Callable[[Capabilities], Mapping[str, str]] = _no_headers
     """Headers that every request to an upstream has, by their names in lower case."""
     forwarded: tuple[str, ...] = ()
@@ -232,12 +315,23 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     binds_reasoning: bool = False
     """Whether commonly only the account that made encrypted reasoning can use it."""
     stores_responses: bool = False
-    """Whether its services can keep responses that later requests name."""
+    """Whether its services keep responses that later requests name."""
+    counting: Counting | None = None
+    """None where it cannot count."""
+    models: ModelList
     capabilities: type[Struct] | None = None
     """The protocol's own capabilities of an upstream, see `Capabilities.of`; None if it has
     none."""
     completed: Callable[[Capabilities, str], Capabilities] = _as_given
     """The capabilities with what the protocol and the upstream's base URL tell filled in."""
+
+    def key_header(self, key: str) -> tuple[str, str]:
+        """The header, name and value, that carries a key to its services."""
+        return auth_header(self.auth, key)
+
+    def path_for(self, model: str, stream: bool) -> str:
+        """The path at which an upstream is asked for an answer."""
+        return self.path if self.locate is None else self.locate(model, stream)
 
 
 class Translate(Struct, frozen=True, kw_only=True):
@@ -272,8 +366,8 @@ class Translate(Struct, frozen=True, kw_only=True):
 class Passthrough(Struct, frozen=True, kw_only=True):
     """What is done when client and upstream speak the same protocol."""
 
-    shape: msgspec.json.Decoder[Any]
-    """Decodes what must be right of a body before it goes upstream as it is."""
+    shape: Callable[[bytes], Any]
+    """Decodes what must be right of a body before it goes upstream as it is. Raises JsonError."""
     suits: Callable[[Options], bool] = _always
     """Whether answers may be passed through; False where options have clients shown what no
     upstream writes."""
@@ -288,6 +382,13 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     fitted: Callable[[Mapping[str, msgspec.Raw], Capabilities, Ledger], Mapping[str, msgspec.Raw]]
     """The client's top-level members without what this upstream would refuse or is not to see.
     Other values byte for byte."""
+    check_conversation: Callable[[Mapping[str, msgspec.Raw]], None] = _no_check
+    """Raises InvalidRequest for a request that goes on with a conversation which only one account
+    of several would hold, and that nothing would lead there."""
+    continues: str = ""
+    """Member that names the answer which a request goes on from, where services keep answers."""
+    conversation: str = ""
+    """Member in which clients name their conversation."""
     beginning: Callable[[Mapping[str, msgspec.Raw]], Beginning]
     """What of the client's top-level members is the same in all requests of a conversation."""
     forward_request: Callable[[Mapping[str, msgspec.Raw], str, Capabilities], bytes]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import Any, NoReturn, TypeAlias
 
-import msgspec
-
+from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import UNSUPPORTED, LossKind
 from dragoman.canonical.requests import Extra
+from dragoman.jsontext import JsonError, JsonMismatch, JsonTooDeep
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -56,10 +56,10 @@ def decode_object(body: bytes) -> JsonObject:
             surrogate.
     """
     try:
-        value = msgspec.json.decode(body)
-    except RecursionError:
+        value = jsontext.decode(body)
+    except JsonTooDeep:
         raise InvalidRequest.at("", "The request body is nested too deeply.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except JsonError:
         _explain(body)
     if not isinstance(value, dict):
         raise InvalidRequest.at("", "The request body must be a JSON object.")
@@ -96,15 +96,15 @@ def _find_surrogate(value: Any, path: str) -> str | None:
     return None
 
 
-def check_shape(body: bytes, shape: msgspec.json.Decoder[Any]) -> None:
+def check_shape(body: bytes, shape: Callable[[bytes], Any]) -> None:
     """Refuse a body that lacks, or has with a wrong type, what `shape` describes.
 
     Raises:
         InvalidRequest: naming the field.
     """
     try:
-        shape.decode(body)
-    except msgspec.ValidationError as error:
+        shape(body)
+    except JsonMismatch as error:
         problem, _, place = str(error).partition(" - at `$")
         path = place.removesuffix("`").removeprefix(".")
         if problem.startswith(_MISSING):
@@ -113,7 +113,7 @@ def check_shape(body: bytes, shape: msgspec.json.Decoder[Any]) -> None:
         if problem.startswith("Invalid enum value"):
             problem = "is not one of the known values"
         raise InvalidRequest.at(path, problem) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except JsonError:
         decode_object(body)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
 from msgspec import Raw
 
 from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.jsontext import JsonError, decoder
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_integer = decoder(int)
 
 
 def within(
@@ -32,6 +32,6 @@ def whole(raw: Raw | None) -> int | None:
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw, type=int)
-    except _UNREADABLE:
+        return _integer(raw)
+    except JsonError:
         return None

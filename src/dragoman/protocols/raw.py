@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Raw, Struct
 
+from dragoman import jsontext
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 
 _T = TypeVar("_T")
-_objects = msgspec.json.Decoder(dict[str, Raw])
-_lists = msgspec.json.Decoder(list[Raw])
-_texts = msgspec.json.Decoder(str)
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_lists = jsontext.decoder(list[Raw])
+_texts = jsontext.decoder(str)
 
 
 def split_object(raw: Raw | None) -> dict[str, Raw] | None:
     """The members of an object; None if `raw` is no object."""
-    return _decoded(_objects, raw)
+    return _decoded(jsontext.members, raw)
 
 
 def split_list(raw: Raw | None) -> list[Raw] | None:
@@ -46,12 +45,12 @@ def blank_run(before: int, pattern: re.Pattern[bytes], data: bytes) -> int:
     return 0 if found is None else before + len(found[1].replace(b"\\", b""))
 
 
-def _decoded(decoder: msgspec.json.Decoder[_T], raw: Raw | None) -> _T | None:
+def _decoded(decode: Callable[[Raw], _T], raw: Raw | None) -> _T | None:
     if raw is None:
         return None
     try:
-        return decoder.decode(raw)
-    except _UNREADABLE:
+        return decode(raw)
+    except JsonError:
         return None
 
 
@@ -70,7 +69,7 @@ class Said(Struct):
     content: Raw = Raw()
 
 
-_said = msgspec.json.Decoder(list[Said])
+_said = jsontext.decoder(list[Said])
 
 
 def said(raw: Raw | None) -> list[Said]:

@@ -7,6 +7,7 @@ each finds the struct it belongs to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,11 +29,16 @@ def declared_by(kind: type[Extensible]) -> Iterator[type[Struct]]:
             yield part
 
 
-def fields_of(kind: type[Extensible]) -> dict[str, FieldInfo]:
+def fields_of(kind: type[Extensible]) -> Mapping[str, FieldInfo]:
     """Every setting of `kind` by its name, those of the protocols included."""
+    return _fields(tuple(declared_by(kind)))
+
+
+@lru_cache(maxsize=16)
+def _fields(parts: tuple[type[Struct], ...]) -> Mapping[str, FieldInfo]:
     return {
         info.name: info
-        for part in declared_by(kind)
+        for part in parts
         for info in msgspec.structs.fields(part)
         if info.name != "own"
     }

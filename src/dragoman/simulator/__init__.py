@@ -2,8 +2,8 @@
 
 It shares no code with the gateway, so that the two can't agree on the same mistake. Run it with
 ``dragoman simulate``, inside a test with ``dragoman.simulator.testing.running_simulator``, or
-mount ``dragoman.simulator.server.app`` on its own server. ``docs/simulator.md`` tells how to
-steer it.
+mount ``dragoman.simulator.server.app`` on its own server. ``docs/simulator.md`` is its
+guide.
 """
 
 from dragoman.simulator.script import (

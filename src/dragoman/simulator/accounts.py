@@ -17,8 +17,8 @@ class KeyBehaviour:
 
     ``fault`` meets the requests of this key once ``healthy`` of them went well; with
     ``fault.times`` it passes again after so many. ``models`` are the only models the key may
-    use (None: all). ``organization`` owns the reasoning that the key's requests mint: another
-    organisation's reasoning is refused.
+    use (None: all). ``organization`` owns the reasoning that the key's requests produce: that of
+    another organisation is refused.
     """
 
     fault: Fault | None = None
@@ -35,7 +35,8 @@ class KeyBehaviour:
 
 
 def behaviour_of(key: str) -> KeyBehaviour:
-    """What a key's own name says: ``sk-sim-429``, ``sk-sim-truncate-2``, ``sk-sim-org-b``.
+    """The behaviour that a key's name selects, as ``sk-sim-429``, ``sk-sim-truncate-2`` and
+    ``sk-sim-org-b`` do.
 
     The part after ``sk-sim-`` up to the next dash is a status or a fault (with underscores);
     ``org-NAME`` puts the key in an organisation of its own. Any other key behaves well.
@@ -60,7 +61,7 @@ class Keys:
         self.requests: Counter[str] = Counter()
 
     def behaviour(self, key: str) -> KeyBehaviour:
-        """The behaviour set for the key, else the one its name says."""
+        """The behaviour set for the key, else the one that its name selects."""
         found = self.behaviours.get(key)
         return behaviour_of(key) if found is None else found
 

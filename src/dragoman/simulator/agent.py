@@ -1,5 +1,5 @@
-"""The model behind a coding agent: it thinks, writes files with the client's own tools, and tells
-what the tools answered.
+"""The model behind a coding agent: it thinks, writes files with the client's own tools, and
+reports what the tools answered.
 
 Every agent names its file-writing tool and that tool's parameters differently, and some offer
 only a patch tool, a shell, or a program to run. The scenario takes the best of what is offered,

@@ -1,8 +1,10 @@
-"""The client's connection: knowing at once that it is lost, and breaking it on purpose."""
+"""The client's connection: noticing at once that it is lost, and breaking it on purpose."""
 
 import asyncio
 import socket
 import struct
+
+from dragoman.http import Request
 
 _LINGER_OFF = struct.pack("ii", 1, 0)
 _SETTLE_SECONDS = 0.02
@@ -16,19 +18,20 @@ class Connection:
 
     __slots__ = ("_loop", "_transport", "_waiter", "lost")
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, request: Request) -> None:
+        transport = request.transport
+        self.lost = transport is None
         self._transport = transport
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
-        self.lost = False
+        request.on_gone = self._on_lost
 
-    def on_lost(self) -> None:
-        """The server tells that the connection is gone."""
+    def _on_lost(self) -> None:
         self.lost = True
         _wake(self._waiter)
 
     async def pause(self, seconds: float) -> bool:
-        """Wait so long or until the connection is lost; returns whether it still stands."""
+        """Wait so long or until the connection is lost; returns whether it is still open."""
         if self.lost:
             return False
         self._waiter = waiter = self._loop.create_future()
@@ -42,18 +45,20 @@ class Connection:
 
     def write(self, data: bytes) -> None:
         """Write bytes past the HTTP layer."""
-        self._transport.write(data)
+        if self._transport is not None:
+            self._transport.write(data)
 
     async def close(self) -> None:
         """Flush what was written and close, whatever the HTTP layer still expects."""
-        self._transport.close()
-        await self._gone()
+        if self._transport is not None:
+            self._transport.close()
+            await self._gone()
 
     async def reset(self) -> None:
         """Break the connection with a TCP reset, once what was written has had time to arrive."""
-        if await self.pause(_SETTLE_SECONDS):
-            plug: socket.socket = self._transport.get_extra_info("socket")
-            plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_OFF)
+        if await self.pause(_SETTLE_SECONDS) and self._transport is not None:
+            sock: socket.socket = self._transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_OFF)
             self._transport.abort()
             await self._gone()
 

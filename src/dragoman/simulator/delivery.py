@@ -1,20 +1,21 @@
 """Sending an answer: what is written when, where it breaks, and how it is cut."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
+from dragoman.http import Request
+from dragoman.http.head import header_lines
 from dragoman.simulator.connection import Connection
 from dragoman.simulator.frames import FRAMINGS
 from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.script import Fault, Pace
 
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[str, str]]
 
-_FAIRNESS = 64
+_WRITES_PER_TURN = 64
 _SLOW_HEAD_PIECES = 20
 
 
@@ -48,7 +49,7 @@ def stream_actions(
     quirks: frozenset[str],
     error_frames: Callable[[int], tuple[bytes, ...]],
 ) -> Iterator[Action]:
-    """The actions of a stream. ``error_frames`` says an error after so many frames."""
+    """The actions of a stream. ``error_frames`` renders an error after so many frames."""
     kind = None if fault is None else fault.kind
     if fault is not None and kind in _BREAKS:
         frames = islice(frames, fault.after)
@@ -64,7 +65,7 @@ def stream_actions(
 
 
 def full_actions(body: bytes, pace: Pace, fault: Fault | None) -> Iterator[Action]:
-    """The actions of a full body: a fault in the stream strikes in its middle."""
+    """The actions of a full body: a fault of a stream occurs in its middle."""
     actions: list[Action] = [Wait(pace.first_ms)] if pace.first_ms else []
     half = len(body) // 2
     if fault is not None and fault.kind in ("truncate", "close", "reset"):
@@ -79,7 +80,7 @@ def full_actions(body: bytes, pace: Pace, fault: Fault | None) -> Iterator[Actio
 def _with_error(
     frames: Iterator[bytes], after: int, error_frames: Callable[[int], tuple[bytes, ...]]
 ) -> Iterator[bytes]:
-    """The frames up to the error; a stream that is over by then goes well."""
+    """The frames up to the error; a stream that ends before it has none."""
     for sent, frame in enumerate(frames):
         if sent == after:
             yield from error_frames(sent)
@@ -125,8 +126,8 @@ def recut(actions: Iterable[Action], size: int) -> Iterator[Action]:
 class Reply:
     """Writes one answer and keeps its record."""
 
-    def __init__(self, send: Send, connection: Connection, record: RecordedRequest) -> None:
-        self._send = send
+    def __init__(self, request: Request, connection: Connection, record: RecordedRequest) -> None:
+        self._request = request
         self._connection = connection
         self._record = record
         self._raw = False
@@ -134,9 +135,9 @@ class Reply:
     async def head(self, status: int, headers: Headers) -> None:
         """The status line and the headers."""
         self._record.status = status
-        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        start = {"type": "http.response.start", "status": status, "headers": encoded}
-        await self._send(start)
+        length = next((int(value) for name, value in headers if name == "content-length"), None)
+        others = [header for header in headers if header[0] != "content-length"]
+        self._request.start(status, _lines(others), length)
 
     async def slow_head(self, status: int, headers: Headers, ms: int) -> None:
         """The head in small pieces over so many milliseconds; the connection closes after."""
@@ -155,25 +156,25 @@ class Reply:
         for action in actions:
             if isinstance(action, bytes):
                 await self._write(action)
-                if eager or self._record.writes % _FAIRNESS == 0:
+                if eager or self._record.writes % _WRITES_PER_TURN == 0:
                     await asyncio.sleep(0)
-                standing = not self._connection.lost
+                is_open = not self._connection.lost
             elif isinstance(action, Wait):
-                standing = await self._connection.pause(action.ms / 1000)
+                is_open = await self._connection.pause(action.ms / 1000)
             else:
                 await self._break(action)
                 return
-            if not standing:
+            if not is_open:
                 self._record.disconnected = True
                 return
         await self._end()
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
         """A head with its length, and the body at once."""
-        await self.head(status, [*headers, ("content-length", str(len(body)))])
+        self._record.status = status
         self._record.writes = 1
         self._record.bytes_sent = len(body)
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        self._request.respond(status, _lines(headers), body)
         self._record.disconnected = self._connection.lost
         self._record.finished = not self._connection.lost
 
@@ -181,7 +182,7 @@ class Reply:
         if self._raw:
             self._connection.write(data)
         else:
-            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            await self._request.write(data)
         self._record.writes += 1
         self._record.bytes_sent += len(data)
 
@@ -189,7 +190,7 @@ class Reply:
         if self._raw:
             await self._connection.close()
         else:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            self._request.end()
         self._record.finished = True
 
     async def _break(self, action: Break) -> None:
@@ -198,4 +199,10 @@ class Reply:
         elif action.how == "close" or self._raw:
             await self._connection.close()
         else:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            self._request.end()
+
+
+def _lines(headers: Headers) -> bytes:
+    return header_lines(
+        [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    )

@@ -6,7 +6,7 @@ _DIRECTIVE = re.compile(r"\[\[sim:(.*?)\]\]", re.DOTALL)
 
 
 def last_directive(text: str) -> str | None:
-    """What the text's last directive says, or None."""
+    """The content of the text's last directive, or None."""
     found: list[str] = _DIRECTIVE.findall(text)
     return found[-1] if found else None
 

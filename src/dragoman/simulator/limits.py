@@ -1,4 +1,4 @@
-"""What the request's own limits do to an answer: ``max_tokens`` and stop sequences."""
+"""The request's own limits on an answer: ``max_tokens`` and stop sequences."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the simulator remembers of the requests that came."""
+"""The requests that the simulator has received."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -96,7 +96,7 @@ class Recorder:
         self._records: deque[RecordedRequest] = deque()
 
     def add(self, record: RecordedRequest) -> None:
-        """Remember a request whose body has arrived; the oldest make room for it."""
+        """Record a request whose body has arrived; the oldest are dropped beyond the bounds."""
         if self._most <= 0:
             return
         self._records.append(record)

@@ -1,6 +1,6 @@
-"""A scenario: what the simulated model does, in no protocol's words.
+"""A scenario: what the simulated model does, independent of the protocol.
 
-A renderer (``dragoman.simulator.rendering``) says a scenario natively in one protocol. The types
+A renderer (``dragoman.simulator.rendering``) writes a scenario natively in one protocol. The types
 are frozen, so one scenario can be shared by any number of concurrent answers.
 """
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Protocol = Literal["chat", "messages", "responses"]
-"""The protocol in which a request came: the simulator speaks each on its own endpoint."""
+"""The protocol of a request: each has its own endpoint."""
 
 FinishReason = Literal[
     "stop",
@@ -64,7 +64,7 @@ class Reasoning:
 
     @property
     def text(self) -> str:
-        """The parts as one text, parted by a blank line."""
+        """The parts as one text, separated by a blank line."""
         return "\n\n".join(self.parts)
 
 
@@ -179,7 +179,7 @@ class Fault:
 
     ``after`` is the number of stream events that still arrive before an in-stream fault;
     ``ms`` the length of a silence; ``failure`` the error of the ``error*`` kinds; ``times`` the
-    number of requests that meet the fault before the scenario goes well (0: all).
+    number of requests that meet the fault before the scenario succeeds (0: all).
     """
 
     kind: FaultKind

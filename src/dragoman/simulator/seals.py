@@ -1,6 +1,6 @@
 """Reasoning state that the simulator can recognise when it comes back.
 
-A real vendor signs or encrypts reasoning and refuses what it did not mint, or what was altered
+A real vendor signs or encrypts reasoning and refuses what it did not issue, or what was altered
 on the way. Here a keyed hash does the same: the values are deterministic, look like base64 with
 all its characters, and are bound to the organisation of the key that asked for them.
 """
@@ -39,7 +39,7 @@ def sign_thinking(text: str, organization: str) -> str:
 
 
 def thinking_is_genuine(text: str, signature: str, organization: str) -> bool:
-    """Whether the signature was minted for exactly this text and organisation."""
+    """Whether the signature was issued for exactly this text and organisation."""
     payload = _opened(b"thinking", organization, signature)
     return payload == hashlib.sha256(text.encode()).digest()
 

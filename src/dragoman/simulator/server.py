@@ -1,19 +1,19 @@
-"""The simulator's application: a raw ASGI app that speaks three protocols.
+"""The simulator's application: it speaks three protocols.
 
 ``app`` is ready to serve; ``create_app`` makes one with other bounds; ``run`` serves it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from dragoman.http import BodyRefused, ClientGone, Request
 from dragoman.simulator.connection import Connection
 from dragoman.simulator.control import control
-from dragoman.simulator.delivery import Reply, Send
+from dragoman.simulator.delivery import Reply
 from dragoman.simulator.errors import ApiError
-from dragoman.simulator.exchange import Call, Exchange
+from dragoman.simulator.handlers import Handlers, RequestContext
 from dragoman.simulator.listing import (
     anthropic_list,
     anthropic_model,
@@ -22,10 +22,8 @@ from dragoman.simulator.listing import (
 )
 from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.script import Protocol
-from dragoman.simulator.serving import CONNECTION, SimulatorServer, bind
+from dragoman.simulator.serving import SimulatorServer, bind
 from dragoman.simulator.state import State
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 DEFAULT_PORT = 8099
 _MAX_BODY = 64 * 1024 * 1024
@@ -33,78 +31,86 @@ _JSON = "application/json"
 
 
 class Simulator(State):
-    """A scripted upstream, as an ASGI application over its state."""
+    """A scripted upstream, as an application over its state."""
 
     def __init__(self, *, record: int = 256, record_bytes: int = _MAX_BODY) -> None:
         super().__init__(record, record_bytes)
         self._received = 0
-        exchange = Exchange(self)
-        self._posts: dict[str, tuple[Protocol, Callable[[Call], Awaitable[None]]]] = {
-            "/v1/chat/completions": ("chat", exchange.generate),
-            "/v1/messages": ("messages", exchange.generate),
-            "/v1/responses": ("responses", exchange.generate),
-            "/v1/messages/count_tokens": ("messages", exchange.count_tokens),
-            "/v1/responses/input_tokens": ("responses", exchange.count_tokens),
+        handlers = Handlers(self)
+        self._posts: dict[str, tuple[Protocol, Callable[[RequestContext], Awaitable[None]]]] = {
+            "/v1/chat/completions": ("chat", handlers.generate),
+            "/v1/messages": ("messages", handlers.generate),
+            "/v1/responses": ("responses", handlers.generate),
+            "/v1/messages/count_tokens": ("messages", handlers.count_tokens),
+            "/v1/responses/input_tokens": ("responses", handlers.count_tokens),
         }
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        path: str = scope["path"]
+    async def __call__(self, request: Request) -> None:
+        path = request.path
         headers = tuple(
-            (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in request.headers.items()
         )
-        query = scope["query_string"].decode("latin-1")
-        record = RecordedRequest(self._received, scope["method"], path, query, headers)
-        connection: Connection = scope["state"][CONNECTION]
-        reply = Reply(send, connection, record)
+        query = request.query.decode("latin-1")
+        record = RecordedRequest(self._received, request.method, path, query, headers)
+        connection = Connection(request)
+        reply = Reply(request, connection, record)
         by_name = dict(headers)
         protocol = _protocol_of(path, by_name)
-        call = Call(record, by_name, reply, connection, protocol)
+        context = RequestContext(record, by_name, reply, connection, protocol)
         try:
-            await self._route(call, receive)
+            await self._route(context, request)
         except ApiError as error:
-            await call.fail(error.failure(protocol))
+            await context.fail(error.failure(protocol))
+        except ClientGone:
+            record.disconnected = True
 
-    async def _route(self, call: Call, receive: Receive) -> None:
-        record = call.record
+    async def _route(self, context: RequestContext, request: Request) -> None:
+        record = context.record
         method, path = record.method, record.path
-        record.body = await _read_body(receive)
+        try:
+            record.body = await request.body(_MAX_BODY)
+        except BodyRefused as refused:
+            raise ApiError(refused.problem.status, refused.problem.message, code="body") from None
         if path.startswith("/_sim/"):
             status, body = control(self, record)
-            await call.reply.whole(status, [("content-type", _JSON)], body)
+            await context.reply.whole(status, [("content-type", _JSON)], body)
             return
         self._received += 1
         self.requests.add(record)
         if path in self._posts:
-            if method == "GET" and call.headers.get("upgrade", "").lower() == "websocket":
+            if method == "GET" and context.headers.get("upgrade", "").lower() == "websocket":
                 raise ApiError(426, "Websockets are not served here.", code="websockets")
             if method != "POST":
                 raise ApiError(405, f"Method {method} is not allowed.", code="method_not_allowed")
-            if call.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+            if context.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
                 raise ApiError(415, f"The content type must be {_JSON}.", code="media_type")
-            await self._posts[path][1](call)
+            await self._posts[path][1](context)
             return
-        call.authenticate()
-        if (resource := self._resource(call)) is None:
+        context.authenticate()
+        if (resource := self._resource(context)) is None:
             message = f"Invalid URL ({method} {path})"
             raise ApiError(404, message, code="unknown_url")
-        headers = [("content-type", _JSON), *call.common_headers()]
-        await call.reply.whole(200, headers, msgspec.json.encode(resource))
+        headers = [("content-type", _JSON), *context.common_headers()]
+        await context.reply.whole(200, headers, msgspec.json.encode(resource))
 
-    def _resource(self, call: Call) -> object:
+    def _resource(self, context: RequestContext) -> object:
         """What a path besides the posts answers with, or None."""
-        method = call.record.method
-        _, _, *parts = call.record.path.split("/")
+        method = context.record.method
+        _, _, *parts = context.record.path.split("/")
         match method, parts:
             case "GET", ["models"]:
-                query = dict(parse_qsl(call.record.query))
+                query = dict(parse_qsl(context.record.query))
                 names = self.model_names()
-                is_openai = call.protocol != "messages"
+                is_openai = context.protocol != "messages"
                 return openai_list(names) if is_openai else anthropic_list(names, query)
             case "GET", ["models", name]:
                 if name.partition("?")[0] not in self.model_names():
                     message = f"The model '{name[:60]}' does not exist."
                     raise ApiError(404, message, code="model_not_found")
-                return anthropic_model(name) if call.protocol == "messages" else openai_model(name)
+                return (
+                    anthropic_model(name) if context.protocol == "messages" else openai_model(name)
+                )
             case "GET", ["responses", response_id]:
                 return self.store.get(response_id).response
             case "DELETE", ["responses", response_id]:
@@ -128,20 +134,6 @@ def _protocol_of(path: str, headers: Mapping[str, str]) -> Protocol:
     if path.startswith("/v1/messages") or "anthropic-version" in headers:
         return "messages"
     return "responses" if path.startswith("/v1/responses") else "chat"
-
-
-async def _read_body(receive: Receive) -> bytes:
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    parts = [body]
-    size = len(body)
-    while message.get("more_body"):
-        message = await receive()
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > _MAX_BODY:
-            raise ApiError(413, "The request is too large.", code="request_too_large")
-    return b"".join(parts) if len(parts) > 1 else body
 
 
 def create_app(*, record: int = 256, record_bytes: int = _MAX_BODY) -> Simulator:

@@ -1,58 +1,50 @@
-"""The HTTP server under the simulator: uvicorn's, with a hand on the connection itself."""
+"""The HTTP server under the simulator, in a thread or a process of its own."""
 
+import asyncio
 import socket
 
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import uvloop
 
-from dragoman.simulator.connection import Connection
+from dragoman.http import Limits, Server
+from dragoman.http.context import Application
 
-CONNECTION = "dragoman.simulator.connection"
-"""The key in an ASGI scope's ``state`` under which a request finds its connection."""
+_LIMITS = Limits(send_s=0.0)
+"""A client that reads slowly is waited for: that, too, is tried on the simulator."""
 
-_KEEP_ALIVE_SECONDS = 75
-
-
-class SimulatorProtocol(HttpToolsProtocol):
-    """Gives each request its ``Connection`` and tells it when the client is gone."""
-
-    _connection: Connection | None = None
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._connection = Connection(self.transport, self.loop)
-        self.scope["state"][CONNECTION] = self._connection
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if self._connection is not None:
-            self._connection.on_lost()
+_GRACE_SECONDS = 1.0
 
 
-class SimulatorServer(uvicorn.Server):
+class SimulatorServer:
     """A server for the simulator's application on sockets that are already bound."""
 
-    def __init__(self, app: object, sockets: list[socket.socket]) -> None:
-        config = uvicorn.Config(
-            app,  # type: ignore[arg-type]  # uvicorn's own ASGI types are closed typed dicts
-            http=SimulatorProtocol,
-            ws="none",
-            loop="uvloop",
-            lifespan="off",
-            interface="asgi3",
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=1,
-        )
-        super().__init__(config)
+    def __init__(self, app: Application, sockets: list[socket.socket]) -> None:
+        self._app = app
         self._sockets = sockets
+        self._server: Server | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.started = False
 
     def run_here(self) -> None:
-        """Serve until told to stop, in this thread."""
-        self.run(sockets=self._sockets)
+        """Serve until told to stop, or interrupted, in this thread."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve())
+
+    def stop(self) -> None:
+        """Stop serving; from any thread."""
+        if self._loop is not None and self._server is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._server.close_listening)
+
+    async def _serve(self) -> None:
+        server = self._server = Server(self._app, limits=_LIMITS)
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self._begin)
+        await server.serve(self._sockets)
+        for sock in self._sockets:
+            sock.close()
+        await server.drain(_GRACE_SECONDS)
+
+    def _begin(self) -> None:
+        self.started = True
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -62,11 +54,11 @@ def bind(host: str, port: int) -> socket.socket:
         OSError: the address is taken or not there.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    plug = socket.socket(family, socket.SOCK_STREAM)
-    plug.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        plug.bind((host, port))
+        sock.bind((host, port))
     except OSError:
-        plug.close()
+        sock.close()
         raise
-    return plug
+    return sock

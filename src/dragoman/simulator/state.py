@@ -1,4 +1,4 @@
-"""What one simulator knows and remembers."""
+"""The state of one simulator."""
 
 from collections import Counter
 
@@ -10,10 +10,10 @@ from dragoman.simulator.store import ResponseStore
 
 
 class State:
-    """Everything a test looks at or steers is an attribute.
+    """Everything a test inspects or controls is an attribute.
 
     ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` holds
-    the behaviours by key; ``requests`` the recorded requests; ``store`` the kept responses.
+    the behaviours by key; ``requests`` the recorded requests; ``store`` the stored responses.
     """
 
     def __init__(self, record: int, record_bytes: int) -> None:

@@ -1,7 +1,7 @@
-"""Telling the simulator what to do in ways that survive any gateway.
+"""Controlling the simulator from within a request, in ways that pass through any gateway.
 
 The model name carries a scenario and options, ``sim-text?chunks=50&delay_ms=20``, and the last
-user text may carry a directive, ``[[sim: scenario=parallel_tools delay_ms=5]]``, that goes over
+user text may carry a directive, ``[[sim: scenario=parallel_tools delay_ms=5]]``, that overrides
 the model name. Values in a directive may be quoted. A model name that does not begin with
 ``sim-`` gets the friendly ``demo`` scenario.
 """
@@ -123,7 +123,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """What a request asks of the simulator. ``key`` is the same for the same steering."""
+    """The scenario and options of a request. Equal steering has equal ``key``s."""
 
     scenario: str
     options: Options
@@ -205,11 +205,11 @@ FORBIDDEN_TEXTS: dict[str, str] = {
     "upgrade": "Please upgrade your plan to use this model.",
     "limit": "Your account's limit reached for this period.",
 }
-"""The texts of a 403 that relays tell accounts by, by name."""
+"""By name, the texts of a 403 by which relays report the state of an account."""
 
 
 def failure_from(failure: Failure, options: Options) -> Failure:
-    """The failure with what the options say of it."""
+    """The failure, changed as the options say."""
     message = options.text("message")
     if message is not None:
         message = FORBIDDEN_TEXTS.get(message, message)

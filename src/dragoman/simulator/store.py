@@ -1,4 +1,4 @@
-"""Responses that are kept for retrieval and for ``previous_response_id``."""
+"""Responses that are stored for retrieval and for ``previous_response_id``."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class ResponseStore:
         self._responses: OrderedDict[str, StoredResponse] = OrderedDict()
 
     def put(self, request: JsonObject, response: JsonObject) -> None:
-        """Keep a finished response, with the request's input already resolved."""
+        """Store a finished response, with the request's input already resolved."""
         self._responses[response["id"]] = StoredResponse(response, _as_items(request))
         while len(self._responses) > _MOST:
             self._responses.popitem(last=False)

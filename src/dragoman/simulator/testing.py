@@ -64,15 +64,16 @@ class RunningSimulator:
 def running_simulator(app: Simulator | None = None) -> Iterator[RunningSimulator]:
     """Serve a simulator in a thread while the context lasts."""
     simulator = create_app() if app is None else app
-    plug = bind("127.0.0.1", 0)
-    server = SimulatorServer(simulator, [plug])
+    sock = bind("127.0.0.1", 0)
+    port = sock.getsockname()[1]
+    server = SimulatorServer(simulator, [sock])
     thread = threading.Thread(target=server.run_here, name="simulator", daemon=True)
     thread.start()
-    running = RunningSimulator(simulator, plug.getsockname()[1])
+    running = RunningSimulator(simulator, port)
     running.wait_for(lambda: server.started or not thread.is_alive())
     try:
         yield running
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join(timeout=10)
-        plug.close()
+        sock.close()

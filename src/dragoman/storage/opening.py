@@ -1,11 +1,11 @@
-"""The store and the vault that a configuration names."""
+"""The store and the cipher that a configuration names."""
 
 from __future__ import annotations
 
+from dragoman.accounts.store import Store
 from dragoman.config import Config
-from dragoman.storage.base import Store
+from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.responses import ResponseStore
-from dragoman.storage.sealing import Vault
 
 _SHORTEST_PINS_S = 60.0
 
@@ -27,7 +27,7 @@ def store_for(config: Config) -> Store | None:
 
 def responses_for(config: Config) -> ResponseStore | None:
     """The store of responses of `config`, not opened yet; None if none is kept, nor by an upstream
-    whose responses are to be told apart."""
+    whose responses belong to several clients."""
     settings = config.storage
     elsewhere = any(upstream.stored_responses == "pass" for upstream in config.upstreams)
     if not settings.path or not (settings.responses or elsewhere):
@@ -41,11 +41,11 @@ def responses_for(config: Config) -> ResponseStore | None:
     )
 
 
-def vault_for(config: Config) -> Vault:
+def cipher_for(config: Config) -> AesGcmCipher:
     """What seals and opens the secrets of stored accounts."""
     settings = config.storage
     previous = () if settings.previous_key is None else (settings.previous_key,)
-    return Vault(settings.key, previous)
+    return AesGcmCipher(settings.key, previous)
 
 
 def prepare(config: Config) -> None:
@@ -61,11 +61,11 @@ def prepare(config: Config) -> None:
         return
     try:
         definitions = store.definitions()
-        vault = vault_for(config)
-        if resealed := vault.resealed(definitions):
+        cipher = cipher_for(config)
+        if resealed := cipher.resealed(definitions):
             store.define(resealed)
         sealed = next((one for one in definitions if one.sealed), None)
         if sealed is not None and not resealed:
-            vault.open(sealed)
+            cipher.open(sealed)
     finally:
         store.close()

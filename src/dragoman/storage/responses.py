@@ -24,6 +24,14 @@ class Item(Struct, frozen=True):
     body: bytes
 
 
+class Items(Struct, frozen=True):
+    """Items of one turn in order: a JSON array of them, and the ids by which single ones can be
+    asked for."""
+
+    body: bytes = b"[]"
+    ids: tuple[str, ...] = ()
+
+
 class StoredResponse(Struct, frozen=True, kw_only=True):
     """One turn. `owner` is the client's name: nobody else ever sees it.
 
@@ -40,8 +48,8 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     status: ResponseStatus
     response: bytes
     previous: str | None = None
-    input: tuple[Item, ...] = ()
-    output: tuple[Item, ...] = ()
+    input: Items = Items()
+    output: Items = Items()
     background: bool = False
 
 
@@ -76,6 +84,12 @@ class ResponseStore(Protocol):
         Raises:
             TooLarge: it exceeds the limit of one, or of all even after older ones were dropped.
         """
+
+    def put_all(
+        self, some: Sequence[tuple[StoredResponse, Sequence[StoredEvent]]]
+    ) -> list[TooLarge | None]:
+        """Keep several in one transaction, each as by `put`. Returns for each why it is not kept,
+        None if it is."""
 
     def get(self, response: str, owner: str) -> StoredResponse | None:
         """The response of that id."""

@@ -10,7 +10,7 @@ which "what changed since" is a range of an index.
 from __future__ import annotations
 
 APPLICATION_ID = 0x44524147
-"""What tells this program's files from other SQLite files ("DRAG"); offset 68 of the file."""
+"""Marks this program's files among SQLite files ("DRAG"); offset 68 of the file."""
 
 _FIRST = (
     # When each step of this list was taken.
@@ -19,7 +19,7 @@ _FIRST = (
     "CREATE TABLE clock (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL)",
     "INSERT INTO clock VALUES (1, 0)",
     # Accounts that are kept here. `sealed` is encrypted; `models` is JSON, NULL for all models.
-    # `removed` is when the account was removed, so that workers can be told; NULL if it was not.
+    # `removed` is when the account was removed, so that workers hear of it; NULL if it was not.
     """CREATE TABLE accounts (
         name TEXT PRIMARY KEY,
         version INTEGER NOT NULL,
@@ -34,7 +34,7 @@ _FIRST = (
     ) WITHOUT ROWID""",
     "CREATE INDEX accounts_version ON accounts (version)",
     # What is known of accounts, also of those in the configuration file. `entries` counts the
-    # lines of history there ever were: the next one's place in the ring is told by it.
+    # lines of history there ever were: the next one's slot in the ring follows from it.
     """CREATE TABLE states (
         account TEXT PRIMARY KEY,
         version INTEGER NOT NULL,
@@ -42,7 +42,7 @@ _FIRST = (
         state TEXT NOT NULL
     ) WITHOUT ROWID""",
     "CREATE INDEX states_version ON states (version)",
-    # The last lines of each account's history: a ring, so that an account that falls out every
+    # The last lines of each account's history: a ring, so that an account that fails every
     # few seconds takes no more room than any other. `entry` is JSON.
     """CREATE TABLE history (
         account TEXT NOT NULL,
@@ -91,7 +91,7 @@ _FIRST = (
         remaining REAL NOT NULL
     ) WITHOUT ROWID""",
     "CREATE INDEX balances_version ON balances (version)",
-    # Which account a conversation is with, since when. `digest` is hexadecimal, and tells nothing
+    # Which account a conversation is with, since when. `digest` is hexadecimal, and says nothing
     # of the conversation.
     """CREATE TABLE pins (
         digest TEXT PRIMARY KEY,

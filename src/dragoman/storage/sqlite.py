@@ -3,7 +3,7 @@
 The file is in WAL mode: readers never wait for a writer, and a process that is killed leaves
 nothing that the next one could not open. Whoever writes does so in one short IMMEDIATE transaction
 that counts up the version in `clock` and stamps it on the rows it changes. An exchange with nothing
-to tell and nothing to learn costs one small read.
+to write and nothing to return costs one small read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 from dragoman.accounts.decisions import apply, entry_of
 from dragoman.accounts.states import AccountState, Entry, Transition
-from dragoman.storage.base import (
+from dragoman.accounts.store import (
     HISTORY_KEPT,
     LOST_AFTER_S,
     MOST_PINS,
@@ -30,6 +30,7 @@ from dragoman.storage.base import (
     UsageCount,
     UsageKey,
 )
+from dragoman.jsontext import decoder
 from dragoman.storage.sqlite_file import SqliteFile, version_of
 
 _DAY_S = 24 * 3600.0
@@ -48,7 +49,7 @@ _COLUMNS = _KEYED + _COUNTED
 _ADD_USAGE = (
     f"INSERT INTO usage ({', '.join(_COLUMNS)})"
     " SELECT "
-    + ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(_COLUMNS)))
+    + ", ".join(f"json_extract(value, '$[{column}]')" for column in range(len(_COLUMNS)))
     + " FROM json_each(?) WHERE true"
     f" ON CONFLICT ({', '.join(_KEYED)}) DO UPDATE SET "
     + ", ".join(f"{name} = {name} + excluded.{name}" for name in _COUNTED)
@@ -75,12 +76,12 @@ _SET_BALANCE = (
 )
 
 _encode = msgspec.json.Encoder().encode
-_read_state = msgspec.json.Decoder(AccountState).decode
-_read_entry = msgspec.json.Decoder(Entry).decode
-_read_leases = msgspec.json.Decoder(dict[str, int]).decode
-_read_used = msgspec.json.Decoder(dict[str, float]).decode
-_read_pins = msgspec.json.Decoder(list[tuple[str, str, float]]).decode
-_read_models = msgspec.json.Decoder(tuple[str, ...] | None).decode
+_read_state = decoder(AccountState)
+_read_entry = decoder(Entry)
+_read_leases = decoder(dict[str, int])
+_read_used = decoder(dict[str, float])
+_read_pins = decoder(list[tuple[str, str, float]])
+_read_models = decoder(tuple[str, ...])
 
 
 class SqliteStore:
@@ -108,7 +109,7 @@ class SqliteStore:
         self._pins_s = pins_s
         self._clock = clock
         self._opened = 0
-        self._told: dict[str, tuple[Mapping[str, int], float]] = {}
+        self._written_leases: dict[str, tuple[Mapping[str, int], float]] = {}
         self._workers: list[tuple[str, float, dict[str, int]]] = []
         self._workers_at = -1
 
@@ -130,16 +131,16 @@ class SqliteStore:
         self._file.open()
         if self._opened != self._file.opened:
             self._opened = self._file.opened
-            self._told.clear()
+            self._written_leases.clear()
             self._workers_at = -1
         if self._has_news(worker, batch, now):
             with self._file.writing() as (connection, version):
                 self._write(connection, version, worker, batch, now)
                 changes = self._changes(connection, worker, version, since, now, batch)
             if batch.leases:
-                self._told[worker] = (dict(batch.leases), now)
+                self._written_leases[worker] = (dict(batch.leases), now)
             else:
-                self._told.pop(worker, None)
+                self._written_leases.pop(worker, None)
         else:
             with self._file.reading() as connection:
                 changes = self._changes(
@@ -210,7 +211,7 @@ class SqliteStore:
 
     def sweep(self, now: float) -> int:
         """See `Store.sweep`."""
-        with self._file.writing(stamped=False) as (connection, _):
+        with self._file.writing_untold() as connection:
             gone = connection.execute(
                 "SELECT name FROM accounts WHERE removed < ? LIMIT ?",
                 (now - REMOVED_KEPT_S, SWEPT_AT_ONCE),
@@ -233,10 +234,10 @@ class SqliteStore:
             return True
         if batch.spent or batch.balances:
             return True
-        told, at = self._told.get(worker, ({}, 0.0))
-        if batch.leases != told:
+        known, at = self._written_leases.get(worker, ({}, 0.0))
+        if batch.leases != known:
             return True
-        return bool(told) and not 0 <= now - at < _HEARTBEAT_S
+        return bool(known) and not 0 <= now - at < _HEARTBEAT_S
 
     def _write(
         self,
@@ -258,8 +259,8 @@ class SqliteStore:
         if batch.pins:
             pins = {digest.hex(): pin for digest, pin in batch.pins.items()}
             connection.execute(_SET_PINS, (version, _json(pins)))
-        for name, told in batch.balances.items():
-            connection.execute(_SET_BALANCE, (name, version, told))
+        for name, balance in batch.balances.items():
+            connection.execute(_SET_BALANCE, (name, version, balance))
         for name, tokens in batch.spent.items():
             connection.execute(_SPEND, (name, version, tokens))
         if batch.leases:
@@ -278,7 +279,7 @@ class SqliteStore:
         version: int,
         since: int,
         now: float,
-        told: Batch | None,
+        own: Batch | None,
     ) -> Changes:
         if version != self._workers_at:
             rows = connection.execute("SELECT name, seen, leases FROM workers")
@@ -299,7 +300,7 @@ class SqliteStore:
             return connection.execute(statement, (after,)).fetchall()
 
         # Rows of the last two that have the version of this very exchange are the batch's own.
-        before = version + 1 if told is None else version
+        before = version + 1 if own is None else version
         used = connection.execute(_USED, (after, before)).fetchone()[0]
         pins = connection.execute(_PINS, (after, before, now - self._pins_s, MOST_PINS)).fetchone()[
             0
@@ -312,14 +313,14 @@ class SqliteStore:
             definitions=tuple(
                 _definition(row) for row in changed(_DEFINED, "accounts", "AND removed IS NULL")
             ),
-            # Who knows of no account yet need not be told of those that are gone.
+            # Who knows of no account yet need not hear of those that are gone.
             removed=tuple(
                 name for (name,) in changed("name", "accounts", "AND removed IS NOT NULL") if after
             ),
             leases=leases,
             used=_read_used(used),
             balances=dict(changed("account, remaining", "balances")),
-            pins=_latest(_read_pins(pins), {} if told is None else told.pins),
+            pins=_latest(_read_pins(pins), {} if own is None else own.pins),
         )
 
     def _define(self, connection: sqlite3.Connection, version: int, one: Definition) -> None:
@@ -327,7 +328,7 @@ class SqliteStore:
             "SELECT 1 FROM accounts WHERE name = ? AND removed IS NOT NULL", (one.name,)
         ).fetchone()
         if removed:
-            # A worker may have told of a request that ended after the removal.
+            # A worker may have reported a request that ended after the removal.
             _forget(connection, one.name)
         models = None if one.models is None else _json(one.models)
         connection.execute(
@@ -353,7 +354,7 @@ _SWEEP_HISTORY = """DELETE FROM history WHERE (account, slot) IN
     (SELECT account, slot FROM history WHERE at < ? ORDER BY at LIMIT ?)"""
 _SWEEP_USAGE = f"""DELETE FROM usage WHERE ({", ".join(_KEYED)}) IN
     (SELECT {", ".join(_KEYED)} FROM usage WHERE hour < ? ORDER BY hour LIMIT ?)"""
-# The oldest version is that of the pin that was told first.
+# The oldest version is that of the pin that was written first.
 _SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND (version, digest) IN
     (SELECT version, digest FROM pins ORDER BY version LIMIT ?2)"""
 
@@ -371,7 +372,7 @@ def _apply(connection: sqlite3.Connection, version: int, transitions: Iterable[T
             states[name] = (AccountState(name), 0) if row is None else (_read_state(row[0]), row[1])
         before, entries = states[name]
         after = apply(before, transition)
-        # Even what changed nothing here is told again: it changed something for the worker.
+        # Even what changed nothing here is sent again: it changed something for the worker.
         touched.add(name)
         entry = entry_of(before, after, transition)
         if entry is not None:
@@ -396,7 +397,7 @@ def _apply(connection: sqlite3.Connection, version: int, transitions: Iterable[T
 def _latest(
     lines: Iterable[tuple[str, str, float]], own: Mapping[bytes, tuple[str, float]]
 ) -> dict[bytes, tuple[str, float]]:
-    """The pins that `lines` of the log tell, the last first, but those that `own` ones replace."""
+    """The pins in `lines` of the log, the last first, but those that `own` ones replace."""
     pins: dict[bytes, tuple[str, float]] = {}
     for text, account, at in lines:
         digest = bytes.fromhex(text)

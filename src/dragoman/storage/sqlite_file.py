@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
-
-from dragoman.storage.base import StoreError
+from dragoman.accounts.store import StoreError
+from dragoman.jsontext import JsonError
 from dragoman.storage.schema import APPLICATION_ID, MIGRATIONS
 
 _LOCK_POLL_S = 0.02
+_PAGE_BYTES = 8192
+"""Of a file that is made. Stored responses of 100 KB take a third less time than in pages of 4096
+bytes, and the small rows of the pool no more."""
+
 _WAL_KEPT_BYTES = 16 * 1024 * 1024
 
 _EXPLAINED = {
@@ -67,17 +70,25 @@ class SqliteFile:
                 connection.close()
 
     @contextmanager
-    def writing(self, *, stamped: bool = True) -> Iterator[tuple[sqlite3.Connection, int]]:
-        """A transaction that writes, and the version it makes; one that is not `stamped` makes
-        none, as it changes nothing that workers are told of.
+    def writing(self) -> Iterator[tuple[sqlite3.Connection, int]]:
+        """A transaction that writes what workers are told of, and the version that it makes.
 
         Raises:
             StoreError: nothing of it was done.
         """
         with self._transaction("IMMEDIATE") as connection:
-            if stamped:
-                connection.execute("UPDATE clock SET version = version + 1")
+            connection.execute("UPDATE clock SET version = version + 1")
             yield connection, version_of(connection)
+
+    @contextmanager
+    def writing_untold(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that changes nothing that workers are told of, and so makes no version.
+
+        Raises:
+            StoreError: nothing of it was done.
+        """
+        with self._transaction("IMMEDIATE") as connection:
+            yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -138,7 +149,7 @@ class SqliteFile:
         except OSError as error:
             self.close()
             raise StoreError(f"{self.path}: {error.strerror}") from error
-        except msgspec.DecodeError as error:
+        except JsonError as error:
             self.close()
             raise StoreError(f"{self.path}: holds what no version wrote: {error}") from error
 
@@ -163,6 +174,8 @@ class SqliteFile:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         present = _tables_version(connection, self.path)
+        if not present:
+            connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         deadline = time.monotonic() + self._lock_s
         while True:
             # SQLite does not wait for whoever else is just changing the mode.

@@ -6,12 +6,15 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
+from dragoman.jsontext import decoder
 from dragoman.storage.responses import (
     FINISHED,
     Item,
+    Items,
     ResponseStatus,
     StoredEvent,
     StoredResponse,
@@ -29,12 +32,21 @@ _CLAIMED_S = 3600
 _LONGEST_CONVERSATION = 10_000
 """Turns that are walked back at most."""
 
-_read_items = msgspec.json.Decoder(tuple[msgspec.Raw, ...]).decode
+_read_items = decoder(tuple[msgspec.Raw, ...])
 _FIELDS = "id, owner, created, expires, status, response, previous, input, output, background"
 
 _EVENT_BYTES = (
     "SELECT coalesce(sum(length(frame)), 0) FROM response_events WHERE response = excluded.id"
 )
+_PUT = f"""
+INSERT INTO responses ({_FIELDS}, bytes, alive)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET status = excluded.status, response = excluded.response,
+        input = excluded.input, output = excluded.output, alive = excluded.alive,
+        bytes = excluded.bytes + ({_EVENT_BYTES})
+    WHERE responses.owner = excluded.owner AND NOT responses.deleted
+        AND responses.status IN ('queued', 'in_progress')
+"""
 _LATER = "EXISTS (SELECT 1 FROM responses AS later WHERE later.previous = responses.id)"
 _CONVERSATION = f"""
 WITH RECURSIVE turns (id, previous, place) AS (
@@ -78,49 +90,66 @@ class SqliteResponses:
 
     def put(self, stored: StoredResponse, events: Sequence[StoredEvent] = ()) -> None:
         """See `ResponseStore.put`."""
-        given, made = _written(stored.input), _written(stored.output)
-        size = len(stored.response) + len(given) + len(made)
-        if size > self._largest:
-            raise TooLarge(f"the response has {size} bytes, and {self._largest} may be kept")
-        with self._file.writing(stamped=False) as (connection, _):
-            self._make_room(connection, stored, size)
-            # What was finished, cancelled or deleted meanwhile stays so.
-            written = connection.execute(
-                f"INSERT INTO responses ({_FIELDS}, bytes, alive)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT (id) DO UPDATE SET status = excluded.status,"
-                " response = excluded.response, input = excluded.input,"
-                " output = excluded.output, alive = excluded.alive,"
-                f" bytes = excluded.bytes + ({_EVENT_BYTES})"
-                " WHERE responses.owner = excluded.owner AND NOT responses.deleted"
-                " AND responses.status IN ('queued', 'in_progress')",
-                (
-                    stored.id,
-                    stored.owner,
-                    stored.created,
-                    stored.expires,
-                    stored.status,
-                    stored.response,
-                    stored.previous,
-                    given,
-                    made,
-                    stored.background,
-                    size,
-                    self._clock(),
-                ),
-            ).rowcount
-            if not written:
-                return
-            connection.executemany(
-                "INSERT OR IGNORE INTO response_items (owner, item, response) VALUES (?, ?, ?)",
-                [
-                    (stored.owner, item.id, stored.id)
-                    for item in (*stored.input, *stored.output)
-                    if item.id
-                ],
-            )
-            if events:
-                _add_events(connection, stored.id, events)
+        (too_large,) = self.put_all([(stored, events)])
+        if too_large is not None:
+            raise too_large
+
+    def put_all(
+        self, some: Sequence[tuple[StoredResponse, Sequence[StoredEvent]]]
+    ) -> list[TooLarge | None]:
+        """See `ResponseStore.put_all`."""
+        sizes = [_size(stored) for stored, _ in some]
+        found: list[TooLarge | None] = []
+        items: list[tuple[str, str, str]] = []
+        with self._file.writing_untold() as connection:
+            # As a rule there is room for all, which one look tells.
+            roomy = _held(connection) + sum(sizes) <= self._most
+            for (stored, events), size in zip(some, sizes, strict=True):
+                try:
+                    if size > self._largest:
+                        most = self._largest
+                        raise TooLarge(f"the response has {size} bytes, and {most} may be kept")
+                    if not roomy:
+                        self._make_room(connection, stored, size)
+                except TooLarge as error:
+                    found.append(error)
+                    continue
+                found.append(None)
+                # What was finished, cancelled or deleted meanwhile stays so.
+                if not self._write(connection, stored, size):
+                    continue
+                name, owner = stored.id, stored.owner
+                items += [(owner, item, name) for item in (*stored.input.ids, *stored.output.ids)]
+                if events:
+                    _add_events(connection, name, events)
+            if items:
+                connection.executemany(
+                    "INSERT OR IGNORE INTO response_items (owner, item, response) VALUES (?, ?, ?)",
+                    items,
+                )
+        return found
+
+    def _write(self, connection: sqlite3.Connection, stored: StoredResponse, size: int) -> bool:
+        """Write a response, unless the one of that id does not change any more. Returns whether it
+        was written."""
+        written = connection.execute(
+            _PUT,
+            (
+                stored.id,
+                stored.owner,
+                stored.created,
+                stored.expires,
+                stored.status,
+                stored.response,
+                stored.previous,
+                stored.input.body,
+                stored.output.body,
+                stored.background,
+                size,
+                self._clock(),
+            ),
+        )
+        return written.rowcount > 0
 
     def get(self, response: str, owner: str) -> StoredResponse | None:
         """See `ResponseStore.get`."""
@@ -150,11 +179,12 @@ class SqliteResponses:
             ).fetchone()
         if row is None:
             return None
-        return next((one for one in (*_items(row[0]), *_items(row[1])) if one.id == item), None)
+        bodies = (*_bodies(row[0]), *_bodies(row[1]))
+        return next((Item(item, body) for body in bodies if _read_name(body).id == item), None)
 
     def delete(self, response: str, owner: str) -> bool:
         """See `ResponseStore.delete`."""
-        with self._file.writing(stamped=False) as (connection, _):
+        with self._file.writing_untold() as connection:
             if self._get(connection, response, owner) is None:
                 return False
             connection.execute(
@@ -166,7 +196,7 @@ class SqliteResponses:
 
     def append(self, response: str, events: Sequence[StoredEvent]) -> bool:
         """See `ResponseStore.append`."""
-        with self._file.writing(stamped=False) as (connection, _):
+        with self._file.writing_untold() as connection:
             goes_on = connection.execute(
                 "UPDATE responses SET alive = ? WHERE id = ? AND NOT deleted AND NOT cancelled",
                 (self._clock(), response),
@@ -201,7 +231,7 @@ class SqliteResponses:
 
     def cancel(self, response: str, owner: str) -> StoredResponse | None:
         """See `ResponseStore.cancel`."""
-        with self._file.writing(stamped=False) as (connection, _):
+        with self._file.writing_untold() as connection:
             found = self._get(connection, response, owner)
             if found is not None and found.status not in FINISHED:
                 connection.execute("UPDATE responses SET cancelled = 1 WHERE id = ?", (response,))
@@ -209,7 +239,7 @@ class SqliteResponses:
 
     def claim(self, response: str, owner: str, claimed: bool) -> bool:
         """See `ResponseStore.claim`."""
-        with self._file.writing(stamped=False) as (connection, _):
+        with self._file.writing_untold() as connection:
             now = int(self._clock())
             # Whoever claimed it may have been killed before there was an answer.
             free = f"(claimed = 0 OR claimed < {now - _CLAIMED_S} AND NOT {_LATER})"
@@ -223,7 +253,7 @@ class SqliteResponses:
 
     def refer(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
         """See `ResponseStore.refer`."""
-        with self._file.writing(stamped=False) as (connection, _):
+        with self._file.writing_untold() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO kept_elsewhere (owner, name, account, expires)"
                 " VALUES (?, ?, ?, ?)",
@@ -241,7 +271,7 @@ class SqliteResponses:
 
     def unrefer(self, name: str, owner: str) -> None:
         """See `ResponseStore.unrefer`."""
-        with self._file.writing(stamped=False) as (connection, _):
+        with self._file.writing_untold() as connection:
             connection.execute(
                 "DELETE FROM kept_elsewhere WHERE owner = ? AND name = ?", (owner, name)
             )
@@ -258,7 +288,7 @@ class SqliteResponses:
 
     def sweep(self, now: float) -> int:
         """See `ResponseStore.sweep`."""
-        with self._file.writing(stamped=False) as (connection, _):
+        with self._file.writing_untold() as connection:
             hidden = connection.execute(
                 "UPDATE responses SET deleted = 1, response = x'' WHERE id IN"
                 " (SELECT id FROM responses WHERE expires <= ? AND NOT deleted LIMIT ?)",
@@ -288,8 +318,18 @@ class SqliteResponses:
         dropped at once: the rest is swept.
 
         Raises:
-            TooLarge: there is nothing to drop.
+            TooLarge: there is not enough to drop; nothing was.
         """
+        connection.execute("SAVEPOINT room")
+        try:
+            self._drop_for(connection, stored, size)
+        except TooLarge:
+            connection.execute("ROLLBACK TO room")
+            raise
+        finally:
+            connection.execute("RELEASE room")
+
+    def _drop_for(self, connection: sqlite3.Connection, stored: StoredResponse, size: int) -> None:
         row = connection.execute(
             "SELECT bytes FROM responses WHERE id = ?", (stored.id,)
         ).fetchone()
@@ -382,23 +422,25 @@ def _held(connection: sqlite3.Connection) -> int:
     return held
 
 
-def _written(items: Sequence[Item]) -> bytes:
-    return b"[" + b",".join([item.body for item in items]) + b"]"
+def _size(stored: StoredResponse) -> int:
+    return len(stored.response) + len(stored.input.body) + len(stored.output.body)
 
 
 class _Named(msgspec.Struct):
-    id: str = ""
+    id: Any = None
 
 
-_read_name = msgspec.json.Decoder(_Named).decode
+_read_name = decoder(_Named)
+_read_names = decoder(list[_Named])
 
 
 def _bodies(body: bytes) -> tuple[bytes, ...]:
     return tuple([bytes(raw) for raw in _read_items(body)])
 
 
-def _items(body: bytes) -> tuple[Item, ...]:
-    return tuple(Item(_read_name(raw).id, bytes(raw)) for raw in _read_items(body))
+def _items(body: bytes) -> Items:
+    names = [one.id for one in _read_names(body)]
+    return Items(body, tuple([name for name in names if isinstance(name, str) and name]))
 
 
 def _response(

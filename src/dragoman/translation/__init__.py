@@ -1,12 +1,12 @@
 """Joins a reader and a writer: the public library call, usable without the server.
 
     call = translate_request("anthropic_messages", "openai_chat", body, model="gpt-5.5")
-    call.body                      # bytes for the upstream
-    call.losses                    # what could not be carried
-    call.response(upstream_body)   # bytes for the client
-    stream = call.stream()         # or, for a streamed answer:
-    stream.feed(chunk)             # bytes for the client, as they come
-    stream.finish()                # the upstream's bytes are over
+    call.path, call.headers(key), call.body      # what to send
+    call.losses                                  # what could not be carried
+    call.translate_response(upstream_body)       # a whole answer for the client
+    stream = call.open_stream()                  # or, for a streamed answer:
+    stream.feed(chunk)                           # bytes for the client, as they come
+    stream.finish()                              # the upstream's bytes are over
 
 Nothing here performs I/O. Between the same protocol nothing is translated: values pass byte for
 byte, and only the model name and the request for usage change.
@@ -14,17 +14,18 @@ byte, and only the model name and the request for usage change.
 
 from __future__ import annotations
 
-from dragoman.translation.call import ALL, Call, Settings, mint, tool_names, translate_request
+from dragoman.translation.call import ALL_REASONING, Call, CallSettings, mint, tool_names
 from dragoman.translation.client_request import ClientRequest
+from dragoman.translation.library import translate_request
 from dragoman.translation.streams import AnswerStream, Outcome
 
 __all__ = [
-    "ALL",
+    "ALL_REASONING",
     "AnswerStream",
     "Call",
+    "CallSettings",
     "ClientRequest",
     "Outcome",
-    "Settings",
     "mint",
     "tool_names",
     "translate_request",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
@@ -23,12 +22,13 @@ from dragoman.canonical.requests import CustomTool, FunctionTool, Request, ToolR
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import cut_whole, emulated
 from dragoman.canonical.tools import ToolRestorer
+from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import AnswerWriter, Codec, Inbound, Outbound, Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Decoder, escape
-from dragoman.translation.binding import without_foreign
 from dragoman.translation.client_request import ClientRequest
+from dragoman.translation.foreign_reasoning import without_foreign_reasoning
 from dragoman.translation.streams import (
     AnswerStream,
     CutStream,
@@ -37,11 +37,11 @@ from dragoman.translation.streams import (
     TranslatedStream,
 )
 
-ALL = 1 << 62
-"""Every piece of reasoning, for `Call.fit`."""
+ALL_REASONING = 1 << 62
+"""Every piece of reasoning, for `Call.drop_reasoning`."""
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class CallSettings(Struct, frozen=True, kw_only=True):
     """What a translation depends on besides the two protocols.
 
     `model` is the name sent upstream (None: the client's). `account` tags reasoning state with
@@ -68,9 +68,9 @@ class Call:
 
     __slots__ = (
         "_names",
-        "_plain",
         "_source",
         "_stops",
+        "_unreduced",
         "account",
         "body",
         "codec",
@@ -82,7 +82,7 @@ class Call:
         "streams",
     )
 
-    def __init__(self, source: ClientRequest, upstream: str, settings: Settings) -> None:
+    def __init__(self, source: ClientRequest, upstream: str, settings: CallSettings) -> None:
         """Write the request for an upstream that speaks `upstream`.
 
         Raises:
@@ -95,8 +95,10 @@ class Call:
         self.account = settings.account
         self.mask: Mask | None = None
         self.response_id = settings.response_id
-        self.passes_through = source.codec is self.codec and self.codec.passthrough.suits(
-            settings.options
+        self.passes_through = (
+            source.codec is self.codec
+            and bool(source.body)
+            and self.codec.passthrough.suits(settings.options)
         )
         """Whether both sides speak the same protocol, so that nothing is translated."""
         self.streams = source.stream
@@ -115,25 +117,25 @@ class Call:
                 taken = self.codec.translate.taken_stops(request.stop)
                 self._stops = emulated(request.stop, taken, settings.options)
             self.body = self._write(request)
-        self._plain = self.body, self.ledger, len(self.ledger)
+        self._unreduced = self.body, self.ledger, len(self.ledger)
 
-    def fit(self, *, bound: bool = False, moved: bool = False, least: int = 0) -> int:
+    def drop_reasoning(self, *, bound: bool = False, moved: bool = False, least: int = 0) -> int:
         """Make `body` the one for `account`, and `ledger` its losses.
 
         Where reasoning is `bound` to the account that made it, another's is left out and reported.
         Between different protocols its tag tells whose it is; what has none, and all of it where
         nothing is translated, is another's if the conversation has `moved` here. The first `least`
-        pieces are left out whatever is known of them, `ALL` for a caller who was refused.
+        pieces are left out whatever is known of them, `ALL_REASONING` for a caller who was refused.
         Returns how many pieces were left out.
 
         Raises:
             Refused: the policy does not allow the loss.
         """
-        self.body, self.ledger, lost = self._plain
+        self.body, self.ledger, lost = self._unreduced
         # What another account's answer lost has not become of this one's.
         self.ledger.rewind(lost)
         if self.passes_through:
-            without = ALL if bound and moved else least
+            without = ALL_REASONING if bound and moved else least
             left_out = self._source.reasoning(without) if without else 0
             if left_out:
                 self.ledger = Ledger()
@@ -141,7 +143,7 @@ class Call:
             return left_out
         if not (bound or least):
             return 0
-        request, left_out = without_foreign(
+        request, left_out = without_foreign_reasoning(
             self._source.read(self.settings.sealer),
             self.codec.name,
             self.account,
@@ -187,11 +189,29 @@ class Call:
         return to_json(body)
 
     @property
+    def path(self) -> str:
+        """Path below the version, with its query, at which the upstream is asked."""
+        model = self.settings.model or self._source.model
+        return self.codec.endpoint.path_for(model, self.streams)
+
+    def headers(self, key: str | None = None) -> dict[str, str]:
+        """The headers, by their names in lower case, of a request that carries `body`; `key` is the
+        upstream's, None for a request without one."""
+        endpoint = self.codec.endpoint
+        accept = "text/event-stream" if self.streams else "application/json"
+        headers = {"content-type": "application/json", "accept": accept}
+        headers |= endpoint.headers(self.settings.capabilities)
+        if key is not None:
+            name, value = endpoint.key_header(key)
+            headers[name] = value
+        return headers
+
+    @property
     def losses(self) -> tuple[Loss, ...]:
         """What was lost so far, of the request and of the answer."""
         return tuple(self.ledger)
 
-    def response(self, body: bytes, outcome: Outcome | None = None) -> bytes:
+    def translate_response(self, body: bytes, outcome: Outcome | None = None) -> bytes:
         """Turn an upstream's whole answer into the client's.
 
         Raises:
@@ -206,7 +226,25 @@ class Call:
             return answer
         return self._whole(self._events(body), outcome)
 
-    def stream(self) -> AnswerStream:
+    def translate_error(
+        self, status: int, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """Turn an upstream's error answer into the client's: its status and body. `headers` are
+        the upstream's, by their names in lower case."""
+        fault = self.codec.translate.read_error(status, headers or {}, body)
+        client = self._source.codec
+        shown = client.translate.write_error(fault, mint("req_"), self.settings.options)
+        return shown.status, escape(to_json(shown.body))
+
+    def __repr__(self) -> str:
+        """From which protocol to which, and how much was lost; no content."""
+        lost = len(self.ledger)
+        return (
+            f"<Call {self._source.codec.name} -> {self.codec.name}: {len(self.body)} bytes, "
+            f"{lost} {'loss' if lost == 1 else 'losses'}>"
+        )
+
+    def open_stream(self) -> AnswerStream:
         """A translator for the upstream's streamed answer. It keeps nothing of this call's
         bodies alive."""
         if self.passes_through:
@@ -221,7 +259,7 @@ class Call:
             return CutStream(reader, self._names, writer, self.mask, self._stops)
         return TranslatedStream(reader, self._names, writer, self.mask)
 
-    def stream_of(self, body: bytes, outcome: Outcome | None = None) -> bytes:
+    def response_as_stream(self, body: bytes, outcome: Outcome | None = None) -> bytes:
         """The client's stream for an upstream that answered whole although asked to stream.
 
         Raises:
@@ -230,7 +268,7 @@ class Call:
         writer = self._source.codec.translate.answer_writer(self._reply(), True)
         return b"".join(self._written(self._events(body), writer, outcome or Outcome()))
 
-    def response_of(self, stream: bytes, outcome: Outcome | None = None) -> bytes:
+    def stream_as_response(self, stream: bytes, outcome: Outcome | None = None) -> bytes:
         """The client's whole answer from an upstream's stream, given whole.
 
         Raises:
@@ -303,40 +341,26 @@ class Call:
 def mint(prefix: str) -> str:
     """A fresh id with `prefix`."""
     # Unlike any other, not secret: without a system call for each. Forks have their own seeds.
-    return prefix + random.getrandbits(96).to_bytes(12, "big").hex()
-
-
-def translate_request(
-    client: str, upstream: str, body: bytes, *, model: str | None = None, **settings: Any
-) -> Call:
-    """Translate a request body between two protocols.
-
-    `client` and `upstream` are protocol names (openai_chat, anthropic_messages,
-    openai_responses); `model` is the upstream's name of the model; further keywords are the
-    fields of `Settings`.
-
-    Raises:
-        InvalidRequest: the request is malformed; the error names the field.
-        Refused: the policy does not allow what would be lost.
-    """
-    return Call(ClientRequest(client, body), upstream, Settings(model=model, **settings))
+    # Those of one time begin alike, as the vendors' do, so that a store has them side by side.
+    made = int(time.time() * 1000) << 48 | random.getrandbits(48)
+    return prefix + made.to_bytes(12, "big").hex()
 
 
 def tool_names(request: Request, upstream: Codec) -> ToolNames:
     """The map of tool names between a client's request and an upstream's protocol."""
     refs: dict[tuple[str | None, str], ToolRef] = {}
-    apart = upstream.translate.namespaces
+    namespaced = upstream.translate.namespaces
     for tool in request.tools:
         if type(tool) is FunctionTool:
-            space = None if apart else tool.namespace
+            space = None if namespaced else tool.namespace
             refs[space, tool.name] = ToolRef(tool.name, False, space, tool.form)
         elif type(tool) is CustomTool:
-            space = None if apart else tool.namespace
+            space = None if namespaced else tool.namespace
             refs[space, tool.name] = ToolRef(tool.name, True, space)
     for turn in request.turns:
         for block in turn.blocks:
             if type(block) is ToolCall:
-                space = None if apart else block.namespace
+                space = None if namespaced else block.namespace
                 if (space, block.name) not in refs:
                     ref = ToolRef(block.name, block.custom, space, block.form)
                     refs[space, block.name] = ref
@@ -350,8 +374,8 @@ def decode_answer(body: bytes) -> JsonObject:
         UpstreamError: it is not one.
     """
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = jsontext.decode(body)
+    except JsonError:
         raise UpstreamError.unreadable("it is not JSON") from None
     if not isinstance(value, dict):
         raise UpstreamError.unreadable("it is not a JSON object")

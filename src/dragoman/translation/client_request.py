@@ -9,13 +9,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import Request
+from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import Beginning, Codec
+from dragoman.protocols.base import Beginning, Codec, Operation
 from dragoman.protocols.fields import check_shape, decode_object
 
 
@@ -26,10 +28,16 @@ class ClientRequest:
     another protocol needs it. `shown` are members that answers repeat other than `body` has them.
     """
 
-    __slots__ = ("_request", "body", "codec", "members", "model", "shown", "stream")
+    __slots__ = ("_request", "body", "codec", "members", "model", "operation", "shown", "stream")
 
-    def __init__(self, protocol: str, body: bytes, shown: Mapping[str, Any] | None = None) -> None:
-        """Read the head of `body`.
+    def __init__(
+        self,
+        protocol: str,
+        body: bytes,
+        shown: Mapping[str, Any] | None = None,
+        operation: Operation | None = None,
+    ) -> None:
+        """Read the head of `body`; `operation` is what the path of the request told.
 
         Raises:
             InvalidRequest: not a JSON object, or model or stream are missing or of the wrong
@@ -40,7 +48,26 @@ class ClientRequest:
         self._request: Request | None = None
         self.shown = shown or {}
         self.members: Mapping[str, msgspec.Raw] = _decode_members(body)
-        self.model, self.stream = _read_head(self.members)
+        self.operation = operation
+        self.model, self.stream = _read_head(self.members, operation)
+
+    @classmethod
+    def of(cls, protocol: str, request: Request) -> ClientRequest:
+        """A request of our own, of which there is no body: it is written for each upstream, also
+        for one of the same protocol."""
+        made = cls.__new__(cls)
+        made.codec, made.body, made.members = CODECS[protocol], b"", {}
+        made.shown, made.operation = {}, None
+        made.model, made.stream, made._request = request.model, request.stream, request
+        return made
+
+    def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
+        """The same request with another body.
+
+        Raises:
+            InvalidRequest: as the constructor.
+        """
+        return ClientRequest(self.codec.name, body, shown, self.operation)
 
     def read(self, sealer: Sealer) -> Request:
         """The whole request in canonical form.
@@ -50,6 +77,8 @@ class ClientRequest:
         """
         if self._request is None:
             request = self.codec.translate.read_request(decode_object(self.body), sealer)
+            if self.operation is not None:
+                request = replace(request, model=self.model, stream=self.stream)
             if self.shown:
                 request = replace(request, source={**request.source, **self.shown})
             self._request = request
@@ -98,8 +127,8 @@ class ClientRequest:
         if options is None:
             return False
         try:
-            return msgspec.json.decode(options, type=_StreamOptions).include_usage is True
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            return _stream_options(options).include_usage is True
+        except JsonError:
             return False
 
 
@@ -107,21 +136,23 @@ class _StreamOptions(Struct):
     include_usage: bool | None = None
 
 
-_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_stream_options = jsontext.decoder(_StreamOptions)
 
 
 def _decode_members(body: bytes) -> dict[str, msgspec.Raw]:
     try:
-        members = _members_decoder.decode(body)
+        members = jsontext.members(body)
         if not body.isascii():
             body.decode()  # the members' values were not looked into
         return members
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (JsonError, UnicodeDecodeError):
         decode_object(body)
         raise InvalidRequest.at("", "The request body is not valid JSON.") from None
 
 
-def _read_head(members: Mapping[str, msgspec.Raw]) -> tuple[str, bool]:
+def _read_head(members: Mapping[str, msgspec.Raw], operation: Operation | None) -> tuple[str, bool]:
+    if operation is not None and operation.model is not None:
+        return operation.model, bool(operation.stream)
     model = _member(members, "model")
     if model is None or model == "":
         raise InvalidRequest.at("model", "is required", code="missing_required_parameter")
@@ -138,6 +169,6 @@ def _member(members: Mapping[str, msgspec.Raw], name: str) -> Any:
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return jsontext.decode(raw)
+    except JsonError:
         raise InvalidRequest.at(name, "is not valid JSON text") from None

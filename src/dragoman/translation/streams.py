@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
 from msgspec import Struct
 
+from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, IllegalEvent
 from dragoman.canonical.events import (
@@ -28,6 +28,7 @@ from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import StopCutter
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.canonical.usage import Usage
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import AnswerWriter, Relay, StreamReader
 from dragoman.sse import DONE, Decoder, EventTooLarge, Frame, escape
 
@@ -293,7 +294,7 @@ class RelayedStream(AnswerStream):
 
 def _is_readable(data: bytes) -> bool:
     try:
-        msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        jsontext.decode(data)
+    except JsonError:
         return data.startswith(DONE)
     return True

@@ -4,7 +4,7 @@ async with UpstreamClient() as client:
     request = UpstreamRequest(
         method="POST",
         url=join_url(base_url, "/v1/messages"),
-        headers=(auth_header("x-api-key", key), ("content-type", "application/json")),
+        headers=(("x-api-key", key), ("content-type", "application/json")),
         body=body,
     )
     async with await client.send(request) as response:
@@ -16,6 +16,7 @@ from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import (
     BadAnswer,
     BodyTooLarge,
+    CallError,
     ConnectFailed,
     ConnectionReset,
     ConnectTimeout,
@@ -25,17 +26,17 @@ from dragoman.upstream.errors import (
     TLSFailed,
     TotalTimeout,
     Truncated,
-    UpstreamError,
     UpstreamTimeout,
 )
 from dragoman.upstream.headers import Headers
-from dragoman.upstream.request import Timeouts, UpstreamRequest, auth_header
+from dragoman.upstream.request import Timeouts, UpstreamRequest
 from dragoman.upstream.response import UpstreamResponse
 from dragoman.upstream.urls import join_url
 
 __all__ = [
     "BadAnswer",
     "BodyTooLarge",
+    "CallError",
     "ConnectFailed",
     "ConnectTimeout",
     "ConnectionReset",
@@ -48,10 +49,8 @@ __all__ = [
     "TotalTimeout",
     "Truncated",
     "UpstreamClient",
-    "UpstreamError",
     "UpstreamRequest",
     "UpstreamResponse",
     "UpstreamTimeout",
-    "auth_header",
     "join_url",
 ]

@@ -6,21 +6,22 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Self
 
-from dragoman.upstream.clock import Clock
+from dragoman.http.clock import Clock
+from dragoman.http.decoding import BadCoding, inflater_for
 from dragoman.upstream.connection import READ_BUFFER, Connection
-from dragoman.upstream.decoding import inflater_for
+from dragoman.upstream.connection_pool import ConnectionPool
 from dragoman.upstream.dial import dial
 from dragoman.upstream.errors import (
+    BadAnswer,
+    CallError,
     ConnectFailed,
     ConnectionReset,
     ConnectTimeout,
     ProxyFailed,
     TotalTimeout,
-    UpstreamError,
 )
-from dragoman.upstream.exchange import Exchange
 from dragoman.upstream.headers import Headers
-from dragoman.upstream.pool import Pool
+from dragoman.upstream.incoming import IncomingResponse
 from dragoman.upstream.proxies import Proxy, parse_proxy
 from dragoman.upstream.request import UpstreamRequest, render_head
 from dragoman.upstream.response import UpstreamResponse
@@ -48,7 +49,7 @@ class UpstreamClient:
         """
         Args:
             tls: context for upstreams and proxies; None trusts the system's authorities.
-            max_idle: idle connections kept per place and proxy.
+            max_idle: idle connections kept per origin and proxy.
             idle_expiry: seconds for which an idle connection is kept.
         """
         self._tls = tls
@@ -62,7 +63,7 @@ class UpstreamClient:
         """Make ready for `send`; must be awaited in the loop that the client is for."""
         self._loop = asyncio.get_running_loop()
         self.clock = Clock(self._loop)
-        self._pool = Pool(self._loop, max_idle=self._max_idle, expiry=self._idle_expiry)
+        self._pool = ConnectionPool(self._loop, max_idle=self._max_idle, expiry=self._idle_expiry)
         self._tls_lock = asyncio.Lock()
         self._buffer = memoryview(bytearray(READ_BUFFER))
         self._drained = None
@@ -96,7 +97,7 @@ class UpstreamClient:
         9112, 9.3.1). Cancelling closes the connection at once.
 
         Raises:
-            UpstreamError: no answer; the class says why.
+            CallError: no answer; the class says why.
             ValueError: method, URL, proxy or headers cannot be used.
             RuntimeError: the client is not started, or closed.
         """
@@ -114,20 +115,20 @@ class UpstreamClient:
 
         connection = self._pool.take(key)
         if connection is not None:
-            exchange = Exchange(self.clock, request.timeouts, total_at, connection)
-            connection.begin(exchange, head, request.body)
+            incoming = IncomingResponse(self.clock, request.timeouts, total_at, connection)
+            connection.begin(incoming, head, request.body)
             try:
-                await exchange.head()
+                await incoming.head()
             except ConnectionReset:
-                if exchange.received:
+                if incoming.received:
                     raise
             else:
-                return _response(exchange, forwarded=forward is not None)
+                return _response(incoming, forwarded=forward is not None)
         connection = await self._dial(target, proxy, key, request, total_at)
-        exchange = Exchange(self.clock, request.timeouts, total_at, connection)
-        connection.begin(exchange, head, request.body)
-        await exchange.head()
-        return _response(exchange, forwarded=forward is not None)
+        incoming = IncomingResponse(self.clock, request.timeouts, total_at, connection)
+        connection.begin(incoming, head, request.body)
+        await incoming.head()
+        return _response(incoming, forwarded=forward is not None)
 
     async def _dial(
         self,
@@ -178,17 +179,20 @@ def _default_context() -> ssl.SSLContext:
     return context
 
 
-def _response(exchange: Exchange, *, forwarded: bool) -> UpstreamResponse:
-    headers = Headers(exchange.raw_headers)
+def _response(incoming: IncomingResponse, *, forwarded: bool) -> UpstreamResponse:
+    headers = Headers(incoming.raw_headers)
     inflater = None
     try:
-        if forwarded and exchange.status == 407:
+        if forwarded and incoming.status == 407:
             raise ProxyFailed("the proxy wants an authentication that was not given, or refused it")
-        for name, _ in exchange.raw_headers:
+        for name, _ in incoming.raw_headers:
             if name == b"content-encoding":
                 inflater = inflater_for(",".join(headers.get_all("content-encoding")))
                 break
-    except UpstreamError:
-        exchange.close()
+    except BadCoding as error:
+        incoming.close()
+        raise BadAnswer(f"the answer has {error}") from None
+    except CallError:
+        incoming.close()
         raise
-    return UpstreamResponse(exchange, headers, inflater)
+    return UpstreamResponse(incoming, headers, inflater)

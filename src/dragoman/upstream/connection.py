@@ -7,7 +7,7 @@ from typing import cast
 import httptools
 
 from dragoman.upstream.errors import BadAnswer
-from dragoman.upstream.exchange import Exchange
+from dragoman.upstream.incoming import IncomingResponse
 
 READ_BUFFER = 32 * 1024
 """Most bytes taken from a socket in one go."""
@@ -43,7 +43,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._exchange: Exchange | None = None
+        self._incoming: IncomingResponse | None = None
         self._informational = False
         self.idle_since = 0.0
         """Loop time at which the last exchange ended."""
@@ -53,12 +53,12 @@ class Connection(asyncio.BufferedProtocol):
         """Whether another exchange can be tried on it."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def begin(self, exchange: Exchange, head: bytes, body: bytes) -> None:
-        """Send a request; its answer goes to `exchange`, which this connection carries."""
+    def begin(self, incoming: IncomingResponse, head: bytes, body: bytes) -> None:
+        """Send a request; its answer goes to `incoming`, which this connection carries."""
         transport = self._transport
         assert transport is not None
-        assert self._exchange is None, "one exchange at a time"
-        self._exchange = exchange
+        assert self._incoming is None, "one exchange at a time"
+        self._incoming = incoming
         # One system call, and no copy of the body. asyncio's own transport never gets rid of an
         # empty piece, from Python 3.12 on.
         transport.writelines((head, body) if body else (head,))
@@ -86,68 +86,68 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         # It holds this connection.
         del self._parser
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.on_lost(exc)
+        incoming, self._incoming = self._incoming, None
+        if incoming is not None:
+            incoming.on_lost(exc)
         self._on_lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        exchange = self._exchange
-        if exchange is None:
+        incoming = self._incoming
+        if incoming is None:
             # An answer nobody asked for, such as a 408 for idling: the connection is spent.
             self.abort()
             return
-        if not exchange.has_head:
-            exchange.received += nbytes
-            if exchange.received > _HEAD_LIMIT + READ_BUFFER:
-                exchange.fail(BadAnswer("the head of the answer is too large"))
+        if not incoming.has_head:
+            incoming.received += nbytes
+            if incoming.received > _HEAD_LIMIT + READ_BUFFER:
+                incoming.fail(BadAnswer("the head of the answer is too large"))
                 return
         try:
             self._parser.feed_data(self._buffer[:nbytes])
-            exchange.on_read()
+            incoming.on_read()
         except httptools.HttpParserUpgrade:
-            exchange.fail(BadAnswer("the upstream switched to another protocol"))
+            incoming.fail(BadAnswer("the upstream switched to another protocol"))
         except httptools.HttpParserError as error:
-            exchange.fail(BadAnswer(f"the answer is not HTTP/1.1: {error}"))
+            incoming.fail(BadAnswer(f"the answer is not HTTP/1.1: {error}"))
             self.abort()
 
     # httptools
 
     def on_message_begin(self) -> None:
-        if self._exchange is None:
+        if self._incoming is None:
             # It came in one read with the answer, and would be taken for the next one's.
             self.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        exchange = self._exchange
+        incoming = self._incoming
         # Trailers come after the head; nothing reads them.
-        if exchange is not None and not exchange.has_head:
-            exchange.raw_headers.append((name.lower(), value))
+        if incoming is not None and not incoming.has_head:
+            incoming.raw_headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        exchange = self._exchange
-        if exchange is None:
+        incoming = self._incoming
+        if incoming is None:
             return
         status = self._parser.get_status_code()
         self._informational = 100 <= status < 200
         if self._informational:
-            exchange.raw_headers.clear()
+            incoming.raw_headers.clear()
             return
-        exchange.on_head(status)
+        incoming.on_head(status)
 
     def on_body(self, data: bytes) -> None:
-        if self._exchange is not None:
-            self._exchange.on_body(data)
+        if self._incoming is not None:
+            self._incoming.on_body(data)
 
     def on_message_complete(self) -> None:
-        exchange = self._exchange
-        if exchange is None or self._informational:
+        incoming = self._incoming
+        if incoming is None or self._informational:
             return
-        self._exchange = None
-        exchange.on_complete()
+        self._incoming = None
+        incoming.on_complete()
         transport = self._transport
         if transport is None:
             return
@@ -155,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._parser.should_keep_alive() or transport.get_write_buffer_size():
             transport.abort()
             return
-        if exchange.paused:
+        if incoming.paused:
             self.pause(False)
         self.idle_since = self._loop.time()
         self._on_free(self)

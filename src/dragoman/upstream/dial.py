@@ -35,7 +35,7 @@ async def dial(
         ConnectFailed: the upstream cannot be reached.
         TLSFailed: the upstream's TLS handshake or certificate failed.
         ProxyFailed: the proxy is at fault, or did not accept the connection in time.
-        TimeoutError: the deadline passed, and it cannot be told that the proxy is at fault.
+        TimeoutError: the deadline passed, and the proxy is not known to be at fault.
     """
     context = await tls() if target.scheme == "https" else None
     connection = make()
@@ -117,8 +117,8 @@ async def _connect(
     except socket.gaierror as error:
         raise fault(f"the name {host} did not resolve: {error.strerror}") from error
     except OSError as error:
-        told = error.strerror or type(error).__name__
-        raise fault(f"{who} at {host}:{port} cannot be reached: {told}") from error
+        reason = error.strerror or type(error).__name__
+        raise fault(f"{who} at {host}:{port} cannot be reached: {reason}") from error
     return transport
 
 

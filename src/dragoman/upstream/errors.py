@@ -7,7 +7,7 @@ ports, never a URL, a header or a body, so they are safe to log.
 from typing import ClassVar
 
 
-class UpstreamError(Exception):
+class CallError(Exception):
     """A call that brought no complete answer.
 
     Attributes:
@@ -18,19 +18,19 @@ class UpstreamError(Exception):
     sent: ClassVar[bool] = True
 
 
-class ConnectFailed(UpstreamError):
+class ConnectFailed(CallError):
     """The upstream's name did not resolve, or nothing accepts connections there."""
 
     sent = False
 
 
-class TLSFailed(UpstreamError):
+class TLSFailed(CallError):
     """The upstream accepted the connection, but the TLS handshake or its certificate failed."""
 
     sent = False
 
 
-class ProxyFailed(UpstreamError):
+class ProxyFailed(CallError):
     """The proxy is at fault: unreachable, refuses to serve us, or speaks something else.
 
     A proxy that works and says that it cannot reach the upstream is a `ConnectFailed`.
@@ -39,12 +39,12 @@ class ProxyFailed(UpstreamError):
     sent = False
 
 
-class UpstreamTimeout(UpstreamError):
+class UpstreamTimeout(CallError):
     """A time limit of the call was reached."""
 
 
 class ConnectTimeout(UpstreamTimeout):
-    """No connection stood within `Timeouts.connect`."""
+    """No connection was established within `Timeouts.connect`."""
 
     sent = False
 
@@ -61,17 +61,17 @@ class TotalTimeout(UpstreamTimeout):
     """The whole call took longer than `Timeouts.total`."""
 
 
-class ConnectionReset(UpstreamError):
+class ConnectionReset(CallError):
     """The upstream closed or reset the connection before an answer began."""
 
 
-class Truncated(UpstreamError):
+class Truncated(CallError):
     """The answer began and was cut off: by a reset, or short of its declared length or end."""
 
 
-class BadAnswer(UpstreamError):
+class BadAnswer(CallError):
     """The answer is not HTTP/1.1, or its content coding cannot be undone."""
 
 
-class BodyTooLarge(UpstreamError):
+class BodyTooLarge(CallError):
     """The answer's body is larger than the caller's limit."""

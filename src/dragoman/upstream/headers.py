@@ -7,7 +7,7 @@ class Headers(Mapping[str, str]):
     """Headers of an answer by lower-case name; names are found in any case.
 
     The value of a name that came several times is its values joined with a comma and a space
-    (RFC 9110, 5.3); `get_all` has them apart. Bytes are read as Latin-1, so that none is lost.
+    (RFC 9110, 5.3); `get_all` returns each. Bytes are read as Latin-1, so that none is lost.
     """
 
     __slots__ = ("_raw",)

@@ -31,7 +31,7 @@ _SOCKS_UPSTREAM_AT_FAULT = frozenset({3, 4, 5, 6})
 
 
 class Proxy(Struct, frozen=True):
-    """A proxy's URL, taken apart."""
+    """The parts of a proxy's URL."""
 
     scheme: str
     host: str
@@ -59,7 +59,7 @@ class Proxy(Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def parse_proxy(url: str) -> Proxy:
-    """Take a proxy's URL apart.
+    """Parse a proxy's URL.
 
     Raises:
         ValueError: the scheme is not `http`, `https`, `socks5` or `socks5h`, or there is no host.
@@ -175,10 +175,10 @@ async def socks_tunnel(
     transport.write(b"\x05\x01\x00" + address + target.port.to_bytes(2, "big"))
     _, reply, _, kind = await shake.take(4)
     if reply:
-        told = _SOCKS_REFUSALS.get(reply, f"code {reply}")
+        reason = _SOCKS_REFUSALS.get(reply, f"code {reply}")
         if reply in _SOCKS_UPSTREAM_AT_FAULT:
-            raise ConnectFailed(f"the proxy could not reach the upstream: {told}")
-        raise ProxyFailed(f"the proxy refused the tunnel: {told}")
+            raise ConnectFailed(f"the proxy could not reach the upstream: {reason}")
+        raise ProxyFailed(f"the proxy refused the tunnel: {reason}")
     length = {1: 4, 4: 16}.get(kind)
     if length is None:
         length = (await shake.take(1))[0]

@@ -33,7 +33,7 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """Time limits of one call, in seconds; 0 for none."""
 
     connect: float = 10.0
-    """Until the connection stands: name, TCP, proxy and TLS. A pooled connection needs none."""
+    """Until the connection is established: name, TCP, proxy and TLS. None for a pooled one."""
     first_byte: float = 600.0
     """From the request handed over to the head of the answer."""
     idle: float = 300.0
@@ -67,20 +67,12 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
         return f"UpstreamRequest({self.method}, {len(self.body)} bytes)"
 
 
-def auth_header(style: str, key: str) -> tuple[str, str]:
-    """The header that carries a key to an upstream: `Authorization: Bearer` where `style` is
-    `bearer`, else the header of that name."""
-    if style == "bearer":
-        return "authorization", f"Bearer {key}"
-    return style, key
-
-
 def render_head(request: UpstreamRequest, target: Target, forward: str | None = None) -> bytes:
     """The request line and headers as they go onto the wire.
 
     Args:
         request: the request.
-        target: its URL, taken apart.
+        target: its parsed URL.
         forward: given when a proxy is to forward the request: header lines for the proxy, each
             with its line end. The request line then has the whole URL (RFC 9112, 3.2.2).
 

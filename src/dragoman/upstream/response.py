@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 
-from dragoman.upstream.decoding import Inflater
-from dragoman.upstream.errors import BodyTooLarge, UpstreamError
-from dragoman.upstream.exchange import Exchange
+from dragoman.http.decoding import BadCoding, CutOff, Inflater
+from dragoman.upstream.errors import BadAnswer, BodyTooLarge, CallError, Truncated
 from dragoman.upstream.headers import Headers
+from dragoman.upstream.incoming import IncomingResponse
 
 _NO_PIECES: Iterator[bytes] = iter(())
 
@@ -24,35 +24,37 @@ class UpstreamResponse:
     Leaving the block before the end, or a cancelled read, closes the connection at once.
     """
 
-    __slots__ = ("__weakref__", "_exchange", "_inflater", "_pieces", "headers", "status")
+    __slots__ = ("__weakref__", "_incoming", "_inflater", "_pieces", "headers", "status")
 
-    def __init__(self, exchange: Exchange, headers: Headers, inflater: Inflater | None) -> None:
-        self.status: int = exchange.status
+    def __init__(
+        self, incoming: IncomingResponse, headers: Headers, inflater: Inflater | None
+    ) -> None:
+        self.status: int = incoming.status
         self.headers: Headers = headers
-        """As received: `content-length` and `content-encoding` tell of the coded body."""
-        self._exchange = exchange
+        """As received: `content-length` and `content-encoding` describe the coded body."""
+        self._incoming = incoming
         self._inflater = inflater
         self._pieces = _NO_PIECES
 
     def __del__(self) -> None:
         """Nobody can read on: an answer that was dropped must not hold its connection."""
-        self._exchange.drop()
+        self._incoming.drop()
 
     async def __aenter__(self) -> "UpstreamResponse":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._exchange.close()
+        self._incoming.close()
 
     @property
     def has_arrived(self) -> bool:
         """Whether there is nothing more to wait for; some of the body may not be taken yet."""
-        return self._exchange.complete
+        return self._incoming.complete
 
     def close(self) -> None:
         """End the call. A body not read to its end closes its connection at once, and whoever
         waits for it in another task gets `Truncated`."""
-        self._exchange.close()
+        self._incoming.close()
 
     async def read(self, limit: int) -> bytes:
         """The rest of the body.
@@ -62,11 +64,11 @@ class UpstreamResponse:
 
         Raises:
             BodyTooLarge: there are more; the connection is closed.
-            UpstreamError: the body is not complete.
+            CallError: the body is not complete.
         """
-        exchange = self._exchange
-        if exchange.complete and self._inflater is None:
-            parts = [exchange.take()]
+        incoming = self._incoming
+        if incoming.complete and self._inflater is None:
+            parts = [incoming.take()]
             size = len(parts[0])
         else:
             parts = []
@@ -92,24 +94,24 @@ class UpstreamResponse:
 
         Raises:
             StopAsyncIteration: the body is complete.
-            UpstreamError: the body will not be complete.
+            CallError: the body will not be complete.
         """
         inflater = self._inflater
-        return self._exchange.next_chunk() if inflater is None else self._inflated(inflater)
+        return self._incoming.next_chunk() if inflater is None else self._inflated(inflater)
 
-    async def pour(self, taker: Callable[[bytes], bool]) -> bool:
-        """Give the body to `taker`, piece by piece, the moment it arrives: cheaper than a loop over
-        the answer, which wakes a task for each. Until `taker` says False (returns True), or has
+    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
+        """Give the body to `sink`, piece by piece, the moment it arrives: cheaper than a loop over
+        the answer, which wakes a task for each. Until `sink` says False (returns True), or has
         had all (False).
 
         Raises:
-            UpstreamError: the body will not be complete.
-            Exception: `taker`'s own.
+            CallError: the body will not be complete.
+            Exception: `sink`'s own.
         """
         if self._inflater is None:
-            return await self._exchange.pour(taker)
+            return await self._incoming.pipe(sink)
         async for chunk in self:
-            if not taker(chunk):
+            if not sink(chunk):
                 return True
         return False
 
@@ -119,11 +121,15 @@ class UpstreamResponse:
                 for piece in self._pieces:
                     return piece
                 try:
-                    chunk = await self._exchange.next_chunk()
+                    chunk = await self._incoming.next_chunk()
                 except StopAsyncIteration:
                     inflater.finish()
                     raise
                 self._pieces = inflater.feed(chunk)
-        except UpstreamError:
+        except BadCoding as error:
+            self.close()
+            kind = Truncated if isinstance(error, CutOff) else BadAnswer
+            raise kind(f"of the answer, {error}") from error
+        except CallError:
             self.close()
             raise

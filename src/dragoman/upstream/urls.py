@@ -1,4 +1,4 @@
-"""URLs of upstreams: joining a base with a path, and taking one apart for a request."""
+"""URLs of upstreams: joining a base with a path, and parsing for a request."""
 
 import re
 from functools import lru_cache
@@ -56,7 +56,7 @@ def join_url(base_url: str, path: str, query: str = "") -> str:
 
 @lru_cache(maxsize=256)
 def parse_url(url: str) -> Target:
-    """Take a URL apart for a request; a fragment is dropped.
+    """Parse a URL for a request; a fragment is dropped.
 
     Raises:
         ValueError: not an absolute http(s) URL, or it has a user name or password.

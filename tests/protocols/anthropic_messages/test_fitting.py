@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.protocols.settings import make_capabilities
-from dragoman.translation import Call, ClientRequest, Settings
+from dragoman.translation import Call, CallSettings, ClientRequest
 
 BILLING = "x-anthropic-billing-header: cc_version=2; cch=1f2e3;"
 OWN = {"type": "text", "text": "You write files.", "cache_control": {"type": "ephemeral"}}
@@ -18,7 +18,7 @@ SAID = [{"role": "user", "content": f"What is {BILLING}?"}]
 def forwarded(body: dict[str, Any], **capabilities: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """The body as it goes upstream, and what was lost of it: path to kind."""
     whole = {"model": "m", "max_tokens": 32_000, "messages": SAID, **body}
-    settings = Settings(capabilities=make_capabilities(**capabilities))
+    settings = CallSettings(capabilities=make_capabilities(**capabilities))
     source = ClientRequest("anthropic_messages", json.dumps(whole).encode())
     call = Call(source, "anthropic_messages", settings)
     return json.loads(call.body), {loss.path: loss.kind.value for loss in call.losses}
@@ -83,7 +83,7 @@ def test_limits_leave_room_for_an_answer(
 
 def test_what_fits_keeps_its_bytes() -> None:
     body = b'{"model":"m", "max_tokens": 1000,"messages":[ {"role":"user","content":"\\u00e9"} ]}'
-    settings = Settings(capabilities=make_capabilities(max_output_tokens=2000))
+    settings = CallSettings(capabilities=make_capabilities(max_output_tokens=2000))
     call = Call(ClientRequest("anthropic_messages", body), "anthropic_messages", settings)
     assert call.body == body.replace(b', "', b',"').replace(b": 1000", b":1000")
     assert call.losses == ()

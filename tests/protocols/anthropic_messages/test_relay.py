@@ -13,7 +13,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.protocols.anthropic_messages import CODEC
 from dragoman.protocols.base import Relay
 from dragoman.sse import Decoder
-from tests.protocols.anthropic_messages.helpers import sse, wire_events
+from tests.tables.cells import events, named_stream
 
 GOLDEN = (Path(__file__).parents[2] / "golden" / "messages.sse").read_bytes().rstrip() + b"\n\n"
 
@@ -54,13 +54,13 @@ def test_a_torn_stream_ends_in_an_error() -> None:
     relay = CODEC.passthrough.relay(None, False)
     passed = pass_on(torn, relay)
     assert passed.startswith(torn)
-    assert wire_events(passed)[-1]["type"] == "error"
+    assert events(passed)[-1][0] == "error"
     assert not relay.ended
     assert relay.fault is not None
 
 
 def test_an_error_of_the_upstream_passes_and_ends_the_stream() -> None:
-    error = sse({"type": "error", "error": {"type": "overloaded_error", "message": "b"}})
+    error = named_stream({"type": "error", "error": {"type": "overloaded_error", "message": "b"}})
     head = GOLDEN[: GOLDEN.index(b"event: content_block_start")]
     relay = CODEC.passthrough.relay(None, False)
     assert pass_on(head + error + GOLDEN, relay) == head + error
@@ -78,7 +78,7 @@ def test_nothing_follows_the_end() -> None:
 def test_a_stream_can_be_cut_short() -> None:
     relay = CODEC.passthrough.relay(None, False)
     fault = Fault(FaultKind.UPSTREAM_TIMEOUT, "too slow")
-    (event,) = wire_events(relay.fail(fault))
+    ((_, event),) = events(relay.fail(fault))
     assert event["error"] == {"type": "timeout_error", "message": "too slow"}
     assert relay.fault is fault
     assert relay.finish() == b""

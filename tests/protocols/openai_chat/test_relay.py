@@ -14,20 +14,11 @@ from dragoman.protocols.base import Relay
 from dragoman.protocols.openai_chat import CODEC
 from dragoman.protocols.settings import make_capabilities
 from dragoman.sse import Decoder
-from tests.protocols.openai_chat.helpers import (
-    DONE,
-    HEAD,
-    ROLE,
-    STOP,
-    chunk,
-    completion,
-    frames_of,
-    sse,
-)
+from tests.tables.cells import DONE, ROLE, STOP, chat_answer, chat_chunk, chat_stream, chunks
 
 USAGE = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
-USAGE_CHUNK = {**HEAD, "choices": [], "usage": USAGE}
-TEXT = chunk({"content": 'He said "model":"x" and \\"finish_reason\\":\\"stop\\"'})
+USAGE_CHUNK = chat_chunk(usage=USAGE)
+TEXT = chat_chunk({"content": 'He said "model":"x" and \\"finish_reason\\":\\"stop\\"'})
 
 
 def relay(
@@ -44,7 +35,7 @@ def relay(
 def test_bytes_pass_unchanged() -> None:
     """Odd spacing, unknown fields and all. req: 159"""
     odd = b'data: {"x_unknown" : [1.50, "\\u00e9"], "choices":[]}\n\n'
-    stream = sse(ROLE, done=False) + odd + sse(TEXT, STOP)
+    stream = chat_stream(ROLE, done=False) + odd + chat_stream(TEXT, STOP)
     passed, watching = relay(stream)
     assert passed == stream
     assert (watching.ended, watching.fault, watching.usage) == (True, None, None)
@@ -53,14 +44,14 @@ def test_bytes_pass_unchanged() -> None:
 @pytest.mark.parametrize("asked", [True, False])
 def test_the_usage_chunk_is_for_those_who_asked(asked: bool) -> None:
     """It is always read, and left out if the client did not want it. req: 78"""
-    passed, watching = relay(sse(ROLE, TEXT, STOP, USAGE_CHUNK), include_usage=asked)
+    passed, watching = relay(chat_stream(ROLE, TEXT, STOP, USAGE_CHUNK), include_usage=asked)
     assert watching.usage == Usage(input=9, output=5)
-    chunks = (ROLE, TEXT, STOP, USAGE_CHUNK) if asked else (ROLE, TEXT, STOP)
-    assert passed == sse(*chunks)
+    shown = (ROLE, TEXT, STOP, USAGE_CHUNK) if asked else (ROLE, TEXT, STOP)
+    assert passed == chat_stream(*shown)
 
 
 def test_usage_on_a_chunk_that_says_more_is_passed() -> None:
-    stream = sse(ROLE, TEXT, {**STOP, "usage": USAGE})
+    stream = chat_stream(ROLE, TEXT, {**STOP, "usage": USAGE})
     passed, watching = relay(stream)
     assert passed == stream
     assert watching.usage == Usage(input=9, output=5)
@@ -69,26 +60,25 @@ def test_usage_on_a_chunk_that_says_more_is_passed() -> None:
 @pytest.mark.parametrize("shown", ["m", 'we"ird\\1 \u2028 ü'])
 def test_the_model_is_shown_under_the_clients_name(shown: str) -> None:
     """Only the name changes; text that looks like it does not. req: 150"""
-    passed, _ = relay(sse(ROLE, TEXT, STOP), model=shown)
-    assert {frame["model"] for frame in frames_of(passed)} == {shown}
+    passed, _ = relay(chat_stream(ROLE, TEXT, STOP), model=shown)
     assert passed.count(b'\\"model\\":\\"x\\"') == 1
     expected = [{**frame, "model": shown} for frame in (ROLE, TEXT, STOP)]
-    assert frames_of(passed) == expected
+    assert chunks(passed) == [*expected, "[DONE]"]
     assert "\u2028".encode() not in passed
 
 
 def test_a_missing_done_is_added() -> None:
-    passed, watching = relay(sse(ROLE, TEXT, STOP, done=False))
-    assert passed == sse(ROLE, TEXT, STOP)
+    passed, watching = relay(chat_stream(ROLE, TEXT, STOP, done=False))
+    assert passed == chat_stream(ROLE, TEXT, STOP)
     assert watching.ended
 
 
 @pytest.mark.parametrize("done", [True, False])
 def test_an_answer_without_a_finish_becomes_an_error(done: bool) -> None:
     """The end of bytes and [DONE] alike. req: 156, 163"""
-    passed, watching = relay(sse(ROLE, TEXT, done=done))
-    *chunks, last = frames_of(passed)
-    assert chunks == [ROLE, TEXT]
+    passed, watching = relay(chat_stream(ROLE, TEXT, done=done))
+    *passed_on, last, _ = chunks(passed)
+    assert passed_on == [ROLE, TEXT]
     assert last["error"]["code"] == "upstream_error"
     assert watching.fault is not None
     assert not watching.ended
@@ -96,40 +86,68 @@ def test_an_answer_without_a_finish_becomes_an_error(done: bool) -> None:
 
 
 def test_an_empty_finish_reason_ends_only_with_done() -> None:
-    blank = chunk({}, "")
-    assert relay(sse(ROLE, TEXT, blank))[1].ended
-    assert relay(sse(ROLE, TEXT, blank, done=False))[1].fault is not None
-    assert relay(sse(ROLE, chunk({"content": "a"}, "")))[1].fault is not None
+    blank = chat_chunk({}, "")
+    assert relay(chat_stream(ROLE, TEXT, blank))[1].ended
+    assert relay(chat_stream(ROLE, TEXT, blank, done=False))[1].fault is not None
+    assert relay(chat_stream(ROLE, chat_chunk({"content": "a"}, "")))[1].fault is not None
 
 
 @pytest.mark.parametrize("finished", [True, False])
 def test_an_error_in_the_stream_is_passed_and_noted(finished: bool) -> None:
     """And ended, whatever the upstream sends after it. req: 155"""
     error = {"error": {"message": "boom", "code": "slow_down"}}
-    chunks = (ROLE, STOP, error) if finished else (ROLE, error)
-    passed, watching = relay(sse(*chunks) + sse(TEXT))
-    assert passed == sse(*chunks)
+    given = (ROLE, STOP, error) if finished else (ROLE, error)
+    passed, watching = relay(chat_stream(*given) + chat_stream(TEXT))
+    assert passed == chat_stream(*given)
     assert watching.fault is not None
     assert watching.fault.kind is FaultKind.OVERLOADED
 
 
 def test_a_failure_as_the_finish_reason_is_an_error() -> None:
-    passed, watching = relay(sse(ROLE, chunk({}, "insufficient_system_resource")))
-    assert "error" in frames_of(passed)[-1]
+    passed, watching = relay(chat_stream(ROLE, chat_chunk({}, "insufficient_system_resource")))
+    assert "error" in chunks(passed)[-2]
     assert watching.fault is not None
 
 
 def test_a_stream_cut_by_us_ends_in_an_error() -> None:
     watching = CODEC.passthrough.relay(None, False)
     fault = Fault(FaultKind.UPSTREAM_TIMEOUT, "too slow")
-    assert frames_of(watching.fail(fault))[0]["error"]["message"] == "too slow"
+    assert chunks(watching.fail(fault))[0]["error"]["message"] == "too slow"
     assert watching.fault is fault
     assert watching.finish() == b""
 
 
 def test_nothing_passes_after_done() -> None:
     """req: 80"""
-    assert relay(sse(ROLE, STOP) + sse(TEXT))[0] == sse(ROLE, STOP)
+    assert relay(chat_stream(ROLE, STOP) + chat_stream(TEXT))[0] == chat_stream(ROLE, STOP)
+
+
+ODD = b"""\
+id: 1
+retry: 5
+event: message
+data:{"choices":[{"index":0,"delta":{"role":"assistant","content":"a\xe2\x80\xa8b"}}]}
+
+: a comment
+
+data: {"choices":
+data: [{"index":0,"delta":{},"finish_reason":"stop"}]}
+
+data: [DONE]\x20\x20
+
+"""
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
+def test_an_odd_stream_is_passed_on_in_the_common_form(newline: bytes) -> None:
+    """Values keep their bytes, frames do not: no names, no ids, one data line each, the space, no
+    separator at which a reader splits lines. req: 71, 80"""
+    made = relay(ODD.replace(b"\n", newline))[0].decode()
+    assert [line[:6] for line in made.splitlines() if line] == ["data: "] * 3
+    first, last, done = chunks(made.encode())
+    assert first["choices"][0]["delta"]["content"] == "a\u2028b"
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert done == "[DONE]"
 
 
 def forward(body: bytes, model: str = "up", **capabilities: Any) -> bytes:
@@ -169,22 +187,22 @@ def test_streams_are_asked_for_usage(given: dict[str, Any], options: dict[str, A
 
 
 def test_a_whole_answer_passes_byte_for_byte() -> None:
-    body = json.dumps(completion({"content": "a"}, usage=USAGE), indent=2).encode()
-    assert CODEC.passthrough.forward_response(body, "up") == (body, Usage(input=9, output=5))
+    body = json.dumps(chat_answer({"content": "a"}, usage=USAGE), indent=2).encode()
+    assert CODEC.passthrough.forward_response(body, "theirs") == (body, Usage(input=9, output=5))
 
 
 def test_a_whole_answer_under_the_clients_name() -> None:
-    answer = completion({"content": "a"})
+    answer = chat_answer({"content": "a"})
     body, usage = CODEC.passthrough.forward_response(json.dumps(answer).encode(), "shown")
     assert json.loads(body) == {**answer, "model": "shown"}
     assert usage is None
 
 
 def test_several_choices_pass() -> None:
-    answer = completion({"content": "a"})
+    answer = chat_answer({"content": "a"})
     answer["choices"] *= 2
     body = json.dumps(answer).encode()
-    assert CODEC.passthrough.forward_response(body, "up")[0] == body
+    assert CODEC.passthrough.forward_response(body, "theirs")[0] == body
 
 
 @pytest.mark.parametrize(
@@ -204,4 +222,4 @@ def test_several_choices_pass() -> None:
 def test_what_is_no_answer_is_not_passed(body: bytes) -> None:
     """A 200 that carries an error, or nothing. req: 62"""
     with pytest.raises(UpstreamError):
-        CODEC.passthrough.forward_response(body, "up")
+        CODEC.passthrough.forward_response(body, "theirs")

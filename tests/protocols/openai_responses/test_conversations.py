@@ -9,58 +9,84 @@ import pytest
 from msgspec import Raw
 
 from dragoman.protocols.openai_responses.conversations import (
-    OwnItem,
-    own_items,
+    GivenItems,
+    given_items,
+    named_item,
+    place_of,
     references,
     unstored_body,
     whole_members,
+    with_stored,
 )
 
-
-def mint(prefix: str) -> str:
-    return f"{prefix}new"
+RESPONSE = "resp_01234567"
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("given", "shown"),
     [
-        (b'"a\\u2028b"', b'{"id":"msg_new","type":"message","role":"user","content":"a\\u2028b"}'),
+        (
+            b'"a\\u2028b"',
+            b'{"id":"msg_012345670000","type":"message","role":"user","content":"a\\u2028b"}',
+        ),
         (
             b'[{"role":"user", "content":"\\u00e9"}]',
-            b'{"type":"message","id":"msg_new","role":"user", "content":"\\u00e9"}',
+            b'{"type":"message","id":"msg_012345670000","role":"user", "content":"\\u00e9"}',
         ),
         (
             b'[{"type":"function_call","n":1.0e2}]',
-            b'{"id":"fc_new","type":"function_call","n":1.0e2}',
+            b'{"id":"fc_012345670000","type":"function_call","n":1.0e2}',
         ),
         (b'[{"type":null,"id":"x","role":"user"}]', b'{"type":"message","id":"x","role":"user"}'),
         (b'[{"type":"message","id":"x", "y":1.0}]', b'{"type":"message","id":"x", "y":1.0}'),
-        (b'[{"type":"x","id":""}]', b'{"type":"x","id":"item_new"}'),
-        (b"[{}]", b'{"type":"message","id":"msg_new"}'),
-        (b"[ { } ]", b'{"type":"message","id":"msg_new"}'),
+        (b'[{"type":"x","id":""}]', b'{"type":"x","id":"item_012345670000"}'),
+        (b"[{}]", b'{"type":"message","id":"msg_012345670000"}'),
+        (b"[ { } ]", b'{"type":"message","id":"msg_012345670000"}'),
     ],
 )
-def test_own_items(given: bytes, kept: bytes) -> None:
-    found = own_items(Raw(given), mint)
+def test_items_are_kept_as_they_came_and_shown_with_an_id(given: bytes, shown: bytes) -> None:
+    found = given_items(Raw(given))
     assert found is not None
-    [item] = found
-    assert item.body == kept
-    assert item.id == msgspec.json.decode(kept)["id"]
-    assert not item.refers
+    if given.startswith(b"["):
+        assert found.body == given
+    [item] = msgspec.json.decode(found.body, type=list[Raw])
+    assert named_item(bytes(item), RESPONSE, 0) == shown
+    name = msgspec.json.decode(shown)["id"]
+    assert found.ids == ((name,) if b'"x"' in given and name == "x" else ())
+    assert found.references == ()
     assert references(Raw(given)) == []
+    if name != "x":
+        assert place_of(name) == (RESPONSE, 0)
+
+
+def test_an_id_tells_the_place_of_its_item() -> None:
+    shown = named_item(b'{"type":"reasoning"}', RESPONSE, 300)
+    assert place_of(msgspec.json.decode(shown)["id"]) == (RESPONSE, 300)
+    for other in ("x", "msg_1", "msg_" + "g" * 28, "MSG_" + "0" * 28, ""):
+        assert place_of(other) is None
 
 
 @pytest.mark.parametrize("item", [b'{"type":"item_reference","id":"rs_1"}', b'{"id":"rs_1"}'])
 def test_items_that_stand_for_others(item: bytes) -> None:
-    assert own_items(Raw(b"[%b]" % item), mint) == [OwnItem("rs_1", item, True)]
+    assert given_items(Raw(b"[%b]" % item)) == GivenItems(b"[%b]" % item, (), ((0, "rs_1"),))
     said = b'{"role":"user","id":"x"}'
-    assert references(Raw(b"[%b, %b,%b]" % (said, item, item))) == [(1, "rs_1"), (2, "rs_1")]
+    given = b"[%b, %b,%b]" % (said, item, item)
+    assert references(Raw(given)) == [(1, "rs_1"), (2, "rs_1")]
+    found = given_items(Raw(given))
+    assert found is not None
+    assert found.ids == ("x",)
+    whole = with_stored(found, {1: b'{"type":"a"}', 2: b'{"type":"b"}'})
+    assert whole.body == b'[%b,{"type":"a"},{"type":"b"}]' % said
+    assert whole.ids == ("x", "rs_1", "rs_1")
 
 
 @pytest.mark.parametrize(
     "item",
     [
         b'{"type":"item\\u005freference","id":"rs_1"}',
+        b'{"type":"item_reference","\\u0069d":"rs_1"}',
+        b'{"type":"item_reference","\\u0069\\u0064":"rs_1"}',
+        b'{"type":"item_reference","i\\u0064":"rs_1"}',
         b'{"type":"","id":""}',
         b'{"type":null,"role":null,"id":"rs_1","content":[{"id":1}]}',
         b'{"type":"item_reference","id":5}',
@@ -72,19 +98,37 @@ def test_items_that_stand_for_others(item: bytes) -> None:
 )
 def test_whoever_asks_sees_the_same_items_refer(item: bytes) -> None:
     given = Raw(b"[%b]" % item)
-    found = enumerate(own_items(given, mint) or ())
-    assert references(given) == [(number, one.id) for number, one in found if one.refers]
+    found = given_items(given)
+    assert found is not None
+    assert references(given) == list(found.references)
 
 
 @pytest.mark.parametrize("given", [b"5", b"{}", b"null", b"true", b"[5]", b'[{"id":"x"},"x"]'])
 def test_what_is_no_input(given: bytes) -> None:
-    assert own_items(Raw(given), mint) is None
+    assert given_items(Raw(given)) is None
     assert references(Raw(given)) == []
 
 
 def test_no_input_adds_nothing() -> None:
-    assert own_items(None, mint) == []
+    assert given_items(None) == GivenItems()
     assert references(None) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        (b"[]", b'[{"n":1},{"n":2}]'),
+        (b"[ ]", b'[{"n":1},{"n":2}]'),
+        (b'[{"n":3}, {"n":4}]', b'[{"n":1},{"n":2},{"n":3}, {"n":4}]'),
+    ],
+)
+def test_a_conversation_is_put_together(given: bytes, whole: bytes) -> None:
+    members = {"model": Raw(b'"m"'), "previous_response_id": Raw(b'"r"'), "input": Raw(b"5")}
+    found = whole_members(members, [b'{"n":1}', b'{"n":2}'], GivenItems(given))
+    assert found == {"model": Raw(b'"m"'), "input": Raw(whole)}
+    assert whole_members({}, [], GivenItems(given)) == {
+        "input": Raw(b"[" + given[1:-1].strip() + b"]" if given.strip(b"[ ]") else b"[]")
+    }
 
 
 @pytest.mark.parametrize(
@@ -114,16 +158,3 @@ def test_what_else_is_asked_for_stays_so() -> None:
     given = Raw(b'["message.output_text.logprobs"]')
     made: Any = msgspec.json.decode(unstored_body({"include": given}))
     assert made["include"] == ["message.output_text.logprobs", "reasoning.encrypted_content"]
-
-
-def test_a_whole_conversation() -> None:
-    members = {
-        "model": Raw(b'"m"'),
-        "previous_response_id": Raw(b'"resp_1"'),
-        "input": Raw(b'"x"'),
-    }
-    whole = whole_members(members, [b'{"a":1.0}', b"5"])
-    assert {name: bytes(raw) for name, raw in whole.items()} == {
-        "model": b'"m"',
-        "input": b'[{"a":1.0},5]',
-    }

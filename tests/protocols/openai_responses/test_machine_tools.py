@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from dragoman.protocols.openai_responses.conversations import unstored_body
-from dragoman.translation import Outcome, translate_request
+from dragoman.translation import Outcome
+from tests.library import translate_request
 
 HI = {"role": "user", "content": "hi"}
 UPSTREAMS = ["openai_chat", "anthropic_messages"]
@@ -122,7 +123,7 @@ def test_a_call_comes_back_as_the_clients_item(kind: str) -> None:
         "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
     }
 
-    shown = msgspec.json.decode(call.response(msgspec.json.encode(answer), Outcome()))
+    shown = msgspec.json.decode(call.translate_response(msgspec.json.encode(answer), Outcome()))
 
     [item] = shown["output"]
     assert item.pop("id")
@@ -152,7 +153,7 @@ def test_a_deleted_file_has_no_diff() -> None:
         {"index": 0, "delta": {"tool_calls": [fragment]}, "finish_reason": None},
         {"index": 0, "delta": {}, "finish_reason": "tool_calls"},
     ]
-    stream = call.stream()
+    stream = call.open_stream()
     frames = [{"id": "c", "model": "m", "choices": [choice]} for choice in choices]
     data = b"".join(b"data: " + msgspec.json.encode(frame) + b"\n\n" for frame in frames)
     shown = stream.feed(data + b"data: [DONE]\n\n") + stream.finish()

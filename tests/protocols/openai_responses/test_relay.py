@@ -14,13 +14,14 @@ from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Relay
 from dragoman.protocols.openai_responses import CODEC
 from dragoman.sse import Decoder
-from tests.protocols.openai_responses.helpers import JsonObject, decoded, stream_of
 from tests.protocols.openai_responses.upstream import (
+    JsonObject,
     call,
     events_of,
     message,
     reasoning,
     response,
+    stream_of,
     text,
 )
 
@@ -28,6 +29,11 @@ ANSWER = response(reasoning("Think"), message(text("Hello")), call('{"a":1}'))
 STREAM = stream_of(events_of(ANSWER))
 USAGE = Usage(input=9, output=5, cached=4, cache_write=2, reasoning=3)
 MEMBERS = msgspec.json.Decoder(dict[str, Raw])
+
+
+def decoded(stream: bytes) -> list[JsonObject]:
+    """The data of a stream's events."""
+    return [msgspec.json.decode(frame.data) for frame in Decoder().feed(stream)]
 
 
 def relayed(stream: bytes, model: str | None = None) -> tuple[bytes, Relay]:

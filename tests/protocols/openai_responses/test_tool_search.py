@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.translation import Outcome, translate_request
+from dragoman.translation import Outcome
+from tests.library import translate_request
 
 PARAMETERS = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 TOOL = {
@@ -143,7 +144,7 @@ def test_a_streamed_call_comes_back_as_a_search(size: int) -> None:
     """The item comes whole: there are no deltas of its arguments."""
     whole = {"model": "m", "stream": True, "input": [HI], "tools": [TOOL]}
     call = translate_request("openai_responses", "openai_chat", msgspec.json.encode(whole))
-    stream, data = call.stream(), answered()
+    stream, data = call.open_stream(), answered()
     shown = b"".join(stream.feed(data[at : at + size]) for at in range(0, len(data), size))
     shown += stream.finish()
 
@@ -172,7 +173,7 @@ def test_a_whole_answer_holds_the_search() -> None:
         "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
     }
 
-    shown = msgspec.json.decode(call.response(msgspec.json.encode(answer), Outcome()))
+    shown = msgspec.json.decode(call.translate_response(msgspec.json.encode(answer), Outcome()))
 
     [item] = shown["output"]
     check_item(item)

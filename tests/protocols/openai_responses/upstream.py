@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -157,3 +158,13 @@ def events_of(answer: JsonObject) -> list[JsonObject]:
     for number, item in enumerate(answer["output"]):
         body += item_events(item, number)
     return frame_events(answer, *body)
+
+
+def stream_of(events: Iterable[JsonObject], named: bool = True) -> bytes:
+    """The bytes of events as an upstream sends them, numbered."""
+    frames = []
+    for number, event in enumerate(events):
+        data = json.dumps({"sequence_number": number, **event}, separators=(",", ":"))
+        name = f"event: {event['type']}\n" if named else ""
+        frames.append(f"{name}data: {data}\n\n".encode())
+    return b"".join(frames)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.losses import Policy
 from dragoman.config import Client, matches
+from dragoman.protocols import CODECS
 from dragoman.protocols.dialects import Dialect
 
 
@@ -55,8 +56,7 @@ class Keyring:
     def identify(self, headers: Mapping[bytes, bytes]) -> Caller:
         """The client whose key is in `headers` (lower-case names).
 
-        Both `x-api-key` and `authorization: Bearer` are read; if both are there, `x-api-key`
-        wins, as with the vendor who has both.
+        Read on every path: the header of each protocol that has one, else `Authorization: Bearer`.
 
         Raises:
             DragomanError: UNAUTHENTICATED, with words that do not repeat the key.
@@ -65,9 +65,7 @@ class Keyring:
             return self._anyone
         key = presented_key(headers)
         if key is None:
-            raise _refused(
-                "No API key was given. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'."
-            )
+            raise _refused(f"No API key was given. Send it as {' or '.join(_ways())}.")
         caller = self._callers.get(_digest(key))
         if caller is None:
             raise _refused("The API key is not valid for this gateway.")
@@ -75,12 +73,20 @@ class Keyring:
 
 
 def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
-    """The key that a client sent, None if there is none."""
-    key = headers.get(b"x-api-key", b"").strip()
-    if key:
-        return key
+    """The key that a client sent, None if there is none. The headers of a protocol win over
+    `Authorization: Bearer`, which all have."""
+    for codec in CODECS.values():
+        for name in codec.endpoint.key_headers:
+            if key := headers.get(name, b"").strip():
+                return key
     scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
     return token.strip() or None if scheme.lower() == b"bearer" else None
+
+
+def _ways() -> list[str]:
+    """The headers in which a key can be sent."""
+    names = [name for codec in CODECS.values() for name in codec.endpoint.key_headers]
+    return ["'Authorization: Bearer KEY'", *(f"'{name.decode()}: KEY'" for name in names)]
 
 
 def _digest(key: bytes) -> bytes:

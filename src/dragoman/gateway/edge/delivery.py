@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.visit import Visit
 
-STREAM_HEADERS: Headers = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    # nginx and what imitates it would collect events otherwise.
-    (b"x-accel-buffering", b"no"),
-]
+# nginx and what imitates it would collect events but for the last.
+_LINES = (
+    b"content-type: text/event-stream; charset=utf-8\r\n"
+    b"cache-control: no-cache\r\n"
+    b"x-accel-buffering: no\r\n"
+)
 
 
 class Delivery:
@@ -53,7 +53,7 @@ class Delivery:
         commit_after_s: float,
     ) -> None:
         self._visit = visit
-        self._headers = STREAM_HEADERS + headers
+        self._headers = headers
         self.keepalive = keepalive
         self._silence = keepalive_s
         self._loop = visit.clock.loop
@@ -68,7 +68,7 @@ class Delivery:
 
     def announce(self, headers: Headers) -> None:
         """Give the answer these headers in place of those it had, if the head is not out yet."""
-        self._headers = STREAM_HEADERS + headers
+        self._headers = headers
 
     async def write(self, data: bytes) -> None:
         """Send whole events."""
@@ -76,7 +76,7 @@ class Delivery:
             await asyncio.wait((self._sign,))
         self._writing = True
         if not self.committed:
-            await self._commit()
+            self._commit()
         await self._visit.write(data)
         self._last = self._loop.time()
         self._writing = False
@@ -95,8 +95,8 @@ class Delivery:
         if self._sign is not None:
             await asyncio.wait((self._sign,))
         if not self.committed:
-            await self._commit()
-        await self._visit.end(data)
+            self._commit()
+        self._visit.end(data)
 
     async def withdraw(self) -> None:
         """Stop, so that an error may be sent in place of the stream, if nothing went out so far
@@ -111,12 +111,12 @@ class Delivery:
             self._timer.cancel()
             self._timer = None
 
-    async def _commit(self) -> None:
+    def _commit(self) -> None:
         self.committed = True
         self.close()
         if self._silence and not self.over:
             self._timer = self._loop.call_later(self._silence, self._tick)
-        await self._visit.start(200, self._headers)
+        self._visit.start(200, self._headers, _LINES)
 
     def _tick(self) -> None:
         self._timer = None
@@ -135,7 +135,7 @@ class Delivery:
     async def _give_sign(self) -> None:
         try:
             if not self.committed:
-                await self._commit()
+                self._commit()
             # The head goes out with what follows it, be it nothing.
             await self._visit.write(self.keepalive() if self._silence else b"")
             self._last = self._loop.time()

@@ -16,10 +16,6 @@ _log = logging.getLogger("dragoman.gateway")
 Headers = list[tuple[bytes, bytes]]
 
 
-class ClientGone(Exception):
-    """The client closed its connection before it was answered."""
-
-
 def fault_of(error: BaseException, request_id: str) -> Fault:
     """What a client may see of `error`. Where something unexpected came from is logged, but not
     its message: that may quote the request."""
@@ -34,9 +30,15 @@ def fault_of(error: BaseException, request_id: str) -> Fault:
     )
 
 
-def refusal(kind: FaultKind, message: str, *, code: str | None = None) -> DragomanError:
-    """An error of the gateway's own about how it was called."""
-    return DragomanError(Fault(kind, message, code=code))
+def refusal(
+    kind: FaultKind,
+    message: str,
+    *,
+    code: str | None = None,
+    retry_after: float | None = None,
+) -> DragomanError:
+    """An error of the gateway's own about how it was called. `retry_after` is in seconds."""
+    return DragomanError(Fault(kind, message, code=code, retry_after=retry_after))
 
 
 def rendered(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec
@@ -16,26 +17,33 @@ def normal_path(path: str) -> str:
     at their end, and with a `/v1` too many.
     """
     path = _VERSIONS.sub("/v1", _SLASHES.sub("/", path)).rstrip("/") or "/"
-    if not path.startswith("/v1/") and path.startswith(_VERSIONED):
+    if not path.startswith("/v1/") and path.startswith(_versioned()):
         return f"/v1{path}"
     return path
 
 
-_VERSIONED = (*(codec.endpoint.path for codec in CODECS.values()), "/models")
-
-
-def codec_of(path: str, headers: list[tuple[bytes, bytes]]) -> Codec:
+def codec_of(path: str, headers: Mapping[bytes, bytes]) -> Codec:
     """The client's protocol of a request that no route has seen."""
     path = normal_path(path)
     for codec in CODECS.values():
-        if path.startswith(f"/v1{codec.endpoint.path}"):
+        endpoint = codec.endpoint
+        if path.startswith(endpoint.version + endpoint.path):
             return codec
-    return CODECS[implied_protocol(headers)]
+    return implied_codec(headers)
 
 
-def implied_protocol(headers: list[tuple[bytes, bytes]]) -> str:
-    """The protocol of a client on a path that tells none: Anthropic's SDKs always send their
-    version."""
-    if any(name == b"anthropic-version" for name, _ in headers):
-        return "anthropic_messages"
-    return "openai_chat"
+def implied_codec(headers: Mapping[bytes, bytes]) -> Codec:
+    """The protocol of a client on a path that tells none: by a header that only its clients send,
+    else the first protocol there is."""
+    first, *_ = codecs = CODECS.values()
+    for codec in codecs:
+        sign = codec.endpoint.sign
+        if sign and sign in headers:
+            return codec
+    return first
+
+
+def _versioned() -> tuple[str, ...]:
+    """Paths that are also known without their `/v1`."""
+    known = [codec.endpoint for codec in CODECS.values() if codec.endpoint.version == "/v1"]
+    return tuple({path for endpoint in known for path in (endpoint.path, endpoint.models.path)})

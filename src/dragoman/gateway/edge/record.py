@@ -21,6 +21,7 @@ LOSSES_HEADER = b"x-dragoman-losses"
 _HEADER_BYTES = 1024
 _PATH_LENGTH = 120
 _LOGGED_LOSSES = 50
+_HERE = "127.0.0.1"
 _UNPRINTABLE = re.compile(r"[^\x21-\x2b\x2d-\x3a\x3c-\x7e]")
 
 
@@ -33,6 +34,7 @@ class _Line(Struct, gc=False):
     route: str
     status: int
     ms: float
+    address: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
     stream: bool | UnsetType = UNSET
     upstream: str | UnsetType = UNSET
@@ -48,11 +50,13 @@ class _Line(Struct, gc=False):
 class Record:
     """What became of one request, for its line in the log. Holds no key and no text of a prompt.
 
-    `deferred` says that the answer is made later and counted then: what is told now only says so.
+    `address` is the client's, empty if it has none; `deferred` says that the answer is made later
+    and counted then: what is told now only says so.
     """
 
     __slots__ = (
         "account",
+        "address",
         "attempts",
         "caller",
         "deferred",
@@ -68,6 +72,7 @@ class Record:
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
+        self.address = ""
         self.caller = ""
         self.deferred = False
         self.model = ""
@@ -91,6 +96,8 @@ class Record:
             status,
             int((time.perf_counter() - self.started) * 10_000) / 10,
         )
+        if self.address and self.address != _HERE:
+            line.address = self.address
         if self.model:
             line.model = self.model[:200]
             line.stream = self.stream

@@ -4,84 +4,109 @@ from __future__ import annotations
 
 import asyncio
 import time
-import zlib
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import Callable, Coroutine
 from io import BytesIO
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from dragoman.canonical.errors import Fault, FaultKind
-from dragoman.config.checks import is_loopback
-from dragoman.gateway.edge.errors import ClientGone, Headers, refusal, rendered
-from dragoman.gateway.edge.writes import AnswerTransport
-from dragoman.protocols.base import OFFICIAL, Codec
+from dragoman.gateway.edge.errors import Headers, refusal, rendered
+from dragoman.http.addresses import is_here
+from dragoman.http.clock import Clock
+from dragoman.http.decoding import BadCoding, Inflater
+from dragoman.http.head import header_lines
+from dragoman.http.problems import BodyRefused, ClientGone, Problem
+from dragoman.protocols.base import OFFICIAL, Codec, Operation
 from dragoman.translation.call import mint
-from dragoman.upstream.clock import Clock
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-
-JSON: tuple[bytes, bytes] = (b"content-type", b"application/json")
+_JSON = b"content-type: application/json\r\n"
+_RETRY_S = 5.0
 
 _FORWARDED = {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"}
 
-_BODY_TIMEOUT_S = 120.0
-"""Seconds within which a request's body must have arrived."""
+_TURN_BYTES = 1024 * 1024
+"""Bytes that are unpacked before others have their turn."""
+
+
+class Asked(Protocol):
+    """What a visit needs of a request: `dragoman.http.Request`, or what stands in for one whose
+    client does not wait."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def query(self) -> bytes: ...
+    @property
+    def headers(self) -> dict[bytes, bytes]: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def gone(self) -> bool: ...
+
+    on_gone: Callable[[], object] | None
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body."""
+
+    def hold(self, size: int) -> bool:
+        """Take so much of the memory budget."""
+
+    def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
+        """Give a whole answer."""
+
+    def start(self, status: int, lines: bytes = b"") -> None:
+        """Begin an answer."""
+
+    def put(self, data: bytes) -> bool:
+        """Send a piece of it, if that takes no waiting."""
+
+    async def write(self, data: bytes) -> None:
+        """Send a piece of it."""
+
+    def end(self, data: bytes = b"") -> None:
+        """Send the last piece of it."""
 
 
 class Visit:
-    """One request. `path` is in the form that routes know, `codec` the client's protocol, `options`
+    """One request. `path` is in the form that routes know, `codec` the client's protocol,
+    `operation` what else the path tells, `options`
     those of the dialect in which errors are told.
 
     `headers` have lower-case names. `lines` and `shared` are the headers of every answer, those
     that are sure to be sound as they are sent and those to be checked; `status` is that of
     the answer, 0 before there is one, `answered` when it began, on the clock of
-    `time.perf_counter`; `ended` says that it is whole, `gone` that the client left
-    before. `connection` is the client's, None if nobody waits for the answer.
+    `time.perf_counter`; `ended` says that it is whole.
     """
 
     __slots__ = (
-        "_receive",
-        "_send",
         "answered",
         "clock",
         "codec",
-        "connection",
         "ended",
-        "gone",
         "headers",
         "lines",
         "method",
+        "operation",
         "options",
         "path",
-        "peer",
         "query",
+        "request",
         "request_id",
         "shared",
         "status",
     )
 
-    def __init__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        codec: Codec,
-        clock: Clock,
-        connection: AnswerTransport | None = None,
-    ) -> None:
-        self._receive = receive
-        self._send = send
-        self.connection = connection
+    def __init__(self, request: Asked, codec: Codec, clock: Clock) -> None:
+        self.request = request
         self.clock = clock
         self.codec = codec
+        self.operation: Operation | None = None
         self.options = OFFICIAL
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.peer: tuple[str, int] | None = scope.get("client")
-        self.query: bytes = scope["query_string"]
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.method = request.method
+        self.path = request.path
+        self.query = request.query
+        self.headers = request.headers
         self.request_id = mint("req_")
         minted = self.request_id.encode()
         # Each vendor's SDKs read one of them.
@@ -90,119 +115,112 @@ class Visit:
         self.status = 0
         self.answered = 0.0
         self.ended = False
-        self.gone = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client left before it was answered."""
+        return self.request.gone
 
     @property
     def is_local(self) -> bool:
         """Whether the request comes from this machine, and not from a proxy on it that forwards
         what others ask."""
-        if self.peer is None or not is_loopback(self.peer[0]):
-            return False
-        return not self.headers.keys() & _FORWARDED
+        return is_here(self.request.address) and not self.headers.keys() & _FORWARDED
 
     async def body(self, limit: int) -> bytes:
         """The whole body, decompressed.
 
         Raises:
             DragomanError: TOO_LARGE beyond `limit` bytes, UNSUPPORTED_MEDIA_TYPE for an encoding
-                that is not known, INVALID_REQUEST for one that is broken, REQUEST_TIMEOUT.
+                that is not known, INVALID_REQUEST for one that is broken, REQUEST_TIMEOUT,
+                OVERLOADED where there is no memory for it.
             ClientGone: the client left.
         """
-        encoding = self.headers.get(b"content-encoding", b"identity").strip().lower()
+        encoding = self.headers.get(b"content-encoding")
+        if encoding is None:
+            return await self._whole_body(limit)
+        encoding = encoding.strip().lower()
         if encoding not in (b"identity", b"", b"gzip", b"x-gzip"):
             raise refusal(
                 FaultKind.UNSUPPORTED_MEDIA_TYPE,
                 "The request body's content encoding is not supported; send it as it is or gzip.",
             )
-        declared = self.headers.get(b"content-length", b"")
-        if declared.isdigit() and int(declared) > limit:
-            raise _too_large(limit)
-        if self.connection is not None and self.connection.has_body:
-            body = await self._read(limit)
-        else:
-            body = await self._read_in_time(limit)
-        return _gunzip(body, limit) if encoding.endswith(b"gzip") else body
+        body = await self._whole_body(limit)
+        return await self._unpacked(body, limit) if encoding.endswith(b"gzip") else body
 
-    async def _read_in_time(self, limit: int) -> bytes:
-        # asyncio.timeout costs many times as much.
-        task = asyncio.current_task(self.clock.loop)
-        assert task is not None
-        late = False
-
-        def expire() -> None:
-            nonlocal late
-            late = True
-            task.cancel()
-
-        timer = self.clock.after(_BODY_TIMEOUT_S, expire)
+    async def _whole_body(self, limit: int) -> bytes:
         try:
-            return await self._read(limit)
-        except asyncio.CancelledError:
-            if not late:
-                raise
-            task.uncancel()
-            raise refusal(
-                FaultKind.REQUEST_TIMEOUT, "The request body did not arrive in time."
-            ) from None
-        finally:
-            timer.cancel()
+            return await self.request.body(limit)
+        except BodyRefused as refused:
+            raise _refused_body(refused.problem, limit) from None
 
-    async def _read(self, limit: int) -> bytes:
-        # It grows in place: a list of pieces, to be joined, takes twice the time and the memory.
-        whole: BytesIO | None = None
-        size = 0
-        while True:
-            message = await self._receive()
-            if message["type"] != "http.request":
-                raise ClientGone
-            piece: bytes = message.get("body", b"")
-            size += len(piece)
-            if size > limit:
-                raise _too_large(limit)
-            more = message.get("more_body", False)
-            if whole is None:
-                if not more:
-                    return piece
-                whole = BytesIO()
-            whole.write(piece)
-            if not more:
-                return whole.getvalue()
+    async def _unpacked(self, body: bytes, limit: int) -> bytes:
+        inflater = Inflater(gzip_only=True)
+        plain = BytesIO()
+        size = turn = 0
+        try:
+            for piece in inflater.feed(body):
+                size += len(piece)
+                if size > limit:
+                    raise _refused_body(Problem.BODY_TOO_LARGE, limit)
+                self.hold(len(piece))
+                plain.write(piece)
+                if size - turn >= _TURN_BYTES:
+                    turn = size
+                    await asyncio.sleep(0)
+            inflater.finish()
+        except BadCoding:
+            told = "The request body is not valid gzip data."
+            raise refusal(FaultKind.INVALID_REQUEST, told) from None
+        return plain.getvalue()
 
-    def start(self, status: int, headers: Headers) -> Awaitable[None]:
-        """Send the head of the answer."""
-        self.status = status
-        self.answered = time.perf_counter()
-        if self.connection is not None:
-            self.connection.lines = self.lines
-        return self._send(
-            {"type": "http.response.start", "status": status, "headers": self.shared + headers}
-        )
+    def hold(self, size: int) -> None:
+        """Take so many bytes of the memory that all requests share, until this one is answered.
 
-    def write(self, data: bytes) -> Awaitable[None]:
+        Raises:
+            DragomanError: OVERLOADED: there are not so many.
+        """
+        if not self.request.hold(size):
+            raise _refused_body(Problem.NO_MEMORY, 0)
+
+    def start(self, status: int, headers: Headers, lines: bytes = b"") -> None:
+        """Begin an answer that comes in pieces: its head goes out with the first of them. `lines`
+        are headers, each with its line end, that are sure to be sound."""
+        self._begin(status)
+        self.request.start(status, self.lines + lines + header_lines(self.shared + headers))
+
+    async def write(self, data: bytes) -> None:
         """Send a piece of the answer's body; waits while the client reads too slowly."""
-        return self._send({"type": "http.response.body", "body": data, "more_body": True})
+        await self.request.write(data)
 
     def put(self, data: bytes) -> bool:
         """Send a piece of the answer's body, not empty, if that takes no waiting; else False."""
-        return self.connection is not None and self.connection.put(data)
+        return self.request.put(data)
 
-    def end(self, data: bytes = b"") -> Awaitable[None]:
+    def end(self, data: bytes = b"") -> None:
         """Send the last piece of the answer's body."""
         self.ended = True
-        return self._send({"type": "http.response.body", "body": data, "more_body": False})
+        self.request.end(data)
 
-    async def reply(self, status: int, body: bytes, headers: Headers | None = None) -> None:
-        """Send a whole answer; JSON unless it is empty."""
-        head = [(b"content-length", b"%d" % len(body)), *(headers or ())]
-        if body:
-            head.append(JSON)
-        await self.start(status, head)
-        await self.end(body)
+    async def reply(
+        self, status: int, body: bytes, headers: Headers | None = None, media: bytes = _JSON
+    ) -> None:
+        """Send a whole answer, in one write. `media` is the line of its content type."""
+        self._begin(status)
+        self.ended = True
+        lines = self.lines
+        if self.shared or headers:
+            lines += header_lines([*self.shared, *(headers or ())])
+        self.request.respond(status, lines + media if body else lines, body)
 
     async def fail(self, fault: Fault, headers: Headers | None = None) -> None:
         """Answer with an error in the client's own shape."""
         status, body, own = rendered(self.codec, fault, self.request_id, self.options)
         await self.reply(status, body, [*own, *(headers or ())])
+
+    def _begin(self, status: int) -> None:
+        self.status = status
+        self.answered = time.perf_counter()
 
 
 async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None:
@@ -211,46 +229,31 @@ async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None
     Raises:
         ClientGone: the client left.
     """
-    connection = visit.connection
-    if connection is None:
-        await work
-        return
+    request = visit.request
+    if request.gone:
+        work.close()
+        raise ClientGone
     task = asyncio.current_task(visit.clock.loop)
     assert task is not None
-
-    def left() -> None:
-        if not visit.ended:
-            visit.gone = True
-            task.cancel()
-
+    request.on_gone = task.cancel
     try:
-        if not connection.watch(left):
-            visit.gone = True
-            work.close()
-            raise ClientGone
         await work
     except asyncio.CancelledError:
-        if not visit.gone:
+        if not request.gone:
             raise
         task.uncancel()
         raise ClientGone from None
     finally:
-        connection.unwatch()
+        request.on_gone = None
 
 
-def _too_large(limit: int) -> Exception:
-    return refusal(FaultKind.TOO_LARGE, f"The request body exceeds {limit} bytes.")
-
-
-def _gunzip(body: bytes, limit: int) -> bytes:
-    unzipper = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    try:
-        plain = unzipper.decompress(body, limit + 1)
-    except zlib.error:
-        plain = b""
-    if len(plain) > limit:
-        raise _too_large(limit)
-    # What follows, be it a further member of the file, must not be left out in silence.
-    if not unzipper.eof or unzipper.unused_data.strip(b"\0"):
-        raise refusal(FaultKind.INVALID_REQUEST, "The request body is not valid gzip data.")
-    return plain
+def _refused_body(problem: Problem, limit: int) -> Exception:
+    """Why the body of a request is not read, as an error for its client."""
+    if problem is Problem.BODY_TOO_LARGE:
+        return refusal(FaultKind.TOO_LARGE, f"The request body exceeds {limit} bytes.")
+    if problem is Problem.BODY_TIMEOUT:
+        return refusal(FaultKind.REQUEST_TIMEOUT, problem.message)
+    if problem is Problem.NO_MEMORY:
+        told = "The gateway holds as many requests and answers as it may."
+        return refusal(FaultKind.OVERLOADED, told, retry_after=_RETRY_S)
+    return refusal(FaultKind.INVALID_REQUEST, problem.message)

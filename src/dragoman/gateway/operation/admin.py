@@ -20,24 +20,33 @@ from urllib.parse import parse_qsl
 import msgspec
 
 import dragoman
-from dragoman.accounts.keeper import Keeper
-from dragoman.accounts.pool import Pool
+from dragoman import jsontext
+from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import AccountState
-from dragoman.administration.drafts import Draft, Unusable, draft, literal, shortened
-from dragoman.administration.errors import Conflict, NoModel, Rejected, Unknown
-from dragoman.administration.moments import BadMoment, moment
+from dragoman.accounts.store import StoreError
+from dragoman.accounts.sync import AccountSync
+from dragoman.administration.drafts import (
+    Draft,
+    InvalidDraft,
+    literal_secret,
+    read_draft,
+    shortened,
+)
+from dragoman.administration.errors import Conflict, ImportRejected, NoModel, UnknownAccount
 from dragoman.administration.rows import BadFile, rows_of
 from dragoman.administration.service import Administration
-from dragoman.administration.views import STANDINGS
+from dragoman.administration.times import InvalidTime, parse_time
+from dragoman.administration.views import STATES
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.gateway.edge.auth import presented_key
-from dragoman.gateway.edge.errors import ClientGone, Headers, fault_of
+from dragoman.gateway.edge.errors import Headers, fault_of
 from dragoman.gateway.edge.visit import Visit
-from dragoman.gateway.operation.probe import ask
+from dragoman.gateway.operation.probe import probe
 from dragoman.gateway.operation.scrape import Scrape
-from dragoman.storage.base import StoreError
-from dragoman.storage.opening import vault_for
+from dragoman.http import ClientGone
+from dragoman.jsontext import JsonError
+from dragoman.storage.opening import cipher_for
 from dragoman.upstream.client import UpstreamClient
 
 T = TypeVar("T")
@@ -92,8 +101,8 @@ class Admin:
     def __init__(
         self,
         config: Config,
-        pool: Pool,
-        keeper: Keeper | None,
+        pool: AccountPool,
+        account_sync: AccountSync | None,
         client: UpstreamClient,
         scrape: Scrape,
     ) -> None:
@@ -101,10 +110,10 @@ class Admin:
         self._digest = None if key is None else _digest(key.reveal().encode())
         self._config = config
         self._pool = pool
-        self._keeper = keeper
+        self._account_sync = account_sync
         self._client = client
         self._scrape = scrape
-        self._vault = vault_for(config)
+        self._cipher = cipher_for(config)
 
     @property
     def is_served(self) -> bool:
@@ -189,7 +198,7 @@ class Admin:
 
     async def _list(self, query: Query) -> _Answer:
         _only(query, "upstream", "state", "after", "limit", "usage")
-        state = _choice(query, "state", STANDINGS)
+        state = _choice(query, "state", STATES)
         limit = _number(query, "limit", _PAGE, _MOST_ON_PAGE)
         usage = _flag(query, "usage", default=True)
         return 200, await self._ask(
@@ -209,7 +218,7 @@ class Admin:
 
     async def _add(self, visit: Visit, query: Query) -> _Answer:
         _only(query)
-        made = draft(await _object(visit), literal)
+        made = read_draft(await _object(visit), literal_secret)
         return 201, await self._ask(lambda administration: administration.add(made))
 
     async def _change(self, name: str, visit: Visit, query: Query) -> _Answer:
@@ -217,7 +226,7 @@ class Admin:
         values = await _object(visit)
         if values.setdefault("name", name) != name:
             raise Refusal(400, "invalid_request", "An account keeps its name.", "name")
-        made: Draft = draft(values, literal)
+        made: Draft = read_draft(values, literal_secret)
         return 200, await self._ask(lambda administration: administration.change(made))
 
     async def _remove(self, name: str, query: Query) -> _Answer:
@@ -263,7 +272,7 @@ class Admin:
         except KeyError:
             state = AccountState(name)
         try:
-            finding, transition = await ask(
+            finding, transition = await probe(
                 self._client, self._config, account, state, who="operator", model=model
             )
         except NoModel as error:
@@ -284,11 +293,15 @@ class Admin:
         body = await visit.body(self._config.server.body_limit_bytes)
         try:
             # In another thread than the store's, whose exchanges must not wait for it.
-            rows = await asyncio.to_thread(lambda: list(rows_of(BytesIO(body), literal, kind=kind)))
-            done = await self._ask(
-                lambda administration: administration.load(rows, replace=replace, skip_bad=skip_bad)
+            rows = await asyncio.to_thread(
+                lambda: list(rows_of(BytesIO(body), literal_secret, kind=kind))
             )
-        except Rejected as error:
+            done = await self._ask(
+                lambda administration: administration.import_rows(
+                    rows, replace=replace, skip_bad=skip_bad
+                )
+            )
+        except ImportRejected as error:
             more = {"rows": error.rows, "bad": error.bad[:_MOST_BAD_TOLD]}
             raise Refusal(400, "bad_rows", str(error), more=more) from None
         except BadFile as error:
@@ -302,12 +315,12 @@ class Admin:
         _only(query, "since", "until", "by", *dimensions)
         now = time.time()
         try:
-            until = moment(query["until"], now) if "until" in query else now
-        except BadMoment as error:
+            until = parse_time(query["until"], now) if "until" in query else now
+        except InvalidTime as error:
             raise Refusal(400, "invalid_request", str(error), "until") from None
         try:
-            since = moment(query["since"], now) if "since" in query else until - _DAY_S
-        except BadMoment as error:
+            since = parse_time(query["since"], now) if "since" in query else until - _DAY_S
+        except InvalidTime as error:
             raise Refusal(400, "invalid_request", str(error), "since") from None
         by = [name for name in query.get("by", "").split(",") if name]
         only = {name: query[name] for name in dimensions if name in query}
@@ -321,22 +334,22 @@ class Admin:
         accounts: dict[str, dict[str, int]] = {}
         for (upstream, state), number in (await self._scrape.accounts()).items():
             accounts.setdefault(upstream, {})[state] = number
-        keeper = self._keeper
+        sync = self._account_sync
         return 200, {
             "version": dragoman.__version__,
             "workers": int(gauges["workers"]),
             "in_flight": int(gauges["in_flight"]),
             "queue_length": int(gauges["queue_length"]),
-            "store": "none" if keeper is None else "working" if keeper.working else "failing",
+            "store": "none" if sync is None else "working" if sync.working else "failing",
             "usable": self._pool.usable(),
             "accounts": accounts,
         }
 
     async def _ask(self, work: Callable[[Administration], T]) -> T:
-        if self._keeper is None:
+        if self._account_sync is None:
             raise Refusal(409, "conflict", "Nothing is kept: [storage] path is not set.")
-        return await self._keeper.ask(
-            lambda store: work(Administration(self._config, store, self._vault))
+        return await self._account_sync.ask(
+            lambda store: work(Administration(self._config, store, self._cipher))
         )
 
 
@@ -348,11 +361,11 @@ def _refusal_of(error: Exception, request_id: str) -> Refusal:
     match error:
         case Refusal():
             return error
-        case Unknown():
+        case UnknownAccount():
             return Refusal(404, "not_found", str(error), "name")
         case Conflict():
             return Refusal(409, "conflict", str(error), error.field or None)
-        case Unusable():
+        case InvalidDraft():
             faults = [msgspec.structs.asdict(fault) for fault in error.faults]
             first = error.faults[0].field
             return Refusal(400, "invalid_request", str(error), first or None, {"faults": faults})
@@ -372,8 +385,8 @@ async def _object(visit: Visit, *, may_be_empty: bool = False) -> dict[str, Any]
     if may_be_empty and not body.strip():
         return {}
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = jsontext.decode(body)
+    except JsonError:
         _bad("The body is not JSON.")
     if not isinstance(value, dict):
         _bad("The body must be a JSON object.")

@@ -78,6 +78,7 @@ class Counts(Struct):
     losses: dict[str, int] = field(default_factory=dict)
     probes: dict[str, int] = field(default_factory=dict)
     store_failures: int = 0
+    worker_restarts: int = 0
     gauges: dict[str, float] = field(default_factory=dict)
 
     def add(self, other: Counts) -> None:
@@ -266,6 +267,12 @@ def render(counts: Counts, accounts: Mapping[tuple[str, str], int], version: str
         "Exchanges with the store that failed; what they held is told again.",
         [("", counts.store_failures)],
     )
+    lines += _family(
+        "worker_restarts_total",
+        "counter",
+        "Workers that ended or were stuck, and were replaced.",
+        [("", counts.worker_restarts)],
+    )
     for name, told in _GAUGES.items():
         lines += _family(name, "gauge", told, [("", counts.gauges.get(name, 0))])
     lines += _family(
@@ -281,7 +288,7 @@ def render(counts: Counts, accounts: Mapping[tuple[str, str], int], version: str
 
 
 _GAUGES = {
-    "workers": "Processes that serve and told of themselves.",
+    "workers": "Processes that serve.",
     "in_flight": "Requests that are being served.",
     "queue_length": "Requests that wait for an account to be free.",
     "store_working": "Workers whose last exchange with the store went well.",

@@ -7,7 +7,6 @@ the same `observe`.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 import time
@@ -24,19 +23,20 @@ from dragoman.accounts.states import AccountState, Failed, Succeeded, Transition
 from dragoman.accounts.symptoms import UNREACHABLE
 from dragoman.administration.errors import NoModel
 from dragoman.administration.service import Administration
+from dragoman.canonical.blocks import Text
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Options
+from dragoman.canonical.requests import Request, Turn
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.gateway.serving.answers import holds_events, read_error
 from dragoman.gateway.serving.failures import Failure, failed_call, refused, unusable
-from dragoman.gateway.serving.outgoing import Common, Outgoing
-from dragoman.translation import Call, ClientRequest, Outcome, Settings
+from dragoman.gateway.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
+from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 from dragoman.upstream.client import UpstreamClient
-from dragoman.upstream.errors import TotalTimeout
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.errors import CallError, TotalTimeout
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ def model_for(config: Config, upstream: Upstream, account: Account) -> str:
     raise NoModel(upstream.name)
 
 
-async def ask(
+async def probe(
     client: UpstreamClient,
     config: Config,
     account: Account,
@@ -171,22 +171,23 @@ async def _answer(
     Raises:
         Failure: it does not.
     """
-    outgoing = Outgoing(Common(upstream), account)
-    call = Call(_question(), upstream.protocol, _settings(upstream, model))
-    request = outgoing.post(call.codec.endpoint.path, call.body, None, stream=False)
+    builder = UpstreamRequestBuilder(UpstreamDefaults(upstream), account)
+    question = ClientRequest.of(upstream.protocol, _question(model))
+    call = Call(question, upstream.protocol, _settings(upstream, model))
+    request = builder.post(call.path, call.body, None, stream=False)
     request = replace(request, proxy=None if proxy is None else proxy.reveal())
     try:
         async with await client.send(request) as answer:
             if not 200 <= answer.status < 300:
-                body = outgoing.mask.error(await read_error(answer))
+                body = builder.mask.error(await read_error(answer))
                 raise refused(call.codec, answer.status, answer.headers, body)
             body = await answer.read(_ANSWER_BYTES)
-            read = call.response_of if holds_events(body) else call.response
+            read = call.stream_as_response if holds_events(body) else call.translate_response
             read(body, Outcome())
-    except CallFailed as error:
+    except CallError as error:
         raise failed_call(error, upstream.name) from None
     except UpstreamError as error:
-        raise unusable(outgoing.mask.fault(error.fault)) from None
+        raise unusable(builder.mask.fault(error.fault)) from None
     except DragomanError as error:
         raise unusable(error.fault) from None
     except ValueError:
@@ -195,17 +196,13 @@ async def _answer(
         raise Failure(Fault(FaultKind.UPSTREAM_FAILED, told), UNREACHABLE) from None
 
 
-def _question() -> ClientRequest:
-    body = {
-        "model": "probe",
-        "max_tokens": OUTPUT_TOKENS,
-        "messages": [{"role": "user", "content": "Say ok."}],
-    }
-    return ClientRequest("anthropic_messages", json.dumps(body).encode())
+def _question(model: str) -> Request:
+    asked = Turn(role="user", blocks=(Text(text="Say ok."),))
+    return Request(model=model, turns=(asked,), max_output_tokens=OUTPUT_TOKENS)
 
 
-def _settings(upstream: Upstream, model: str) -> Settings:
-    return Settings(
+def _settings(upstream: Upstream, model: str) -> CallSettings:
+    return CallSettings(
         model=model,
         options=Options(policy=Policy.LENIENT),
         capabilities=upstream.capabilities,
@@ -233,7 +230,7 @@ def probe_all(
             while waiting:
                 now, waiting = waiting[:_MOST_AT_ONCE], waiting[_MOST_AT_ONCE:]
                 calls = [
-                    ask(
+                    probe(
                         client,
                         config,
                         account,

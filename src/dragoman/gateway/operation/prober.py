@@ -8,10 +8,10 @@ import random
 import time
 import zlib
 
-from dragoman.accounts.pool import Pool
+from dragoman.accounts.pool import AccountPool
 from dragoman.config import Config
 from dragoman.gateway.operation.metrics import Metrics
-from dragoman.gateway.operation.probe import ask
+from dragoman.gateway.operation.probe import probe
 from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman.gateway")
@@ -30,7 +30,7 @@ class Prober:
     def __init__(
         self,
         config: Config,
-        pool: Pool,
+        pool: AccountPool,
         client: UpstreamClient,
         metrics: Metrics,
         *,
@@ -84,7 +84,7 @@ class Prober:
             return
         try:
             with self._pool.probing(name):
-                finding, transition = await ask(
+                finding, transition = await probe(
                     self._client, self._config, account, state, who="probe"
                 )
         except Exception as error:

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from msgspec import Struct
 
 import dragoman
-from dragoman.accounts.keeper import Keeper
-from dragoman.accounts.pool import Pool
-from dragoman.administration.views import STANDINGS, condition
+from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.sync import AccountSync
+from dragoman.administration.views import STATES, status_of
 from dragoman.config import Config
 from dragoman.gateway.operation.metrics import Board, Counts, Metrics, render
+from dragoman.gateway.processes.table import WorkerTable
 
 SHOWN_EVERY_S = 1.0
 """Seconds between two times that a worker shows the others what it counted."""
@@ -22,11 +23,13 @@ _AT_ONCE = 500
 
 
 class Place(Struct, frozen=True):
-    """Where a worker shows what it counts: number `number` of the `total` places of a board."""
+    """Where a worker shows what it counts: number `number` of the `total` places of a board.
+    `table` tells how the workers are."""
 
     board: Board
     number: int
     total: int
+    table: WorkerTable
 
 
 class Scrape:
@@ -39,14 +42,14 @@ class Scrape:
     def __init__(
         self,
         config: Config,
-        pool: Pool,
-        keeper: Keeper | None,
+        pool: AccountPool,
+        account_sync: AccountSync | None,
         in_flight: Callable[[], int],
         place: Place | None,
     ) -> None:
         self._config = config
         self._pool = pool
-        self._keeper = keeper
+        self._account_sync = account_sync
         self._place = place
         before = None if place is None else place.board.read(place.number)
         self.metrics = Metrics(before)
@@ -78,17 +81,31 @@ class Scrape:
         if self._place is not None:
             for other in self._place.board.others(self._place.number):
                 total.add(other)
+            total.gauges["workers"] = self._place.table.count_serving()
+            total.worker_restarts = self._place.table.restarts()
         return total
+
+    def workers(self) -> dict[str, int]:
+        """How many workers serve, of how many, and how often one was replaced; nothing if there
+        are no others."""
+        if self._place is None:
+            return {}
+        table = self._place.table
+        return {
+            "workers": table.workers,
+            "serving": table.count_serving(),
+            "restarts": table.restarts(),
+        }
 
     async def accounts(self) -> dict[tuple[str, str], int]:
         """How many accounts there are by upstream and state."""
         now = time.time()
         found: dict[tuple[str, str], int] = {
-            (one.name, state): 0 for one in self._config.upstreams for state in STANDINGS
+            (one.name, state): 0 for one in self._config.upstreams for state in STATES
         }
         for number, account in enumerate(self._pool.accounts(), 1):
             try:
-                state = condition(self._pool.state(account.name), now).state
+                state = status_of(self._pool.state(account.name), now).state
             except KeyError:
                 continue
             found[account.upstream, state] += 1
@@ -98,14 +115,14 @@ class Scrape:
 
     def _own(self) -> Counts:
         counts = self.metrics.counts
-        if self._keeper is not None:
-            counts.store_failures = self._failed_before + self._keeper.failures
+        if self._account_sync is not None:
+            counts.store_failures = self._failed_before + self._account_sync.failures
         waiting = sum(self._pool.waiting(one.name) for one in self._config.upstreams)
         counts.gauges = {
             "workers": 1,
             "in_flight": self._in_flight(),
             "queue_length": waiting,
-            "store_working": 0 if self._keeper is None else int(self._keeper.working),
+            "store_working": 0 if self._account_sync is None else int(self._account_sync.working),
         }
         return counts
 

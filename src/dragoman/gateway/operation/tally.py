@@ -9,35 +9,53 @@ from dragoman.accounts.usage import Meter
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.operation.metrics import Metrics
+from dragoman.protocols import CODECS
 
 CLIENT_GONE = "client_gone"
 """The error of a request whose client left: no failure of anybody here."""
 
 _BACKGROUND = "(background)"
 _OTHER = "(other)"
-_FAMILIES = ("/v1/models/", "/v1/responses/", "/v1/chat/completions/", "/admin/")
-_UNMETERED = frozenset({"/v1/messages/count_tokens", "/v1/responses/input_tokens"})
-"""Paths whose answers tell tokens that nobody pays for."""
 
 
 class Tally:
-    """Counts requests. `routes` are the fixed paths; others are counted by what they begin with.
-    Without a `meter` nothing is counted as usage."""
+    """Counts requests. Without a `meter` nothing is counted as usage. `fixed_paths` are the paths
+    counted by their own name, set once the routes are made; others are counted by what they begin
+    with."""
 
-    __slots__ = ("_meter", "_metrics", "_routes")
+    __slots__ = ("_families", "_meter", "_metrics", "_uncharged", "fixed_paths")
 
-    def __init__(self, metrics: Metrics, meter: Meter | None, routes: Container[str]) -> None:
+    def __init__(self, metrics: Metrics, meter: Meter | None) -> None:
         self._metrics = metrics
         self._meter = meter
-        self._routes = routes
+        self.fixed_paths: Container[str] = ()
+        endpoints = [codec.endpoint for codec in CODECS.values()]
+        self._families = tuple(
+            {
+                f"{endpoint.version}{path}/"
+                for endpoint in endpoints
+                for path in (endpoint.models.path, endpoint.path)
+                if path == endpoint.models.path or endpoint.unserved or endpoint.stores_responses
+            }
+            | {"/admin/"}
+        )
+        self._uncharged = frozenset(
+            endpoint.version + endpoint.counting.path
+            for endpoint in endpoints
+            if endpoint.counting is not None
+        )
+        """Paths whose answers tell tokens that nobody pays for."""
 
     def request(self, visit: Visit, record: Record) -> None:
         """A request was answered, or will not be."""
         seconds = time.perf_counter() - record.started
         first_byte = visit.answered - record.started if visit.answered else None
-        path = visit.path
-        name = path if path in self._routes else family(path)
-        metered = path not in _UNMETERED
+        path, operation = visit.path, visit.operation
+        if operation is not None:
+            name, metered = operation.name, not operation.counts
+        else:
+            name = path if path in self.fixed_paths else self._family(path)
+            metered = path not in self._uncharged
         usage = record.usage if metered else None
         self._metrics.finished(name, visit.status, record, usage, seconds, first_byte)
         # Below a response: what names no model makes nothing.
@@ -71,10 +89,9 @@ class Tally:
             metered=metered,
         )
 
-
-def family(path: str) -> str:
-    """The name under which requests for a path of no fixed route are counted."""
-    for beginning in _FAMILIES:
-        if path.startswith(beginning):
-            return beginning[:-1]
-    return _OTHER
+    def _family(self, path: str) -> str:
+        """The name under which requests for a path of no fixed route are counted."""
+        for beginning in self._families:
+            if path.startswith(beginning):
+                return beginning[:-1]
+        return _OTHER

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.protocols.anthropic_messages.requests import threads_unsupported
+from dragoman.jsontext import JsonError, decoder
 from dragoman.translation import ClientRequest
 
 _SESSION_HEADERS = (
@@ -31,47 +30,51 @@ _SESSION_HEADERS = (
 Codex's, opencode's, and what others use."""
 
 _ANY_SESSION = frozenset(_SESSION_HEADERS)
-_MOST_SEAMS = 10_000
+_MOST_CONVERSATIONS = 10_000
 
 
-class Pins(Struct, frozen=True):
-    """Digests of one conversation.
+class ConversationKeys(Struct, frozen=True):
+    """Digests that stand for one conversation.
 
-    `pin` is where its account is looked up, empty while that does not matter; `also` are further
-    ones under which the account is to be remembered once it has answered.
+    The account of the conversation is looked up under `lookup`; empty: any account may answer.
+    Once an account has answered, it is remembered under the `aliases` as well.
     """
 
-    pin: bytes = b""
-    also: tuple[bytes, ...] = ()
+    lookup: bytes = b""
+    aliases: tuple[bytes, ...] = ()
 
 
-NO_PINS = Pins()
+NO_KEYS = ConversationKeys()
 
 
-def pins_of(
+def conversation_keys(
     headers: Mapping[bytes, bytes], request: ClientRequest, client: str, upstream: str, native: bool
-) -> Pins:
+) -> ConversationKeys:
     """The digests of a request's conversation, for the client key `client` at `upstream`.
 
-    The first of these names it: `previous_response_id` where the upstream stores responses
-    (`native`), for only the account that made a response knows it; a session header;
-    `prompt_cache_key`; what the conversation begins with, which is not looked up in its first
-    request: an equal beginning is no reason to burden the same account.
+    The first of these names it: the answer it goes on from where the upstream stores them
+    (`native`), for only the account that made an answer knows it; a session header; the member in
+    which clients of the protocol name their conversation; what the conversation begins with, which
+    is not looked up in its first request: an equal beginning is no reason to burden the same
+    account.
     """
-    previous = _text(request, "previous_response_id") if native else ""
+    passthrough = request.codec.passthrough
+    previous = _text(request, passthrough.continues) if native else ""
     named = b""
     if not _ANY_SESSION.isdisjoint(headers):
         session = next(headers[name] for name in _SESSION_HEADERS if name in headers)
         named = digest(client, upstream, "session", session)
-    elif key := _text(request, "prompt_cache_key"):
+    elif key := _text(request, passthrough.conversation):
         named = digest(client, upstream, "cache", key.encode("utf-8", "replace"))
     if previous:
-        return Pins(response_digest(client, upstream, previous), (named,) if named else ())
+        return ConversationKeys(
+            response_digest(client, upstream, previous), (named,) if named else ()
+        )
     if named:
-        return Pins(named)
+        return ConversationKeys(named)
     beginning = request.beginning()
     found = digest(client, upstream, "beginning", beginning.text)
-    return Pins(b"", (found,)) if beginning.is_all else Pins(found)
+    return ConversationKeys(b"", (found,)) if beginning.is_all else ConversationKeys(found)
 
 
 def digest(client: str, upstream: str, kind: str, value: bytes) -> bytes:
@@ -89,31 +92,18 @@ def response_digest(client: str, upstream: str, name: str) -> bytes:
     return digest(client, upstream, "response", name.encode("utf-8", "replace"))
 
 
-def check_thread(request: ClientRequest) -> None:
-    """Refuse a conversation that one account of several would hold for itself.
-
-    The requests that go on with it hold only what is new, so nothing would lead them there.
-
-    Raises:
-        InvalidRequest: in the words after which the SDKs go on with whole histories.
-    """
-    raw = request.members.get("thread")
-    if raw is not None and bytes(raw) != b"null":
-        raise threads_unsupported()
-
-
 class _Identified(Struct):
     id: Any = None
 
 
-_identified = msgspec.json.Decoder(_Identified)
+_identified = decoder(_Identified)
 
 
 def response_id(body: bytes) -> str:
     """The id of a whole response, empty if it has none."""
     try:
-        name = _identified.decode(body).id
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        name = _identified(body).id
+    except JsonError:
         return ""
     return name if isinstance(name, str) else ""
 
@@ -128,26 +118,26 @@ def _text(request: ClientRequest, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-class Seams:
+class ForeignReasoning:
     """Where conversations went over to another account: how many pieces of reasoning at their
     beginning were made by accounts before. Where nothing tells whose a piece is, this does. Kept
     in the process; a worker that does not know of a seam learns of it by an upstream's refusal.
     """
 
-    __slots__ = ("_seams",)
+    __slots__ = ("_foreign",)
 
     def __init__(self) -> None:
-        self._seams: OrderedDict[bytes, int] = OrderedDict()
+        self._foreign: OrderedDict[bytes, int] = OrderedDict()
 
-    def at(self, pin: bytes) -> int:
+    def count(self, key: bytes) -> int:
         """The pieces of the conversation that are not its account's."""
-        return self._seams.get(pin, 0) if pin else 0
+        return self._foreign.get(key, 0) if key else 0
 
-    def note(self, pin: bytes, pieces: int) -> None:
+    def record(self, key: bytes, pieces: int) -> None:
         """So many pieces were left out for the conversation's account."""
-        if not pin:
+        if not key:
             return
-        self._seams[pin] = pieces
-        self._seams.move_to_end(pin)
-        if len(self._seams) > _MOST_SEAMS:
-            self._seams.popitem(last=False)
+        self._foreign[key] = pieces
+        self._foreign.move_to_end(key)
+        if len(self._foreign) > _MOST_CONVERSATIONS:
+            self._foreign.popitem(last=False)

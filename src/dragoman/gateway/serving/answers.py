@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
-
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.jsontext import object_of
+from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
 MOST_BYTES = 256 * 1024 * 1024
@@ -25,7 +24,7 @@ async def beginning(answer: UpstreamResponse) -> bytes:
     them one by one.
 
     Raises:
-        UpstreamError (of calls): the answer broke off.
+        CallError: the answer broke off.
     """
     begun = b""
     while _is_undecided(begun):
@@ -52,18 +51,14 @@ def holds_events(body: bytes) -> bool:
 
 def is_error_object(body: bytes) -> bool:
     """Whether a body is an error as all three protocols write it."""
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return isinstance(value, dict) and "error" in value
+    return "error" in (object_of(body) or ())
 
 
 async def read_error(answer: UpstreamResponse) -> bytes:
     """As much of an error's body as can be had: the status alone says enough."""
     try:
         return await answer.read(_ERROR_BYTES)
-    except CallFailed:
+    except CallError:
         return b""
 
 
@@ -76,7 +71,7 @@ async def drain(answer: UpstreamResponse) -> None:
         async with asyncio.timeout(_DRAIN_S):
             async for _ in answer:
                 pass
-    except (TimeoutError, CallFailed):
+    except (TimeoutError, CallError):
         pass
 
 

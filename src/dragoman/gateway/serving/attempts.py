@@ -1,14 +1,15 @@
-"""Trying one account after another until one answers."""
+"""Which account is asked next, and what the client is told when none is left."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from math import inf
 from typing import TypeVar
 
-from dragoman.accounts.pool import Lease, NoAccount, Pool, Wanted
+from msgspec import Struct
+
+from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
 from dragoman.canonical.errors import Fault
 from dragoman.config import Upstream
 from dragoman.gateway.edge.record import Record
@@ -23,30 +24,50 @@ from dragoman.gateway.serving.failures import (
 )
 from dragoman.gateway.serving.routing import Target
 
-T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
 
 
-class GaveUp(Exception):
-    """No account could answer. `fault` is what the client is told; `failure` is the upstream's own
-    refusal when the request itself is at fault, and was not tried again.
+class GaveUp(Struct, frozen=True):
+    """Why no account of an upstream answered. `fault` is the error for the client; `failure` is the
+    upstream's own refusal if the request itself is at fault and was not tried again.
     """
 
-    def __init__(self, fault: Fault, failure: Failure | None = None) -> None:
-        super().__init__(fault.message)
-        self.fault = fault
-        self.failure = failure
+    fault: Fault
+    failure: Failure | None = None
 
 
 class Attempts:
-    """The attempts at one request, over all upstreams that it is tried at.
+    """The attempts at one request, at one upstream after another.
 
-    Time is shared by all of them, the number of accounts is counted for each.
+        attempts.start(target)
+        while (lease := await attempts.next()) is not None:
+            try:
+                return await ask(lease)
+            except Failure as failure:
+                attempts.failed(lease, failure)
+            finally:
+                lease.give_back()
+        attempts.gave_up  # tells why
+
+    The time limit is shared by all upstreams, accounts are counted for each. No account of an
+    upstream is asked twice. `made` counts the attempts.
     """
 
-    __slots__ = ("_pool", "_record", "_started", "made")
+    __slots__ = (
+        "_failure",
+        "_pool",
+        "_record",
+        "_remaining",
+        "_started",
+        "_target",
+        "_tried",
+        "_unreached",
+        "_wanted",
+        "gave_up",
+        "made",
+    )
 
-    def __init__(self, pool: Pool, record: Record) -> None:
+    def __init__(self, pool: AccountPool, record: Record) -> None:
         self._pool = pool
         self._record = record
         self._started = time.monotonic()
@@ -54,99 +75,102 @@ class Attempts:
 
     def in_time(self, upstream: Upstream) -> bool:
         """Whether one more account of the upstream may be tried."""
-        return self._left(upstream) > 0
+        return self._seconds_left(upstream) > 0
 
-    def _left(self, upstream: Upstream) -> float:
+    def start(self, target: Target, conversation: bytes = b"", only: str = "") -> None:
+        """Go on with the accounts of the target's upstream. `conversation` is the key under which
+        the account of the conversation is looked up; `only` the name of the one account that may be
+        asked, empty for any."""
+        upstream = target.upstream
+        self._target = target
+        self._wanted = LeaseRequest(upstream.name, target.model, conversation)
+        self._tried = self._other_accounts(upstream, only) if only else []
+        self._unreached: list[str] = []
+        self._remaining = upstream.attempts
+        self._failure: Failure | None = None
+        self.gave_up: GaveUp | None = None
+
+    async def next(self) -> Lease | None:
+        """A lease of the next account, to be given back by the caller. None if nothing more can be
+        tried: `gave_up` tells why."""
+        if self.gave_up is not None:
+            return None
+        if not self._remaining:
+            self._give_up(ALL_TRIED)
+            return None
+        left = self._seconds_left(self._target.upstream)
+        if self._tried and left <= 0:
+            self._give_up(OUT_OF_TIME)
+            return None
+        try:
+            if self._unreached:
+                lease = await self._acquire_again(left)
+            else:
+                lease = await self._pool.acquire(self._wanted, self._tried, left)
+        except NoAccount as shortage:
+            self._give_up(NONE_LEFT, without_traceback(shortage))
+            return None
+        name = lease.account.name
+        self._remaining -= 1
+        self.made += 1
+        self._tried.append(name)
+        self._record.account, self._record.attempts = name, self.made
+        return lease
+
+    def failed(self, lease: Lease, failure: Failure) -> None:
+        """The attempt with this lease failed. The pool decides whether another account is asked. A
+        call that did not get through its proxy is held against the proxy."""
+        without_traceback(failure)
+        upstream = self._target.upstream
+        if failure.unanswered:
+            lease.proxy_failed()
+            if failure.at_proxy and _has_other_proxy(upstream, lease):
+                self._unreached.append(lease.account.name)
+        if lease.failed(failure.symptom).tries_next:
+            self._failure = more_telling(self._failure, failure)
+        else:
+            self.gave_up = GaveUp(failure.fault, failure)
+
+    def _give_up(self, ending: str, shortage: NoAccount | None = None) -> None:
+        if self._failure is not None:
+            rules = self._pool.rules(self._target.upstream.name)
+            fault = final_fault(rules, self._failure, ending, shortage)
+        else:
+            assert shortage is not None
+            fault = none_left(shortage)
+        self.gave_up = GaveUp(fault)
+
+    def _seconds_left(self, upstream: Upstream) -> float:
         """The seconds within which one more account may be tried: any number for the first."""
         limit = upstream.attempts_within_s
         if not limit or not self.made:
             return inf
         return limit - (time.monotonic() - self._started)
 
-    async def at(
-        self,
-        target: Target,
-        attempt: Callable[[Lease], Awaitable[T]],
-        pin: bytes = b"",
-        only: str = "",
-    ) -> T:
-        """Run `attempt` with a lease of the target's upstream, and again with another account's
-        after each failure. `pin` is the digest of the conversation, `only` the name of the one
-        account that may be asked, empty for any.
-
-        No account is used twice. Only a `Failure` is tried again; the pool decides whether. A
-        call that did not get through its proxy is held against the proxy.
-
-        Raises:
-            GaveUp: nothing more can be tried.
-        """
-        upstream, pool = target.upstream, self._pool
-        wanted = Wanted(upstream.name, target.model, pin)
-        tried = self._others_than(only, upstream) if only else []
-        unasked: list[str] = []
-        last: Failure | None = None
-        ending, none = ALL_TRIED, None
-        for _ in range(upstream.attempts):
-            left = self._left(upstream)
-            if tried and left <= 0:
-                ending = OUT_OF_TIME
-                break
-            try:
-                lease = await (
-                    self._lease(wanted, tried, unasked, left)
-                    if unasked
-                    else pool.acquire(wanted, tried, left)
-                )
-            except NoAccount as found:
-                if last is None:
-                    raise GaveUp(none_left(found)) from None
-                ending, none = NONE_LEFT, alone(found)
-                break
-            name = lease.account.name
-            self.made += 1
-            tried.append(name)
-            self._record.account, self._record.attempts = name, self.made
-            try:
-                return await attempt(lease)
-            except Failure as failure:
-                if failure.unanswered:
-                    lease.proxy_failed()
-                    if failure.at_proxy and _others(upstream, lease):
-                        unasked.append(name)
-                if not lease.failed(failure.symptom).tries_next:
-                    raise GaveUp(failure.fault, failure) from None
-                last = more_telling(last, alone(failure))
-            finally:
-                lease.give_back()
-        assert last is not None
-        raise GaveUp(final_fault(pool.rules(upstream.name), last, ending, none))
-
-    def _others_than(self, only: str, upstream: Upstream) -> list[str]:
+    def _other_accounts(self, upstream: Upstream, only: str) -> list[str]:
         return [
             account.name
             for account in self._pool.accounts()
             if account.upstream == upstream.name and account.name != only
         ]
 
-    async def _lease(
-        self, wanted: Wanted, tried: list[str], unasked: list[str], most_s: float
-    ) -> Lease:
+    async def _acquire_again(self, most_s: float) -> Lease:
         """A lease of an account that was not tried; if there is none, of one that never saw the
-        request, since the proxy that was in turn could not be used. Another is in turn now."""
+        request because its proxy could not be used: its next call takes another proxy."""
         with suppress(NoAccount):
-            return await self._pool.acquire(wanted, tried, most_s)
-        again = [name for name in tried if name not in unasked]
-        unasked.clear()
-        return await self._pool.acquire(wanted, again, most_s)
+            return await self._pool.acquire(self._wanted, self._tried, most_s)
+        reached = [name for name in self._tried if name not in self._unreached]
+        self._unreached.clear()
+        return await self._pool.acquire(self._wanted, reached, most_s)
 
 
-def _others(upstream: Upstream, lease: Lease) -> bool:
+def _has_other_proxy(upstream: Upstream, lease: Lease) -> bool:
     """Whether the account's next call would take another proxy."""
     return lease.account.proxy is None and len(upstream.proxies) > 1
 
 
-def alone(error: E) -> E:
-    """An error to keep, without where it came from: the frames hold all of the request, and each
-    other."""
+def without_traceback(error: E) -> E:
+    """An error to keep, without its traceback and context: their frames hold all of the request,
+    and each other."""
     error.__context__ = None
     return error.with_traceback(None)

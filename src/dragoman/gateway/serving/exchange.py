@@ -1,31 +1,37 @@
-"""One request from its body to its answer: the one way for all protocols, full and streamed.
+"""One request from its body to its answer: the one way for all protocols, whole and streamed.
 
-    read -> resolve the model -> lease an account -> call -> classify -> try the next or answer
+    read -> resolve the model -> translate -> ask one account after another -> deliver the answer
 
-A failure is tried again on the next account as long as the client was shown nothing of an answer.
+A failed attempt is followed by one with the next account, as long as the client was sent nothing of
+an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from functools import partial
 
 from msgspec.structs import replace
 
-from dragoman.accounts.pool import Lease, Pool
+from dragoman.accounts.pool import Lease
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.requests import Request
 from dragoman.config import Server
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit, while_connected
-from dragoman.gateway.serving.affinity import NO_PINS, Seams, check_thread, pins_of
-from dragoman.gateway.serving.answers import is_error_object, read_error
-from dragoman.gateway.serving.attempts import Attempts, GaveUp, alone
+from dragoman.gateway.serving.answer_delivery import (
+    deliver_fault,
+    deliver_refusal,
+    deliver_stream,
+    deliver_whole,
+)
+from dragoman.gateway.serving.answers import read_error
+from dragoman.gateway.serving.attempts import Attempts, GaveUp
+from dragoman.gateway.serving.context import RequestContext
+from dragoman.gateway.serving.conversations import Conversations
 from dragoman.gateway.serving.failures import (
     Failure,
     failed_call,
@@ -33,15 +39,14 @@ from dragoman.gateway.serving.failures import (
     refused,
     unusable,
 )
-from dragoman.gateway.serving.giving import give_stream, give_whole
-from dragoman.gateway.serving.outgoing import Outgoing, Outgoings
-from dragoman.gateway.serving.routing import Router, Target, model_not_found
-from dragoman.gateway.serving.trip import Keeper, Trip
+from dragoman.gateway.serving.recorder import AnswerRecorder
+from dragoman.gateway.serving.routing import Router, Target, detoured, model_not_found
+from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilder
+from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
-from dragoman.translation import ALL, Call, ClientRequest, Settings
-from dragoman.upstream.client import UpstreamClient
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.translation import Call, CallSettings, ClientRequest
+from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import UpstreamRequest
 
 _LONGEST_MODEL = 1024
@@ -51,29 +56,20 @@ SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", cod
 
 
 class Exchange:
-    """Answers requests for generation with the accounts of a pool."""
+    """Answers requests for generation."""
 
-    def __init__(
-        self,
-        server: Server,
-        router: Router,
-        pool: Pool,
-        client: UpstreamClient,
-        outgoings: Outgoings,
-    ) -> None:
+    def __init__(self, server: Server, router: Router, upstreams: Upstreams) -> None:
         self._server = server
         self._router = router
-        self._pool = pool
-        self._client = client
-        self._outgoings = outgoings
-        self._seams = Seams()
+        self._upstreams = upstreams
+        self._conversations = Conversations(upstreams.pool)
 
     async def serve(self, visit: Visit, caller: Caller, record: Record) -> None:
         """Read, forward and answer one request.
 
         Raises:
             DragomanError: the request cannot be forwarded; nothing was sent to the client.
-            ClientGone: the client left; what was under way upstream is cancelled.
+            ClientGone: the client left; the call upstream is cancelled.
         """
         await self.answer(visit, caller, record, await self.read(visit))
 
@@ -83,37 +79,38 @@ class Exchange:
         caller: Caller,
         record: Record,
         request: ClientRequest,
-        keeping: Keeper | None = None,
+        recorder: AnswerRecorder | None = None,
         target: Target | None = None,
     ) -> None:
-        """Forward and answer a request that was read; `keeping` stores the answer. `target` is
-        where it leads, None if that was not asked yet.
+        """Forward and answer a request that was read. `recorder` records the answer; `target` is
+        where the request goes, None if it was not resolved yet.
 
         Raises:
             DragomanError: as `serve`.
             ClientGone: as `serve`.
         """
-        trip = Trip(visit, caller, record, request, Attempts(self._pool, record), keeping)
         if target is None:
             target = self.resolve(request, caller, record)
-        # From here on the trip alone holds it, and lets it go in time.
+        attempts = Attempts(self._upstreams.pool, record)
+        context = RequestContext(visit, caller, record, request, attempts, recorder)
+        # From here on the context alone holds the request, and releases it in time.
         del request
-        trip.turn_to(target, self._call(trip, target))
+        context.retarget(target, self._translate(context, target))
         if record.stream:
-            trip.delivery = Delivery(
+            context.delivery = Delivery(
                 visit,
-                trip.headers(),
+                context.headers(),
                 keepalive=lambda: visit.codec.translate.keepalive,
                 keepalive_s=0.0 if visit.options.keepalive == "off" else self._server.keepalive_s,
                 commit_after_s=self._server.commit_after_s,
             )
         try:
-            await while_connected(visit, self._answered(trip))
+            await while_connected(visit, self._forward(context))
         finally:
-            if trip.delivery is not None:
-                trip.delivery.close()
-            record.usage = trip.outcome.usage
-            record.losses = tuple(trip.ledger)
+            if context.delivery is not None:
+                context.delivery.close()
+            record.usage = context.outcome.usage
+            record.losses = tuple(context.ledger)
 
     async def read(self, visit: Visit) -> ClientRequest:
         """The request in the visit's body.
@@ -123,7 +120,7 @@ class Exchange:
             ClientGone: the client left.
         """
         body = await visit.body(self._server.body_limit_bytes)
-        return ClientRequest(visit.codec.name, body)
+        return ClientRequest(visit.codec.name, body, operation=visit.operation)
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """Where the request's model leads.
@@ -140,7 +137,7 @@ class Exchange:
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 
-    def settings(self, visit: Visit, caller: Caller, target: Target) -> Settings:
+    def settings(self, visit: Visit, caller: Caller, target: Target) -> CallSettings:
         """How to translate. A policy of the request goes over the client's, that over the route's.
 
         Raises:
@@ -156,229 +153,134 @@ class Exchange:
             options = replace(options, policy=policy)
         return settings if options is settings.options else replace(settings, options=options)
 
-    def _call(self, trip: Trip, target: Target) -> Call:
-        """The request as it is said to `target`.
+    def _translate(self, context: RequestContext, target: Target) -> Call:
+        """The request as translated for `target`.
 
         Raises:
             InvalidRequest: the request is malformed, or the policy refuses what would be lost.
         """
-        settings = self.settings(trip.visit, trip.caller, target)
-        call = Call(trip.request, target.upstream.protocol, settings)
-        if trip.keeping is not None:
-            call.response_id = trip.keeping.response_id
+        settings = self.settings(context.visit, context.caller, target)
+        call = Call(context.request, target.upstream.protocol, settings)
+        if context.recorder is not None:
+            call.response_id = context.recorder.response_id
         return call
 
-    async def _answered(self, trip: Trip) -> None:
-        """Answer, whatever happens: after the head is out, errors go into the stream."""
+    async def _forward(self, context: RequestContext) -> None:
+        """Ask the accounts of the request's target, then those of its fallbacks, and deliver the
+        answer, or the error. Once the head of a stream was sent, errors go into the stream."""
         try:
-            await self._attempts(trip)
-        except (Exception, asyncio.CancelledError) as error:
-            delivery = trip.delivery
-            cancelled = isinstance(error, asyncio.CancelledError)
-            if delivery is None or not delivery.committed or delivery.over:
-                if cancelled and not trip.visit.status and not trip.visit.gone:
-                    await self._fail(trip, SHUTTING_DOWN)
-                raise
-            if not trip.visit.gone:
-                fault = SHUTTING_DOWN if cancelled else fault_of(error, trip.visit.request_id)
-                await self._fail(trip, fault)
-            if cancelled:
-                raise
-
-    async def _attempts(self, trip: Trip) -> None:
-        """Try the route's upstream, and then its fallbacks. Of several failures the first is told:
-        it is that of the upstream that the client asked for."""
-        first: GaveUp | None = None
-        only = "" if trip.keeping is None else trip.keeping.only
-        attempt = partial(self._attempt, trip)
-        for target in (trip.target, *trip.target.fallbacks):
-            if first is not None and not self._turn(trip, target):
-                continue
-            try:
-                self._recognise(trip)
-                await trip.attempts.at(trip.target, attempt, trip.pins.pin, only)
+            fallbacks = context.target.fallbacks
+            gave_up = await self._try_accounts(context)
+            if gave_up is None:
                 return
-            except GaveUp as given_up:
-                if first is None:
-                    first = alone(given_up)
-                    if first.failure is not None:
-                        break
-            except InvalidRequest:
-                if first is None:
-                    raise
-                # To a fallback it cannot be said.
-        assert first is not None
-        if first.failure is not None:
-            await self._hand_back(trip, first.failure)
-            return
-        if self._server.retry_headers and trip.attempts.made > 1:
-            trip.visit.shared.append((b"x-should-retry", b"false"))
-        await self._fail(trip, first.fault)
-
-    def _turn(self, trip: Trip, fallback: Target) -> bool:
-        """Say the request to another upstream, if there is time and it can be said there."""
-        if not trip.attempts.in_time(fallback.upstream):
-            return False
-        target = detoured(fallback, trip.request)
-        try:
-            call = self._call(trip, target)
-        except InvalidRequest:
-            return False
-        trip.fell_back = True
-        trip.turn_to(target, call)
-        return True
-
-    async def _attempt(self, trip: Trip, lease: Lease) -> None:
-        """Call the upstream with one account and give its answer to the client.
-
-        Raises:
-            Failure: it failed before anything was shown.
-        """
-        outgoing = self._outgoings.of(lease.account)
-        trip.call.account, trip.call.mask = outgoing.tag, outgoing.mask
-        left_out = self._fit(trip, lease)
-        try:
-            await self._ask(trip, lease, outgoing)
-        except Failure as failure:
-            if not is_about_reasoning(failure) or not self._fit_bare(trip, left_out):
+            if gave_up.failure is not None:
+                await deliver_refusal(context, gave_up.failure)
+                return
+            for fallback in fallbacks:
+                if await self._try_fallback(context, fallback):
+                    return
+            # Of several errors the client is sent that of the upstream it asked for.
+            if self._server.retry_headers and context.attempts.made > 1:
+                context.visit.shared.append((b"x-should-retry", b"false"))
+            await deliver_fault(context, gave_up.fault)
+        except asyncio.CancelledError:
+            if not context.visit.gone and (_is_streaming(context) or not context.visit.status):
+                await deliver_fault(context, SHUTTING_DOWN)
+            raise
+        except Exception as error:
+            if not _is_streaming(context):
                 raise
-            await self._ask(trip, lease, outgoing)
+            if not context.visit.gone:
+                await deliver_fault(context, fault_of(error, context.visit.request_id))
 
-    def _recognise(self, trip: Trip) -> None:
-        """Find out which conversation the request belongs to, where it matters.
-
-        Raises:
-            InvalidRequest: it is one that no account but its own could go on with.
-        """
-        upstream, request = trip.target.upstream, trip.request
-        trip.pins = NO_PINS
-        trip.has_choice = self._pool.has_choice(upstream.name)
-        if not trip.has_choice:
-            return
-        passes_through = trip.call.passes_through
-        if passes_through and request.codec.name == "anthropic_messages":
-            check_thread(request)
-        if upstream.affinity != "off":
-            native = passes_through and upstream.stored_responses == "pass"
-            headers, client = trip.visit.headers, trip.caller.name
-            trip.pins = pins_of(headers, request, client, upstream.name, native)
-
-    def _fit(self, trip: Trip, lease: Lease) -> int:
-        """Leave out reasoning that is of no use to the account. The body is written again only
-        where there is some. Returns how many pieces were left out.
-
-        Raises:
-            Refused: the policy does not allow the loss.
-        """
-        call, pin = trip.call, trip.pins.pin
-        bound = trip.has_choice and trip.target.upstream.binds_reasoning
-        least = self._seams.at(pin) if pin and call.passes_through else 0
-        left_out = call.fit(bound=bound, moved=lease.moved, least=least)
-        if left_out and call.passes_through:
-            self._seams.note(pin, left_out)
-        if trip.ledger is not call.ledger:
-            trip.ledger = call.ledger
-            trip.announce()
-        return left_out
-
-    def _fit_bare(self, trip: Trip, left_out: int) -> bool:
-        """The account could not use the reasoning after all: leave out all of it. False if that
-        changes nothing, or the policy does not allow it."""
-        call = trip.call
+    async def _try_fallback(self, context: RequestContext, fallback: Target) -> bool:
+        """Whether a fallback answered. It is not asked if there is no time left, or if the request
+        cannot be translated for it."""
+        if not context.attempts.in_time(fallback.upstream):
+            return False
+        target = detoured(fallback, context.request)
         try:
-            left_out_now = call.fit(least=ALL)
+            # No local variable holds the translated request: it is released once a stream begins.
+            context.retarget(target, self._translate(context, target), is_fallback=True)
+            return await self._try_accounts(context) is None
         except InvalidRequest:
             return False
-        if left_out_now == left_out:
-            return False
-        if call.passes_through:
-            self._seams.note(trip.pins.pin, left_out_now)
-        trip.ledger = call.ledger
-        trip.announce()
-        return True
 
-    async def _ask(self, trip: Trip, lease: Lease, outgoing: Outgoing) -> None:
-        mask = outgoing.mask
-        sent_at = time.monotonic()
-        try:
-            async with await self._client.send(_request_of(trip, lease, outgoing)) as answer:
-                if not 200 <= answer.status < 300:
-                    body = mask.error(await read_error(answer))
-                    raise refused(trip.call.codec, answer.status, answer.headers, body)
-                if trip.delivery is None:
-                    await give_whole(trip, lease, answer, mask)
-                else:
-                    await give_stream(trip, trip.delivery, lease, answer, sent_at)
-        except CallFailed as error:
-            raise failed_call(error, trip.target.upstream.name) from None
-        except UpstreamError as error:
-            raise unusable(mask.fault(error.fault)) from None
+    async def _try_accounts(self, context: RequestContext) -> GaveUp | None:
+        """Ask one account of the target's upstream after another until one answers. Returns why
+        none did, None if one did.
 
-    async def _hand_back(self, trip: Trip, failure: Failure) -> None:
-        """The request is at fault: the upstream's own error goes to the client."""
-        trip.record.error = failure.fault.kind
-        verbatim = (
-            trip.call.passes_through
-            and 400 <= failure.status < 600
-            and is_error_object(failure.body)
-        )
-        if verbatim and await _uncommitted(trip):
-            await trip.visit.reply(failure.status, failure.body)
-        else:
-            fault = failure.fault
-            if failure.status >= 500 and fault.status is None:
-                # The rules have it handed back, so it is told as it was.
-                fault = replace(fault, status=min(failure.status, 599))
-            await self._fail(trip, fault)
+        Raises:
+            InvalidRequest: the request cannot be sent there.
+        """
+        self._conversations.identify(context)
+        attempts, recorder = context.attempts, context.recorder
+        only = "" if recorder is None else recorder.only
+        attempts.start(context.target, context.keys.lookup, only)
+        while (lease := await attempts.next()) is not None:
+            try:
+                await self._attempt(context, lease)
+                return None
+            except Failure as failure:
+                attempts.failed(lease, failure)
+            finally:
+                lease.give_back()
+        return attempts.gave_up
 
-    async def _fail(self, trip: Trip, fault: Fault) -> None:
-        """Answer with an error: with its status while that is possible, else in the stream."""
-        trip.record.error = fault.kind
-        if await _uncommitted(trip):
-            await trip.visit.fail(fault)
-        elif trip.delivery is not None:
-            stream = trip.stream or trip.call.stream()
-            await trip.delivery.end(stream.fail(fault))
+    async def _attempt(self, context: RequestContext, lease: Lease) -> None:
+        """Call the upstream with one account and deliver its answer. If the account refuses the
+        reasoning in the request, it is called once more without.
+
+        Raises:
+            Failure: the call failed before anything of an answer was sent to the client.
+            Refused: the policy does not allow to leave out reasoning that the account cannot use.
+        """
+        client, builder = self._upstreams.client, self._upstreams.builders.of(lease.account)
+        context.call.account, context.call.mask = builder.tag, builder.mask
+        dropped = self._conversations.drop_foreign_reasoning(context, lease)
+        repeated = False
+        while True:
+            sent_at = time.monotonic()
+            try:
+                async with await client.send(_upstream_request(context, lease, builder)) as answer:
+                    if not 200 <= answer.status < 300:
+                        body = builder.mask.error(await read_error(answer))
+                        raise refused(context.call.codec, answer.status, answer.headers, body)
+                    if context.delivery is None:
+                        await deliver_whole(context, lease, answer, builder.mask)
+                    else:
+                        await deliver_stream(context, context.delivery, lease, answer, sent_at)
+                return
+            except CallError as error:
+                raise failed_call(error, context.target.upstream.name) from None
+            except UpstreamError as error:
+                raise unusable(builder.mask.fault(error.fault)) from None
+            except Failure as failure:
+                if repeated or not is_about_reasoning(failure):
+                    raise
+                repeated = self._conversations.drop_all_reasoning(context, dropped)
+                if not repeated:
+                    raise
 
 
-def _request_of(trip: Trip, lease: Lease, outgoing: Outgoing) -> UpstreamRequest:
-    """What is sent upstream. Not to be held on to while an answer is given: it has the body."""
-    call = trip.call
-    return outgoing.post(
-        call.codec.endpoint.path,
+def _is_streaming(context: RequestContext) -> bool:
+    """Whether the head of a stream was sent, but not its end."""
+    delivery = context.delivery
+    return delivery is not None and delivery.committed and not delivery.over
+
+
+def _upstream_request(
+    context: RequestContext, lease: Lease, builder: UpstreamRequestBuilder
+) -> UpstreamRequest:
+    """The request to the upstream. It holds the body: no reference may outlast the sending."""
+    call = context.call
+    return builder.post(
+        call.path,
         call.body,
-        trip.visit.headers if call.passes_through else trip.target.headers,
+        context.visit.headers if call.passes_through else context.target.headers,
         stream=call.streams,
         proxy=lease.proxy,
     )
-
-
-def detoured(target: Target, request: ClientRequest) -> Target:
-    """Where a request goes that leads to `target`.
-
-    Raises:
-        InvalidRequest: it is malformed, where it had to be read to tell.
-    """
-    if target.detour is None or not thinks_with_tools(request.read(target.settings.sealer)):
-        return target
-    return target.detour
-
-
-def thinks_with_tools(request: Request) -> bool:
-    """Whether a request offers tools and asks the model to think."""
-    thinking = request.thinking
-    if not request.tools or thinking is None or thinking.mode == "disabled":
-        return False
-    return thinking.effort != "none"
-
-
-async def _uncommitted(trip: Trip) -> bool:
-    """Whether the answer may still have a status of its own. After this no sign of life is sent
-    that could change it."""
-    if trip.delivery is None:
-        return True
-    await trip.delivery.withdraw()
-    return not trip.delivery.committed
 
 
 def requested_policy(visit: Visit) -> Policy | None:

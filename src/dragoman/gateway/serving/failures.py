@@ -20,12 +20,12 @@ from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.protocols.base import Codec
 from dragoman.upstream.errors import (
     BodyTooLarge,
+    CallError,
     ConnectionReset,
     FirstByteTimeout,
     ProxyFailed,
     UpstreamTimeout,
 )
-from dragoman.upstream.errors import UpstreamError as CallFailed
 
 NONE_LEFT = "No active accounts available"
 ALL_TRIED = "All accounts exhausted"
@@ -61,7 +61,7 @@ class Failure(Exception):
         self.at_proxy = at_proxy
 
 
-def failed_call(error: CallFailed, upstream: str) -> Failure:
+def failed_call(error: CallError, upstream: str) -> Failure:
     """The failure of a call that brought no complete answer."""
     kind = FaultKind.UPSTREAM_FAILED
     told = "could not be reached, or broke off its answer"
@@ -82,7 +82,7 @@ def failed_call(error: CallFailed, upstream: str) -> Failure:
 def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) -> Failure:
     """The failure of a call that was answered with an error status."""
     fault = codec.translate.read_error(status, headers, body)
-    symptom = symptom_of_answer(status, headers, body, time.time())
+    symptom = symptom_of_answer(status, headers, fault.report, time.time())
     if fault.retry_after is None and symptom.retry_after is not None:
         fault = replace(fault, retry_after=symptom.retry_after)
     return Failure(fault, symptom, status, body)

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.requests import Request
 from dragoman.config import Config, Fallback, Route, Upstream, matches
-from dragoman.translation import Settings
+from dragoman.translation import CallSettings, ClientRequest
 
 _REMEMBERED = 4096
 """Model names whose resolution is remembered."""
@@ -28,7 +29,7 @@ class Target(Struct, frozen=True):
 
     upstream: Upstream
     model: str
-    settings: Settings
+    settings: CallSettings
     headers: Mapping[bytes, bytes] | None = None
     detour: Target | None = None
     fallbacks: tuple[Target, ...] = ()
@@ -144,16 +145,35 @@ class Router:
     ) -> Target:
         endpoint = upstream.codec.endpoint
         capabilities = endpoint.completed(capabilities or upstream.capabilities, upstream.base_url)
-        settings = Settings(
+        settings = CallSettings(
             model=model, options=options, capabilities=capabilities, sealer=self._sealer
         )
-        told = endpoint.headers(capabilities)
+        own = endpoint.headers(capabilities)
         headers = (
             None
-            if told == endpoint.headers(upstream.capabilities)
-            else {name.encode(): value.encode() for name, value in told.items()}
+            if own == endpoint.headers(upstream.capabilities)
+            else {name.encode(): value.encode() for name, value in own.items()}
         )
         return Target(upstream, model, settings, headers, fallbacks=fallbacks)
+
+
+def detoured(target: Target, request: ClientRequest) -> Target:
+    """Where a request goes that leads to `target`: its detour, if the request has tools and asks
+    the model to think.
+
+    Raises:
+        InvalidRequest: the request is malformed, where it had to be read.
+    """
+    if target.detour is None or not _thinks_with_tools(request.read(target.settings.sealer)):
+        return target
+    return target.detour
+
+
+def _thinks_with_tools(request: Request) -> bool:
+    thinking = request.thinking
+    if not request.tools or thinking is None or thinking.mode == "disabled":
+        return False
+    return thinking.effort != "none"
 
 
 def model_not_found(name: str) -> DragomanError:

@@ -14,12 +14,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.edge.visit import Message, Scope, Visit, while_connected
+from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.stored.memory import ENDS, Keeping, Keepsake, Memory, Shelf
+from dragoman.http.clock import Clock
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.errors import failed_object
@@ -34,7 +37,6 @@ from dragoman.storage.responses import (
     TooLarge,
 )
 from dragoman.translation import ClientRequest
-from dragoman.upstream.clock import Clock
 
 _log = logging.getLogger("dragoman.gateway")
 
@@ -260,8 +262,7 @@ class _Run:
     async def run(self, begun: Visit, caller: Caller, request: ClientRequest) -> None:
         """Make the response. Whatever happens, the store is told how it ended."""
         background = self._background
-        visit = Visit(_scope(begun), self._receive, self._send, begun.codec, background._clock())
-        visit.path = begun.path
+        visit = Visit(_Unattended(begun, self.take), begun.codec, background._clock())
         record = Record()
         record.caller = caller.name
         teller = asyncio.create_task(self._tell())
@@ -290,16 +291,10 @@ class _Run:
                 record.line(visit.request_id, "POST /v1/responses", self._status or 500)
             )
 
-    async def _receive(self) -> Message:
-        await self._over.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            return
-        data: bytes = message.get("body", b"")
-        if self._status != 200:
+    def take(self, status: int, data: bytes) -> None:
+        """A piece of the answer, whose status is this, was made."""
+        self._status = status
+        if status != 200:
             self._body += data
             return
         events = _events(self._decoder.feed(data))
@@ -390,14 +385,45 @@ def _streamed(request: ClientRequest, name: str) -> ClientRequest:
     return ClientRequest(request.codec.name, to_json(members), shown)
 
 
-def _scope(begun: Visit) -> Scope:
-    return {
-        "type": "http",
-        "method": begun.method,
-        "path": begun.path,
-        "query_string": b"",
-        "headers": list(begun.headers.items()),
-    }
+class _Unattended:
+    """Stands in for the request of a client that does not wait: what it is answered is given to
+    `take`, with the status."""
+
+    __slots__ = ("_status", "_take", "address", "headers", "method", "on_gone", "path", "query")
+
+    gone = False
+
+    def __init__(self, begun: Visit, take: Callable[[int, bytes], None]) -> None:
+        self.method = begun.method
+        self.path = begun.path
+        self.query = b""
+        self.headers = begun.headers
+        self.address = ""
+        self.on_gone: Callable[[], object] | None = None
+        self._take = take
+        self._status = 0
+
+    async def body(self, limit: int) -> bytes:
+        return b""
+
+    def hold(self, size: int) -> bool:
+        return True
+
+    def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
+        self._take(status, body)
+
+    def start(self, status: int, lines: bytes = b"") -> None:
+        self._status = status
+
+    def put(self, data: bytes) -> bool:
+        self._take(self._status, data)
+        return True
+
+    async def write(self, data: bytes) -> None:
+        self._take(self._status, data)
+
+    def end(self, data: bytes = b"") -> None:
+        self._take(self._status, data)
 
 
 def _events(frames: Iterable[Frame]) -> list[StoredEvent]:
@@ -417,10 +443,13 @@ class _Numbered(msgspec.Struct):
     sequence_number: int | None = None
 
 
+_numbering = jsontext.decoder(_Numbered)
+
+
 def _numbered(data: bytes) -> int | None:
     try:
-        return msgspec.json.decode(data, type=_Numbered).sequence_number
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _numbering(data).sequence_number
+    except JsonError:
         return None
 
 
@@ -457,7 +486,7 @@ def _ended(stored: StoredResponse, number: int) -> bytes:
 def _told(body: bytes) -> Fault:
     """The fault in an error answer of ours."""
     try:
-        message = msgspec.json.decode(body)["error"]["message"]
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        message = jsontext.decode(body)["error"]["message"]
+    except (JsonError, KeyError, TypeError):
         message = "The response could not be made."
     return Fault(FaultKind.UPSTREAM_FAILED, message)

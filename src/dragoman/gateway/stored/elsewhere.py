@@ -13,10 +13,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from dragoman.accounts.pool import Pool
+from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Options
 from dragoman.config import Account, Config, Upstream
@@ -25,7 +24,8 @@ from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.serving.answers import MOST_BYTES, is_error_object, is_stream, read_error
 from dragoman.gateway.serving.failures import failed_call, refused
-from dragoman.gateway.serving.outgoing import Outgoings
+from dragoman.gateway.serving.recorder import AnswerRecorder
+from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.stored.memory import (
     ENDS,
     LONGEST_ID,
@@ -33,13 +33,14 @@ from dragoman.gateway.stored.memory import (
     item_not_found,
     previous_not_found,
 )
+from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols import CODECS
 from dragoman.protocols.openai_responses.conversations import no_conversations, references
 from dragoman.sse import Decoder
 from dragoman.translation import ClientRequest
 from dragoman.translation.streams import RelayedStream
 from dragoman.upstream.client import UpstreamClient
-from dragoman.upstream.errors import UpstreamError as CallFailed
+from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
 _DAY_S = 24 * 3600.0
@@ -79,8 +80,7 @@ class _Response(Struct):
     response: _Response | None = None
 
 
-_response = msgspec.json.Decoder(_Response).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_response = decoder(_Response)
 
 
 class Elsewhere:
@@ -89,9 +89,9 @@ class Elsewhere:
     def __init__(
         self,
         config: Config,
-        pool: Pool,
+        pool: AccountPool,
         client: UpstreamClient,
-        outgoings: Outgoings,
+        builders: UpstreamRequestBuilders,
         shelf: Shelf | None,
     ) -> None:
         self._upstreams = {
@@ -102,7 +102,7 @@ class Elsewhere:
         self._alone = len(config.clients) <= 1
         self._pool = pool
         self._client = client
-        self._outgoings = outgoings
+        self._builders = builders
         self._shelf = shelf
         self._names: OrderedDict[tuple[str, str], str] = OrderedDict()
 
@@ -162,13 +162,13 @@ class Elsewhere:
     async def _ask(
         self, name: str, below: str, account: Account, visit: Visit, caller: Caller
     ) -> None:
-        outgoing = self._outgoings.of(account)
+        builder = self._builders.of(account)
         path = f"/responses/{name}{below}"
-        request = outgoing.ask(visit.method, path, visit.query.decode("latin-1"))
+        request = builder.bodyless(visit.method, path, visit.query.decode("latin-1"))
         try:
             async with await self._client.send(request) as answer:
                 if not 200 <= answer.status < 300:
-                    told = outgoing.mask.error(await read_error(answer))
+                    told = builder.mask.error(await read_error(answer))
                     if answer.status in _TOLD_AS_IT_IS and is_error_object(told):
                         await visit.reply(answer.status, told)
                         return
@@ -177,11 +177,11 @@ class Elsewhere:
                     raise DragomanError(refused(_CODEC, answer.status, answer.headers, told).fault)
                 if is_stream(answer, b""):
                     relay = _CODEC.passthrough.relay(None, False)
-                    stream = RelayedStream(relay, _CODEC.translate.keepalive, outgoing.mask)
+                    stream = RelayedStream(relay, _CODEC.translate.keepalive, builder.mask)
                     await self._relay(visit, answer, stream)
                     return
-                body = outgoing.mask.secrets_in(await answer.read(MOST_BYTES))
-        except CallFailed as error:
+                body = builder.mask.secrets_in(await answer.read(MOST_BYTES))
+        except CallError as error:
             raise DragomanError(failed_call(error, account.upstream).fault) from None
         if visit.method == "DELETE":
             await self._forget(name, caller)
@@ -190,12 +190,12 @@ class Elsewhere:
         await visit.reply(200, body)
 
     async def _relay(self, visit: Visit, answer: UpstreamResponse, stream: RelayedStream) -> None:
-        await visit.start(200, [(b"content-type", b"text/event-stream; charset=utf-8")])
+        visit.start(200, [(b"content-type", b"text/event-stream; charset=utf-8")])
         async for chunk in answer:
             data = stream.feed(chunk)
             if data:
                 await visit.write(data)
-        await visit.end(stream.finish())
+        visit.end(stream.finish())
 
     async def note(self, names: Sequence[str], caller: Caller, account: str) -> None:
         """Remember that things of these names are the caller's, and with that account. A store that
@@ -237,23 +237,23 @@ class Elsewhere:
             await self._shelf.ask(lambda store: store.unrefer(name, caller.name))
 
 
-class Passing:
+class Passing(AnswerRecorder):
     """One answer that its upstream stores, on its way to the client. `only` is the name of the one
     account that can give it, empty if any can."""
 
-    __slots__ = ("_caller", "_elsewhere", "_maker", "_stores", "only")
+    __slots__ = ("_caller", "_elsewhere", "_maker", "_only", "_stores")
 
     def __init__(self, elsewhere: Elsewhere, caller: Caller, only: str, stores: bool) -> None:
         self._elsewhere = elsewhere
         self._caller = caller
-        self.only = only
+        self._only = only
         self._stores = stores
         self._maker = ""
 
     @property
-    def response_id(self) -> None:
-        """The service gives the response its id."""
-        return
+    def only(self) -> str:
+        """The account that made what the request goes on from."""
+        return self._only
 
     async def begun(self, account: str, answer_id: str) -> None:
         """The account of that name answers, by that id, which the client may use from now on."""
@@ -283,7 +283,7 @@ def _names_in(body: bytes) -> list[str]:
     """The names of a response and its items, of those in a list, or in an event."""
     try:
         found = _response(body)
-    except _UNREADABLE:
+    except JsonError:
         return []
     response = found.response or found
     named: Iterable[Any] = (

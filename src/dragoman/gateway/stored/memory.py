@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -17,24 +18,29 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from dragoman.accounts.store import StoreError
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Target
+from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.conversations import (
-    OwnItem,
+    GivenItems,
+    given_items,
+    named_item,
     no_conversations,
-    own_items,
+    place_of,
     references,
     unstored_body,
     whole_members,
+    with_stored,
 )
-from dragoman.protocols.raw import join_object, split_object
+from dragoman.protocols.raw import join_object, split_list, split_object
 from dragoman.sse import Decoder, encode
-from dragoman.storage.base import StoreError
 from dragoman.storage.responses import (
     FINISHED,
-    Item,
+    Items,
     ResponseStore,
     StoredEvent,
     StoredResponse,
@@ -57,11 +63,32 @@ LONGEST_ID = 256
 ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
 
 
+_GROUP_S = 0.005
+"""Seconds between the beginnings of two transactions that write answers, while some come faster
+than they are written: those that end at about the same time are then written together."""
+_MOST_IN_GROUP = 256
+_MOST_WAITING = 4096
+_MOST_WAITING_BYTES = 64 * 1024 * 1024
+"""Answers, and bytes of them, that wait to be written. Further ones are not kept: a store that
+takes no more must not fill the memory."""
+
+
+class _Waiting(Struct):
+    """An answer that is to be written, and who waits for that."""
+
+    stored: StoredResponse
+    events: Sequence[StoredEvent]
+    written: asyncio.Future[TooLarge | None]
+    size: int
+
+
 class Shelf:
     """A store of responses as a request uses it: on a thread of its own, so that nothing waits for
     the disk but who asked for it. `days` is how long a response is kept.
 
-    Of those who ask while it cannot be used one at a time waits for it; the others are told so.
+    Answers are written in groups, each in one transaction, and who gives an answer waits for its
+    own group. Of those who ask while the store cannot be used one at a time waits for it; the
+    others are told so.
     """
 
     def __init__(self, store: ResponseStore, days: float) -> None:
@@ -69,6 +96,14 @@ class Shelf:
         self._kept_s = days * _DAY_S
         self._thread = ThreadPoolExecutor(1, "responses")
         self._again_at = 0.0
+        self._waiting: deque[_Waiting] = deque()
+        self._waiting_bytes = 0
+        self._is_writing = False
+        """Whether a group is being written, or is about to be."""
+        self._gathers = False
+        """Whether a group waits for more answers: from when one came while another was being
+        written until a group had waited in vain."""
+        self._next_at = 0.0
 
     def expiry(self, created: float) -> float:
         """Until when a response is kept that is made at `created`."""
@@ -87,6 +122,80 @@ class Shelf:
         except StoreError:
             raise DragomanError(_UNUSABLE) from None
 
+    async def put(self, stored: StoredResponse, events: Sequence[StoredEvent] = ()) -> None:
+        """Keep an answer, together with others that end at the same time. Returns when it is safe.
+
+        Raises:
+            DragomanError: the store cannot be used now, or too many wait for it.
+            TooLarge: as the store does.
+        """
+        size = len(stored.response) + len(stored.input.body) + len(stored.output.body)
+        size += sum([len(event.frame) for event in events])
+        waiting = self._waiting_bytes + size
+        if self._waiting and (len(self._waiting) >= _MOST_WAITING or waiting > _MOST_WAITING_BYTES):
+            raise DragomanError(_UNUSABLE)
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[TooLarge | None] = loop.create_future()
+        self._waiting.append(_Waiting(stored, events, written, size))
+        self._waiting_bytes = waiting
+        if self._is_writing:
+            self._gathers = True
+        else:
+            self._is_writing = True
+            self._write_soon(loop)
+        try:
+            too_large = await written
+        except StoreError:
+            raise DragomanError(_UNUSABLE) from None
+        if too_large is not None:
+            raise too_large
+
+    def _write_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._waiting:
+            self._is_writing = False
+            return
+        wait_s = self._next_at - loop.time() if self._gathers else 0.0
+        if wait_s > 0:
+            self._gathers = len(self._waiting) > 1
+            loop.call_later(wait_s, self._write_group, loop)
+        else:
+            self._write_group(loop)
+
+    def _write_group(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the thread write what waits."""
+        waiting = self._waiting
+        if not waiting:  # It was written at the end, before its time.
+            self._is_writing = False
+            return
+        group = [waiting.popleft() for _ in range(min(len(waiting), _MOST_IN_GROUP))]
+        self._next_at = loop.time() + _GROUP_S
+        self._thread.submit(self._written, loop, group)
+
+    def _written(self, loop: asyncio.AbstractEventLoop, group: list[_Waiting]) -> None:
+        """In the thread: write a group, and have those who wait told."""
+        found: Sequence[TooLarge | Exception | None]
+        try:
+            found = self._asked(lambda store: _put_all(store, group))
+        except Exception as error:
+            found = [error] * len(group)
+        loop.call_soon_threadsafe(self._tell, loop, group, found)
+
+    def _tell(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        group: list[_Waiting],
+        found: Sequence[TooLarge | Exception | None],
+    ) -> None:
+        for one, error in zip(group, found, strict=True):
+            self._waiting_bytes -= one.size
+            if one.written.done():  # Who waited was cancelled.
+                continue
+            if error is None or isinstance(error, TooLarge):
+                one.written.set_result(error)
+            else:
+                one.written.set_exception(error)
+        self._write_soon(loop)
+
     def _asked(self, what: Callable[[ResponseStore], T]) -> T:
         """In the thread. Who stood in line while the store failed is not to wait for it again."""
         if time.monotonic() < self._again_at:
@@ -101,8 +210,24 @@ class Shelf:
     async def aclose(self) -> None:
         """Close the store, once what it was asked for is done."""
         loop = asyncio.get_running_loop()
+        while self._waiting:
+            self._write_group(loop)
         await loop.run_in_executor(self._thread, self._store.close)
         self._thread.shutdown()
+
+
+def _put_all(
+    store: ResponseStore, group: Sequence[_Waiting]
+) -> Sequence[TooLarge | Exception | None]:
+    """Write a group; if what one of them holds cannot be written, the others by themselves."""
+    try:
+        return store.put_all([(one.stored, one.events) for one in group])
+    except StoreError:
+        raise
+    except Exception as error:
+        if len(group) == 1:
+            return [error]
+        return [_put_all(store, [one])[0] for one in group]
 
 
 _UNUSABLE = Fault(
@@ -119,7 +244,7 @@ class Keepsake(Struct, frozen=True, kw_only=True):
     id: str
     owner: str
     created: float
-    input: tuple[Item, ...]
+    input: Items
     previous: str | None = None
     background: bool = False
 
@@ -129,7 +254,7 @@ class _Kept(Struct):
 
     id: Any = None
     status: Any = None
-    output: list[msgspec.Raw] | None = None
+    output: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Identified(Struct):
@@ -142,20 +267,17 @@ class _End(Struct):
     response: msgspec.Raw = msgspec.Raw()
 
 
-_kept = msgspec.json.Decoder(_Kept).decode
-_identified = msgspec.json.Decoder(_Identified).decode
-_end = msgspec.json.Decoder(_End).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_kept = decoder(_Kept)
+_one_identified = decoder(_Identified)
+_all_identified = decoder(list[_Identified])
+_end = decoder(_End)
 _FALSE = msgspec.Raw(b"false")
 
 
-class Keeping:
+class Keeping(AnswerRecorder):
     """One answer that is to be stored, on its way to the client. Values keep their bytes."""
 
     __slots__ = ("keepsake", "memory")
-
-    only = ""
-    """Any account may answer: the conversation is here."""
 
     def __init__(self, memory: Memory, keepsake: Keepsake) -> None:
         self.memory = memory
@@ -190,7 +312,7 @@ class Keeping:
                 continue
             try:
                 response = bytes(_end(frame.data).response)
-            except _UNREADABLE:
+            except JsonError:
                 continue
             if response and not await self.keep(response, data):
                 event = split_object(msgspec.Raw(frame.data)) or {}
@@ -221,7 +343,7 @@ class Memory:
         Raises:
             DragomanError: what it goes on from is not there, or cannot be had.
         """
-        if request.codec.name != "openai_responses":
+        if not request.codec.endpoint.stores_responses:
             return request, None
         if request.member("conversation") is not None:
             raise no_conversations()
@@ -244,15 +366,16 @@ class Memory:
             return request, None
         if not wanted and previous is None and not references(given):
             return request, None  # it has all that it needs, and nothing of it is kept
-        own = own_items(given, mint)
+        own = given_items(given)
         if own is None:
             return request, None
         members = request.members
-        if previous is not None or any(item.refers for item in own):
+        if previous is not None or own.references:
             turns = await self._turns(previous, caller)
-            own = [await self._resolved(item, number, caller) for number, item in enumerate(own)]
+            if own.references:
+                own = await self._resolved(own, caller)
             earlier = [body for turn in turns for body in (*turn.input, *turn.output)]
-            members = whole_members(members, [*earlier, *[item.body for item in own]])
+            members = whole_members(members, earlier, own)
         shown: JsonObject = {}
         if previous is not None:
             shown["previous_response_id"] = previous
@@ -262,7 +385,7 @@ class Memory:
                 id=mint(request.codec.endpoint.id_prefix),
                 owner=caller.name,
                 created=time.time(),
-                input=tuple([Item(item.id, item.body) for item in own]),
+                input=Items(own.body, own.ids),
                 previous=previous,
                 background=background,
             )
@@ -285,8 +408,8 @@ class Memory:
             return False
         try:
             known = _kept(response)
-            output = tuple([_item(raw) for raw in known.output or ()])
-        except _UNREADABLE:
+            output = _items(known.output)
+        except JsonError:
             return False
         if known.id != keepsake.id:
             return False
@@ -303,7 +426,7 @@ class Memory:
             background=keepsake.background,
         )
         try:
-            await shelf.ask(lambda store: store.put(stored, events))
+            await shelf.put(stored, events)
         except TooLarge as error:
             _log.warning("a response is not kept: %s", error)
             return False
@@ -323,17 +446,39 @@ class Memory:
             raise InvalidRequest.at("previous_response_id", "is still being made")
         return turns
 
-    async def _resolved(self, item: OwnItem, number: int, caller: Caller) -> OwnItem:
-        """The item that `item` stands for."""
-        if not item.refers:
-            return item
-        name = item.id
-        found = None
-        if len(name) <= LONGEST_ID:
-            found = await self._ask(lambda store: store.item(name, caller.name))
-        if found is None:
-            raise item_not_found(name, number)
-        return OwnItem(name, found.body)
+    async def _resolved(self, given: GivenItems, caller: Caller) -> GivenItems:
+        """The items with those in place that others of them stand for.
+
+        Raises:
+            DragomanError: there is no such item, or it cannot be had.
+        """
+        stored: dict[int, bytes] = {}
+        for place, name in given.references:
+            found = None
+            if len(name) <= LONGEST_ID:
+                found = await self._item(name, caller)
+            if found is None:
+                raise item_not_found(name, place)
+            stored[place] = found
+        return with_stored(given, stored)
+
+    async def _item(self, name: str, caller: Caller) -> bytes | None:
+        """The stored item of that id, which it came with, or was given by its place."""
+        found = await self._ask(lambda store: store.item(name, caller.name))
+        if found is not None:
+            return found.body
+        made = place_of(name)
+        if made is None:
+            return None
+        response, place = made
+        stored = await self._ask(lambda store: store.get(response, caller.name))
+        if stored is None:
+            return None
+        items = split_list(msgspec.Raw(stored.input.body)) or []
+        if place >= len(items):
+            return None
+        item = named_item(bytes(items[place]), response, place)
+        return item if _one_identified(item).id == name else None
 
     async def _ask(self, what: Callable[[ResponseStore], T]) -> T:
         assert self.shelf is not None
@@ -371,7 +516,7 @@ def item_not_found(name: str, number: int) -> DragomanError:
 
 def _keeps(target: Target) -> bool:
     """Whether its service would keep the response unless it is asked not to."""
-    return target.upstream.protocol == "openai_responses"
+    return target.upstream.codec.endpoint.stores_responses
 
 
 def _kept_there(target: Target) -> bool:
@@ -379,9 +524,16 @@ def _kept_there(target: Target) -> bool:
     return any(map(_keeps, (target, *target.fallbacks)))
 
 
-def _item(raw: msgspec.Raw) -> Item:
-    name = _identified(raw).id
-    return Item(name if isinstance(name, str) else "", bytes(raw))
+def _items(output: msgspec.Raw) -> Items:
+    """The items of an answer.
+
+    Raises:
+        JsonError: they are no array of objects.
+    """
+    if bytes(output) == b"null":
+        return Items()
+    ids = [one.id for one in _all_identified(output) if isinstance(one.id, str) and one.id]
+    return Items(bytes(output), tuple(ids))
 
 
 def _text(request: ClientRequest, name: str) -> str | None:

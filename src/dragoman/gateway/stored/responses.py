@@ -14,7 +14,7 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.serving.exchange import Exchange
-from dragoman.gateway.serving.trip import Keeper
+from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.stored.background import Background
 from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
 from dragoman.gateway.stored.memory import LONGEST_ID, Keeping, Memory, response_not_found
@@ -22,6 +22,7 @@ from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, decode_object
 from dragoman.protocols.openai_responses.conversations import (
     MOST_LISTED,
+    named_item,
     outputs_as_items,
     page,
     waiting_calls,
@@ -86,7 +87,9 @@ class StoredResponses:
         target = self._exchange.resolve(request, caller, record)
         settings = self._exchange.settings(visit, caller, target)
         if is_left_to(target.upstream, settings.options):
-            keeping: Keeper | None = await self._elsewhere.admit(request, caller, target.upstream)
+            keeping: AnswerRecorder | None = await self._elsewhere.admit(
+                request, caller, target.upstream
+            )
         else:
             request, keepsake = await self._memory.recall(request, caller, target)
             if keepsake is not None and keepsake.background:
@@ -146,8 +149,11 @@ class StoredResponses:
         turns = await shelf.ask(lambda store: store.conversation(name, caller.name))
         if turns is None:
             raise response_not_found(name)
-        given = [item for turn in turns[:-1] for item in (*turn.input, *turn.output)]
-        items = [*given, *turns[-1].input]
+        items: list[bytes] = []
+        for turn in turns:
+            items += [named_item(item, turn.id, place) for place, item in enumerate(turn.input)]
+            if turn is not turns[-1]:
+                items += turn.output
         listed = page(items, limit=limit, after=after, order=order)
         await visit.reply(200, to_json(listed))
 

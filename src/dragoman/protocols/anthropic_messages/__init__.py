@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.counting import COUNTING
 from dragoman.protocols.anthropic_messages.errors import read_error, write_error
 from dragoman.protocols.anthropic_messages.fitting import fitted
 from dragoman.protocols.anthropic_messages.history import (
@@ -10,13 +13,14 @@ from dragoman.protocols.anthropic_messages.history import (
     without_envelopes,
     without_reasoning,
 )
+from dragoman.protocols.anthropic_messages.output import PING
 from dragoman.protocols.anthropic_messages.relay import (
     MessagesRelay,
     forward_request,
     forward_response,
 )
 from dragoman.protocols.anthropic_messages.requests import read_request, taken_stops, write_request
-from dragoman.protocols.anthropic_messages.responses import read_response, write_response
+from dragoman.protocols.anthropic_messages.responses import read_response
 from dragoman.protocols.anthropic_messages.settings import (
     MessagesCapabilities,
     MessagesOptions,
@@ -26,29 +30,20 @@ from dragoman.protocols.anthropic_messages.settings import (
 )
 from dragoman.protocols.anthropic_messages.shape import SHAPE
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
-from dragoman.protocols.anthropic_messages.stream_writer import PING, MessagesWriter
-from dragoman.protocols.base import (
-    AnswerWriter,
-    Codec,
-    Endpoint,
-    Passthrough,
-    Reply,
-    Translate,
-)
-from dragoman.protocols.folding import FoldedAnswer
-
-
-def _answer_writer(reply: Reply, streamed: bool) -> AnswerWriter:
-    if streamed:
-        return MessagesWriter(reply)
-    return FoldedAnswer(reply, write_response)
-
+from dragoman.protocols.anthropic_messages.stream_writer import MessagesWriter
+from dragoman.protocols.anthropic_messages.threads import check_thread
+from dragoman.protocols.base import Codec, Endpoint, Passthrough, Translate
+from dragoman.protocols.model_lists import MODELS
 
 CODEC = Codec(
     name=wire.NAME,
     endpoint=Endpoint(
         path="/messages",
         id_prefix="msg_",
+        key_headers=(b"x-api-key",),
+        sign=b"anthropic-version",
+        counting=COUNTING,
+        models=replace(MODELS, query="limit=1000"),
         capabilities=MessagesCapabilities,
         completed=completed,
         auth="x-api-key",
@@ -65,7 +60,7 @@ CODEC = Codec(
         keepalive=PING,
         tool_name_limit=wire.NAME_LIMIT,
         taken_stops=taken_stops,
-        answer_writer=_answer_writer,
+        answer_writer=MessagesWriter,
         output_limit=output_limit,
         options=MessagesOptions,
     ),
@@ -74,6 +69,7 @@ CODEC = Codec(
         without_envelopes=without_envelopes,
         without_reasoning=without_reasoning,
         fitted=fitted,
+        check_conversation=check_thread,
         beginning=beginning,
         forward_request=forward_request,
         forward_response=forward_response,

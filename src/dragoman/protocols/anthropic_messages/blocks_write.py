@@ -5,9 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
-from typing import Any
-
-import msgspec
 
 from dragoman.canonical.blocks import (
     Audio,
@@ -33,6 +30,7 @@ from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.names import safe_id
 from dragoman.canonical.requests import Role
 from dragoman.canonical.tools import wrap_custom
+from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.caching import mark
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
@@ -257,12 +255,8 @@ class BlockWriter:
             return wrap_custom(block.arguments)
         if not block.arguments.strip() and self._outbound.options.policy is not Policy.STRICT:
             return {}
-        value: Any
-        try:
-            value = msgspec.json.decode(block.arguments)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-            value = None
-        return value if isinstance(value, dict) else self._invalid_input(block)
+        value = object_of(block.arguments)
+        return self._invalid_input(block) if value is None else value
 
     def _invalid_input(self, block: ToolCall) -> JsonObject:
         """What to send for arguments that are no JSON object."""

@@ -5,45 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 from dragoman.canonical.options import Options
-from dragoman.failing import plain_text, retry_after
+from dragoman.failing import retry_after
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
+from dragoman.protocols.error_body import error_in, read_error_body, report_of
+from dragoman.protocols.faults import FIXED_STATUS, kept_status, kind_of, message_of
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import encode
-
-_KINDS = {
-    "authentication_error": FaultKind.UNAUTHENTICATED,
-    "billing_error": FaultKind.PAYMENT_REQUIRED,
-    "conflict_error": FaultKind.CONFLICT,
-    "invalid_request_error": FaultKind.INVALID_REQUEST,
-    "not_found_error": FaultKind.NOT_FOUND,
-    "overloaded_error": FaultKind.OVERLOADED,
-    "permission_error": FaultKind.FORBIDDEN,
-    "rate_limit_error": FaultKind.RATE_LIMITED,
-    "request_too_large": FaultKind.TOO_LARGE,
-    "timeout_error": FaultKind.UPSTREAM_TIMEOUT,
-}
-"""`error.type` to kind; `api_error` and unknown types are told by the status."""
-
-_BY_STATUS = {
-    401: FaultKind.UNAUTHENTICATED,
-    402: FaultKind.PAYMENT_REQUIRED,
-    403: FaultKind.FORBIDDEN,
-    404: FaultKind.NOT_FOUND,
-    405: FaultKind.METHOD_NOT_ALLOWED,
-    408: FaultKind.REQUEST_TIMEOUT,
-    409: FaultKind.CONFLICT,
-    413: FaultKind.TOO_LARGE,
-    415: FaultKind.UNSUPPORTED_MEDIA_TYPE,
-    422: FaultKind.UNPROCESSABLE,
-    429: FaultKind.RATE_LIMITED,
-    503: FaultKind.OVERLOADED,
-    504: FaultKind.UPSTREAM_TIMEOUT,
-    529: FaultKind.OVERLOADED,
-}
 
 _SHOWN: dict[FaultKind, tuple[int, str]] = {
     FaultKind.INVALID_REQUEST: (400, "invalid_request_error"),
@@ -69,85 +38,54 @@ _SHOWN: dict[FaultKind, tuple[int, str]] = {
 }
 """Status and `error.type` of each kind, as the service itself uses them."""
 
-_OWN_STATUS = frozenset({FaultKind.NO_ACCOUNT, FaultKind.OVERLOADED})
-"""Kinds whose status is this protocol's own whatever another upstream's was: 529."""
-
-_SPENT = frozenset(
-    {
-        "enforced_spend_limit_reached",
-        "contract_spend_limit_reached",
-        "linked_organization_spend_limit_reached",
-        "linked_organization_billing_unavailable",
-    }
-)
-"""`details.error_code` of errors that waiting a little does not cure."""
-
 _TOO_LONG = "prompt is too long"
 """How the service's own message begins; agents start to compact the conversation on it."""
-_TOO_LONG_SIGNS = (_TOO_LONG, "exceed context limit", "exceeds the context window")
+
+_CODES = {
+    FaultKind.CONTEXT_TOO_LONG: "context_length_exceeded",
+    FaultKind.MODEL_NOT_FOUND: "model_not_found",
+    FaultKind.PAYMENT_REQUIRED: "insufficient_quota",
+}
+"""What OpenAI's protocols call kinds for which this one has no word of its own."""
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """The fault in an upstream's error answer (`headers` with lower-case names)."""
-    error: Any = None
-    text = ""
-    try:
-        decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = plain_text(body)
-    else:
-        error = decoded.get("error") if isinstance(decoded, dict) else None
-    if isinstance(error, str):
-        error = {"message": error}
-    if not isinstance(error, dict):
-        error = {"message": text}
-    return fault_of(error, status, retry_after(headers))
+    read = read_error_body(body)
+    return fault_of(read.error, status, retry_after(headers), read.report)
 
 
-def fault_of(error: Mapping[str, Any], status: int | None, retry_after: float | None) -> Fault:
-    """The fault an error object tells of; `status` is None inside a stream."""
-    message = error.get("message")
-    if not isinstance(message, str) or not message:
-        message = f"The upstream answered with status {status}." if status else "Upstream error."
+def fault_of(
+    error: Any,
+    status: int | None = None,
+    retry_after: float | None = None,
+    report: ErrorReport | None = None,
+) -> Fault:
+    """The fault that an error object or text tells of.
+
+    `status` is None inside a stream or an answer of status 200. `report` is that of the whole
+    body, where the object is in one.
+    """
+    report = report or report_of(error)
+    error = error_in(error)
     details = error.get("details")
     details = details if isinstance(details, dict) else None
-    kind = _kind(str(error.get("type", "")), status, message)
-    code = None
-    if kind is FaultKind.CONTEXT_TOO_LONG:
-        code = "context_length_exceeded"
-    elif kind is FaultKind.MODEL_NOT_FOUND:
-        code = "model_not_found"
-    elif kind is FaultKind.PAYMENT_REQUIRED or (details or {}).get("error_code") in _SPENT:
-        kind, code = FaultKind.PAYMENT_REQUIRED, "insufficient_quota"
-    elif details is not None and isinstance(details.get("error_code"), str):
-        code = details["error_code"]
-    own = status if status is not None and 400 <= status < 500 else None
+    told = (details or {}).get("error_code") or error.get("code")
+    if status is None and type(told) is int and 400 <= told <= 599:
+        status = told
+    message = message_of(error, status)
+    kind = kind_of(status, (told, error.get("type")), message)
+    if kind is FaultKind.NOT_FOUND and message.startswith("model:"):
+        kind = FaultKind.MODEL_NOT_FOUND
     return Fault(
         kind,
         message,
-        code=code,
-        status=None if own == _SHOWN[kind][0] else own,
+        code=_CODES.get(kind) or (told if isinstance(told, str) else None),
+        status=kept_status(kind, status),
         retry_after=retry_after,
         details=details,
+        report=report,
     )
-
-
-def _kind(word: str, status: int | None, message: str) -> FaultKind:
-    kind = _KINDS.get(word)
-    by_status = _BY_STATUS.get(status or 0)
-    if kind is None:
-        in_range = status is not None and 400 <= status < 500
-        kind = by_status or (FaultKind.INVALID_REQUEST if in_range else FaultKind.UPSTREAM_FAILED)
-    elif kind is FaultKind.INVALID_REQUEST and by_status is not None:
-        # The service has one type for several statuses; the status says more.
-        kind = by_status
-    if kind is FaultKind.INVALID_REQUEST:
-        lowered = message.lower()
-        if any(sign in lowered for sign in _TOO_LONG_SIGNS):
-            return FaultKind.CONTEXT_TOO_LONG
-    if kind is FaultKind.NOT_FOUND and message.startswith("model:"):
-        return FaultKind.MODEL_NOT_FOUND
-    return kind
 
 
 def error_object(fault: Fault) -> JsonObject:
@@ -163,9 +101,9 @@ def error_object(fault: Fault) -> JsonObject:
 
 def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
     """The status and body of a fault."""
-    status = _SHOWN[fault.kind][0]
-    if fault.status is not None and fault.kind not in _OWN_STATUS:
-        status = fault.status
+    status = fault.status
+    if status is None or fault.kind in FIXED_STATUS:
+        status = _SHOWN[fault.kind][0]
     body = {"type": "error", "error": error_object(fault), "request_id": request_id}
     return Rendered(status, body)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from dragoman.jsontext import JsonError, decode
 
 _CLOSER = {"{": "}", "[": "]"}
 
@@ -17,8 +17,8 @@ def read_cut_object(text: str) -> dict[str, Any]:
     """
     for position, closers in reversed(_places(text)):
         try:
-            value = msgspec.json.decode(text[:position] + closers)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            value = decode(text[:position] + closers)
+        except JsonError:
             continue
         return value if isinstance(value, dict) else {}
     return {}

@@ -11,18 +11,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from dragoman import jsontext
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
+from dragoman.jsontext import JsonError
 from dragoman.protocols.anthropic_messages.errors import error_event, fault_of
-from dragoman.protocols.anthropic_messages.outcome import merge_usage, read_usage
+from dragoman.protocols.anthropic_messages.usage import merge_usage, read_usage
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import Frame, encode
-
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def forward_request(
@@ -45,7 +44,7 @@ class _Answer(Struct):
     error: Any = None
 
 
-_answers = msgspec.json.Decoder(_Answer)
+_read_answer = jsontext.decoder(_Answer)
 
 
 def forward_response(
@@ -57,11 +56,11 @@ def forward_response(
         UpstreamError: it is an error, or not an answer.
     """
     try:
-        answer = _answers.decode(body)
-    except _UNREADABLE:
+        answer = _read_answer(body)
+    except JsonError:
         raise UpstreamError.unreadable("it is not a JSON object") from None
     if answer.type == "error" or (answer.content == _ABSENT and answer.error):
-        raise UpstreamError(_fault(answer.error))
+        raise UpstreamError(fault_of(answer.error))
     if answer.content == _ABSENT:
         raise UpstreamError.unreadable("it has no content")
     if answer.model != model:
@@ -72,8 +71,8 @@ def forward_response(
 
 def _renamed(body: bytes, model: str) -> bytes:
     try:
-        members = _members.decode(body)
-    except _UNREADABLE:  # a name that nothing else looked at is not UTF-8
+        members = jsontext.members(body)
+    except JsonError:  # a name that nothing else looked at is not UTF-8
         raise UpstreamError.unreadable("it is not a JSON object") from None
     return to_json({**members, "model": model})
 
@@ -129,7 +128,7 @@ class MessagesRelay:
         elif name == b"message_stop":
             self.ended = True
         elif name == b"error":
-            self.fault = _fault(_decoded(frame.data).get("error"))
+            self.fault = fault_of(_decoded(frame.data).get("error"))
         return frame.raw
 
     def finish(self) -> bytes:
@@ -149,9 +148,9 @@ class MessagesRelay:
         if self._model is None:
             return frame.raw
         try:
-            event = _members.decode(frame.data)
-            message = _members.decode(event["message"])
-        except (*_UNREADABLE, KeyError):
+            event = jsontext.members(frame.data)
+            message = jsontext.members(event["message"])
+        except (JsonError, KeyError):
             return frame.raw
         shown: JsonObject = {**event, "message": {**message, "model": self._model}}
         return b"event: message_start\ndata: " + to_json(shown) + b"\n\n"
@@ -188,12 +187,4 @@ def _type_of(data: bytes) -> bytes:
 
 
 def _decoded(data: bytes) -> JsonObject:
-    try:
-        value = msgspec.json.decode(data)
-    except _UNREADABLE:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _fault(error: Any) -> Fault:
-    return fault_of(error if isinstance(error, dict) else {"message": error}, None, None)
+    return jsontext.object_of(data) or {}

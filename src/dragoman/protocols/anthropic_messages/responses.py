@@ -1,28 +1,12 @@
-"""Whole answers, both ways."""
+"""Reads whole answers, as the streams they could have been."""
 
 from __future__ import annotations
 
-import msgspec
-
-from dragoman.canonical.blocks import Block, Reasoning, Refusal, Text, ToolCall
-from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
+from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Event, Failed
-from dragoman.canonical.losses import LossKind
-from dragoman.canonical.responses import FinishReason, Response
-from dragoman.canonical.tools import wrap_custom
 from dragoman.protocols.anthropic_messages.errors import fault_of
-from dragoman.protocols.anthropic_messages.outcome import write_finish, write_usage
-from dragoman.protocols.anthropic_messages.partial_json import read_cut_object
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
-from dragoman.protocols.anthropic_messages.visibility import (
-    Reporter,
-    Visibility,
-    is_redacted,
-    own_citation,
-    signature_of,
-    tool_use_head,
-)
-from dragoman.protocols.base import Inbound, Reply
+from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import JsonObject
 
 _STOP_FIELDS = ("stop_reason", "stop_sequence", "stop_details")
@@ -36,10 +20,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     """
     content = body.get("content")
     if body.get("type") == "error" or (body.get("error") and content is None):
-        error = body.get("error")
-        raise UpstreamError(
-            fault_of(error if isinstance(error, dict) else {"message": error}, None, None)
-        )
+        raise UpstreamError(fault_of(body.get("error")))
     if not isinstance(content, list):
         raise UpstreamError.unreadable("it has no content")
     reader = MessagesReader(inbound)
@@ -56,116 +37,3 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
         if type(event) is Failed:
             raise UpstreamError(event.fault)
     return events
-
-
-def write_response(response: Response, reply: Reply) -> JsonObject:
-    """The client's `message` object.
-
-    Raises:
-        UpstreamError: a tool call's arguments are not a JSON object although the answer was
-            not cut.
-    """
-    writer = _ContentWriter(response, reply)
-    for block in response.blocks:
-        writer.add(block)
-    stop = write_finish(response.finish, writer.calls, writer.refusal)
-    usage = write_usage(response.usage, response.service_tier)
-    writer.report.tier(response.service_tier, "service_tier" in usage)
-    writer.report.moderation(response.moderation)
-    return {
-        "id": reply.id,
-        "type": "message",
-        "role": "assistant",
-        "model": reply.model,
-        "content": writer.content,
-        **stop.fields(),
-        "usage": usage,
-    }
-
-
-class _ContentWriter:
-    """Collects the content of an answer."""
-
-    __slots__ = ("_reply", "_response", "_visibility", "calls", "content", "refusal", "report")
-
-    def __init__(self, response: Response, reply: Reply) -> None:
-        self._response = response
-        self._reply = reply
-        self.report = Reporter(reply.ledger)
-        self._visibility = Visibility.of(reply)
-        self.content: list[JsonObject] = []
-        self.calls = False
-        self.refusal: str | None = None
-
-    def add(self, block: Block) -> None:
-        if type(block) is Text:
-            if self._visibility.leaves_out(block):
-                self.report.remark()
-            else:
-                self._add_text(block)
-        elif type(block) is Refusal:
-            self.refusal = (self.refusal or "") + block.text
-            if block.text and not self._visibility.single_text:
-                self.content.append({"type": "text", "text": block.text})
-        elif type(block) is Reasoning:
-            if self._visibility.reasoning:
-                self._add_reasoning(block)
-            else:
-                self.report.reasoning()
-        elif type(block) is ToolCall:
-            self.calls = True
-            self.report.call(block)
-            self.content.append({**tool_use_head(block), "input": self._input(block)})
-        else:
-            self.report.block(block)
-
-    def _add_text(self, block: Text) -> None:
-        if block.logprobs is not None:
-            self.report.logprobs()
-        citations = []
-        for annotation in block.annotations:
-            citation = own_citation(annotation)
-            if citation is None:
-                self.report.citation()
-            else:
-                citations.append(citation)
-        if not block.text and not citations:
-            return
-        last = self.content[-1] if self.content else None
-        if self._visibility.single_text and last is not None and last["type"] == "text":
-            last["text"] += block.text
-        else:
-            last = {"type": "text", "text": block.text}
-            self.content.append(last)
-        if citations:
-            last["citations"] = [*last.get("citations", ()), *citations]
-
-    def _add_reasoning(self, block: Reasoning) -> None:
-        if block.opaque is not None and is_redacted(block):
-            self.content.append({"type": "redacted_thinking", "data": block.opaque.data})
-        elif block.opaque is not None or block.text:
-            shown = self._visibility.reasoning_text and not block.redacted
-            text = block.text if shown else ""
-            signature = signature_of(block, self._reply.sealer)
-            self.content.append({"type": "thinking", "thinking": text, "signature": signature})
-
-    def _input(self, call: ToolCall) -> JsonObject:
-        if call.custom:
-            return wrap_custom(call.arguments)
-        if not call.arguments.strip():
-            return {}
-        try:
-            value = msgspec.json.decode(call.arguments)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-            value = None
-        if isinstance(value, dict):
-            return value
-        if self._response.finish.reason is not FinishReason.LENGTH:
-            problem = f"the arguments of tool call {call.name} are not a JSON object"
-            message = f"The upstream's answer is unusable: {problem}"
-            raise UpstreamError(
-                Fault(FaultKind.UPSTREAM_FAILED, message, code="invalid_tool_arguments")
-            )
-        detail = "the output limit cut the arguments of a tool call"
-        self._reply.ledger.add("content", LossKind.REPAIRED, detail)
-        return read_cut_object(call.arguments)

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from dragoman.jsontext import decoder
+
 
 class _Message(Struct):
     role: Literal["user", "assistant", "system"]
@@ -30,4 +32,4 @@ class _Shape(Struct):
     output_config: dict[str, Any] | None = None
 
 
-SHAPE = msgspec.json.Decoder(_Shape)
+SHAPE = decoder(_Shape)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import (
@@ -35,13 +34,16 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.usage import Usage
+from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.anthropic_messages import web_search, wire
 from dragoman.protocols.anthropic_messages.errors import fault_of
-from dragoman.protocols.anthropic_messages.outcome import (
+from dragoman.protocols.anthropic_messages.finish import (
     explanation_of,
     is_known_reason,
-    merge_usage,
     read_finish,
+)
+from dragoman.protocols.anthropic_messages.usage import (
+    merge_usage,
     read_tier,
     read_usage,
     untold_tier,
@@ -49,8 +51,6 @@ from dragoman.protocols.anthropic_messages.outcome import (
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import DONE, Frame
-
-_decode = msgspec.json.Decoder().decode
 
 _NO_TEXT = Text(text="")
 _TEXT = "text"
@@ -104,8 +104,8 @@ class MessagesReader:
         if self._over:
             return ()
         try:
-            event = _decode(frame.data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            event = decode(frame.data)
+        except JsonError:
             if frame.data.strip() == DONE:
                 return ()
             return self._fail("an event of its stream is not JSON")
@@ -146,9 +146,7 @@ class MessagesReader:
         return [Failed(fault)]
 
     def _error(self, error: Any) -> list[Event]:
-        if not isinstance(error, dict):
-            error = {"message": error}
-        return self._failed(fault_of(error, None, None))
+        return self._failed(fault_of(error))
 
     def _lose(self, path: str, detail: str = _DETAIL) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)

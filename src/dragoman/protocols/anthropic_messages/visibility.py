@@ -110,10 +110,17 @@ class Reporter(Struct, frozen=True):
         if found is not None:
             self._lose("moderation", "moderation has no counterpart for the client")
 
-    def tier(self, tier: str | None, shown: bool) -> None:
-        """A service tier that is not among the usage shown."""
-        if tier is not None and not shown:
+    def tier(self, has_word: bool, in_time: bool) -> None:
+        """A service tier: whether there is a word for it, and whether it was known in time."""
+        if not has_word:
             self._lose("service_tier", "the service tier has no counterpart for the client")
+        elif not in_time:
+            self._lose("service_tier", "the service tier was known only at the end")
+
+    def cut(self) -> None:
+        """Arguments that the output limit cut: clients read of them what they can."""
+        detail = "the output limit cut the arguments of a tool call"
+        self.ledger.add("content", LossKind.REPAIRED, detail)
 
     def block(self, block: Block) -> None:
         """A block that has no form in an answer."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from dragoman.canonical.blocks import WebSearch
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, HostedTool, Request, SearchTool
+from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
@@ -124,10 +123,7 @@ def query_of(value: Any) -> str:
 
 def query_of_text(text: str) -> str:
     """The same, from the JSON text of an input; empty if it was cut."""
-    try:
-        return query_of(msgspec.json.decode(text))
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return ""
+    return query_of(object_of(text))
 
 
 def sources_of(content: Any) -> tuple[str, ...]:

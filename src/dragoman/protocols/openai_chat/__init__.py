@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dragoman.protocols.base import (
-    AnswerWriter,
     Codec,
     Endpoint,
     Passthrough,
-    Reply,
     Translate,
 )
-from dragoman.protocols.folding import FoldedAnswer
-from dragoman.protocols.openai_chat.errors import read_error, write_error
+from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.openai_chat.errors import write_error
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.relay import (
     ChatRelay,
@@ -20,26 +18,22 @@ from dragoman.protocols.openai_chat.relay import (
     forward_response,
 )
 from dragoman.protocols.openai_chat.requests import read_request, taken_stops, write_request
-from dragoman.protocols.openai_chat.responses import read_response, write_response
+from dragoman.protocols.openai_chat.responses import read_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities, ChatOptions
 from dragoman.protocols.openai_chat.shape import SHAPE
 from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
-from dragoman.protocols.openai_chat.stream_writer import ChatStreamWriter
+from dragoman.protocols.openai_chat.stream_writer import ChatWriter
 from dragoman.protocols.openai_chat.wire import NAME
+from dragoman.protocols.openai_errors import read_error
 from dragoman.sse import COMMENT
-
-
-def _answer_writer(reply: Reply, streamed: bool) -> AnswerWriter:
-    if streamed:
-        return ChatStreamWriter(reply)
-    return FoldedAnswer(reply, write_response)
-
 
 CODEC = Codec(
     name=NAME,
     endpoint=Endpoint(
         path="/chat/completions",
+        unserved="This gateway does not store chat completions.",
         id_prefix="chatcmpl-",
+        models=MODELS,
         forwarded=("openai-beta",),
         capabilities=ChatCapabilities,
     ),
@@ -53,7 +47,7 @@ CODEC = Codec(
         keepalive=COMMENT,
         tool_name_limit=64,
         taken_stops=taken_stops,
-        answer_writer=_answer_writer,
+        answer_writer=ChatWriter,
         options=ChatOptions,
     ),
     passthrough=Passthrough(
@@ -61,6 +55,7 @@ CODEC = Codec(
         without_envelopes=without_envelopes,
         without_reasoning=without_reasoning,
         fitted=fitted,
+        conversation="prompt_cache_key",
         beginning=beginning,
         forward_request=forward_request,
         forward_response=forward_response,

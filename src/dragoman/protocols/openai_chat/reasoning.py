@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import Block, Opaque, Reasoning
 from dragoman.canonical.envelope import MARKER, Sealer
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra
+from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.openai_chat import wire
@@ -156,8 +156,8 @@ def _foreign_block(entries: list[JsonObject], path: str) -> Reasoning:
 def replayed_details(opaque: Opaque) -> list[Any]:
     """The entries of a Chat upstream's own opaque state, as it sent them."""
     try:
-        entries = msgspec.json.decode(opaque.data)
-    except (msgspec.DecodeError, RecursionError):
+        entries = decode(opaque.data)
+    except JsonError:
         return []
     return entries if type(entries) is list else []
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import msgspec
 
+from dragoman import jsontext
 from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.limits import within
@@ -21,10 +23,10 @@ from dragoman.protocols.openai_chat.errors import (
     error_frames,
     failure,
     is_failure,
-    read_error_object,
 )
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_chat.usage import read_usage
+from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import DONE, Frame, encode, escape
 
@@ -36,8 +38,6 @@ _TELLING = re.compile(rb'"(?:finish_reason|usage)"\s*:\s*["{]|"error"\s*:')
 
 _BLANK = blank_pattern("arguments")
 """Arguments of a tool call that are nothing but white space."""
-
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class ChatRelay:
@@ -128,7 +128,7 @@ class ChatRelay:
         """Note how the answer ends; return what has to follow the chunk if it failed."""
         error = chunk.get("error")
         if error or event == b"error":
-            self.fault = read_error_object(error or chunk)
+            self.fault = fault_of(error or chunk)
             return encode(DONE)  # the upstream's own terminator may never come
         choices = chunk.get("choices")
         for choice in choices if type(choices) is list else ():
@@ -161,11 +161,7 @@ def _as_replacement(model: str) -> bytes:
 
 
 def _decoded(data: bytes) -> JsonObject:
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return value if type(value) is dict else {}
+    return jsontext.object_of(data) or {}
 
 
 def fitted(
@@ -199,12 +195,12 @@ def forward_response(
         UpstreamError: it is an error, or not a finished answer.
     """
     try:
-        members = _members.decode(body)
-        answer = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        members = jsontext.members(body)
+        answer = jsontext.decode(body)
+    except JsonError:
         raise UpstreamError.unreadable("it is not a JSON object") from None
     if answer.get("error"):
-        raise UpstreamError(read_error_object(answer["error"]))
+        raise UpstreamError(fault_of(answer["error"]))
     choices = answer.get("choices")
     if type(choices) is not list or not choices:
         raise UpstreamError.unreadable("it has no choices")
@@ -230,6 +226,6 @@ def _value(members: Mapping[str, msgspec.Raw], name: str) -> Any:
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return jsontext.decode(raw)
+    except JsonError:
         return None

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from dragoman.jsontext import decoder
+
 
 class _Message(Struct):
     role: Literal["developer", "system", "user", "assistant", "tool", "function"]
@@ -30,4 +32,4 @@ class _Shape(Struct):
     reasoning_effort: str | None = None
 
 
-SHAPE = msgspec.json.Decoder(_Shape)
+SHAPE = decoder(_Shape)

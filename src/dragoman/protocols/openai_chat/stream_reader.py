@@ -11,16 +11,11 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
-import msgspec
-
 from dragoman.canonical.blocks import (
-    Annotation,
     Block,
-    ForeignCitation,
     Reasoning,
     Refusal,
     Text,
-    UrlCitation,
 )
 from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.events import (
@@ -37,19 +32,19 @@ from dragoman.canonical.events import (
     Started,
 )
 from dragoman.canonical.losses import LossKind, Policy
-from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import UNKNOWN, JsonObject
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.errors import failure, read_error_object
+from dragoman.protocols.openai_chat.annotations import read_annotation
+from dragoman.protocols.openai_chat.errors import failure
+from dragoman.protocols.openai_chat.finish import is_known_reason, read_finish
 from dragoman.protocols.openai_chat.reasoning import Details, pick_text
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage, whole_number
+from dragoman.protocols.openai_errors import fault_of
 from dragoman.sse import DONE, Frame
 
-_decode = msgspec.json.Decoder().decode
-
-_STOP = Finish(FinishReason.STOP)
 _NO_TEXT = Text(text="")
 _TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
 
@@ -114,8 +109,8 @@ class ChatStreamReader:
             return ()
         data = frame.data
         try:
-            chunk = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            chunk = decode(data)
+        except JsonError:
             if data.strip() == DONE:
                 return self._end(told=True)
             return self._fail(UpstreamError.unreadable("a frame of its stream is not JSON").fault)
@@ -150,7 +145,7 @@ class ChatStreamReader:
     def _take(self, chunk: JsonObject, event: bytes, events: list[Event]) -> None:
         error = chunk.get("error")
         if error or event == b"error":
-            raise UpstreamError(read_error_object(error or chunk))
+            raise UpstreamError(fault_of(error or chunk))
         self._account(chunk, wire.CHUNK_FIELDS, "")
         choices = chunk.get("choices")
         if choices:
@@ -304,7 +299,7 @@ class ChatStreamReader:
             if self._kind != _TEXT:
                 self._pending.append(raw)
                 continue
-            events.append(Annotated(self._index, _annotation(raw, self._offset, self._length)))
+            events.append(Annotated(self._index, read_annotation(raw, self._offset)))
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -320,23 +315,10 @@ class ChatStreamReader:
         if self._logprobs:
             self._lose("choices[0].logprobs", LossKind.KNOB)
         self._finished = True
-        events.append(Finished(self._reason_of(word, choice)))
-
-    def _reason_of(self, word: str, choice: JsonObject) -> Finish:
-        if word not in wire.STOP_WORDS and word not in wire.TOOL_WORDS:
-            if word in wire.LENGTH_WORDS:
-                return Finish(FinishReason.LENGTH)
-            if word in wire.FILTER_WORDS:
-                return Finish(FinishReason.CONTENT_FILTER)
-            self._lose("choices[0].finish_reason", LossKind.CONVERTED, "unknown; taken as stop")
-        # Servers confuse stop and tool_calls both ways: what was produced decides.
-        if self._tools:
-            return Finish(FinishReason.TOOL_CALLS)
-        for name in ("stop_reason", "matched_stop"):
-            matched = choice.get(name)
-            if type(matched) is str and matched and matched not in wire.STOP_WORDS:
-                return Finish(FinishReason.STOP_SEQUENCE, matched)
-        return _STOP
+        if not is_known_reason(word):
+            detail = "unknown; taken as stop"
+            self._lose("choices[0].finish_reason", LossKind.CONVERTED, detail)
+        events.append(Finished(read_finish(word, choice, has_calls=bool(self._tools))))
 
     def _end(self, *, told: bool) -> Sequence[Event]:
         """The stream is over; `told`: with its own terminator."""
@@ -422,26 +404,3 @@ def _split_parts(parts: list[Any], thought: str) -> tuple[str, str]:
         else:
             texts.append(_str(part.get("text")))
     return "".join(thoughts), "".join(texts)
-
-
-def _annotation(raw: JsonObject, offset: int, length: int) -> Annotation:
-    """An annotation of the text block that begins `offset` characters into the message.
-
-    Chat counts in the whole message. A place outside the block becomes the whole block.
-    """
-    citation = raw.get("url_citation")
-    if raw.get("type") != "url_citation" or type(citation) is not dict:
-        return ForeignCitation(wire.NAME, raw)
-    start, end = citation.get("start_index"), citation.get("end_index")
-    if type(start) is not int or type(end) is not int or not offset <= start <= end:
-        start = end = None
-    else:
-        start, end = start - offset, end - offset
-    cited = citation.get("content")
-    return UrlCitation(
-        url=_str(citation.get("url")),
-        title=_str(citation.get("title")),
-        start=start,
-        end=end,
-        cited_text=cited if type(cited) is str else None,
-    )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dragoman.protocols.base import Codec, Endpoint, Passthrough, Translate
+from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.openai_errors import read_error
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.openai_responses.errors import read_error, write_error
+from dragoman.protocols.openai_responses.counting import COUNTING
+from dragoman.protocols.openai_responses.errors import write_error
 from dragoman.protocols.openai_responses.history import (
     beginning,
     without_envelopes,
@@ -32,6 +35,8 @@ CODEC = Codec(
     endpoint=Endpoint(
         path="/responses",
         id_prefix="resp_",
+        counting=COUNTING,
+        models=MODELS,
         forwarded=("openai-beta",),
         binds_reasoning=True,
         stores_responses=True,
@@ -57,6 +62,8 @@ CODEC = Codec(
         without_envelopes=without_envelopes,
         without_reasoning=without_reasoning,
         fitted=fitted,
+        continues="previous_response_id",
+        conversation="prompt_cache_key",
         beginning=beginning,
         forward_request=forward_request,
         forward_response=forward_response,

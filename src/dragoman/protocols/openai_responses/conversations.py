@@ -7,6 +7,7 @@ conversation; nothing after this knows the difference. Instructions are not inhe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
+from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
@@ -42,13 +44,13 @@ MOST_LISTED = 100
 _ABSENT = Raw()
 
 
-class OwnItem(Struct, frozen=True):
-    """An item of a request's input as it is kept: its id, and its JSON. One that `refers` stands
-    for the stored item of that id."""
+class GivenItems(Struct, frozen=True):
+    """The items that a request's input adds to the conversation, as they came: a JSON array, the
+    ids that they have, and of those that stand for stored items the positions and ids."""
 
-    id: str
-    body: bytes
-    refers: bool = False
+    body: bytes = b"[]"
+    ids: tuple[str, ...] = ()
+    references: tuple[tuple[int, str], ...] = ()
 
 
 class _Named(Struct):
@@ -66,21 +68,21 @@ class _Head(_Named):
     content: Raw = _ABSENT
 
 
-_id_of = msgspec.json.Decoder(_Named).decode
-_all_named = msgspec.json.Decoder(list[_Named])
-_all_heads = msgspec.json.Decoder(list[_Head])
+_id_of = decoder(_Named)
+_all_named = decoder(list[_Named])
+_all_heads = decoder(list[_Head])
 
 
 _H = TypeVar("_H", bound=_Named)
 
 
-def _heads(decoder: msgspec.json.Decoder[list[_H]], given: Raw | None) -> list[_H] | None:
+def _heads(decode: Callable[[Raw], list[_H]], given: Raw | None) -> list[_H] | None:
     """What is looked at of the items of an input; None if it is no array of objects."""
     if given is None:
         return None
     try:
-        return decoder.decode(given)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode(given)
+    except JsonError:
         return None
 
 
@@ -99,49 +101,78 @@ def references(given: Raw | None) -> list[tuple[int, str]]:
     return [(number, item.id) for number, item in enumerate(items) if _refers(item)]
 
 
-def own_items(given: Raw | None, mint: Callable[[str], str]) -> list[OwnItem] | None:
-    """The items that a request's `input` adds to the conversation, each with a type and an id; all
-    else of them keeps its bytes. Items that refer to others stay as they are. None if it is neither
-    text nor an array of objects, which is left to whoever reads the request.
-    """
+def given_items(given: Raw | None) -> GivenItems | None:
+    """The items of a request's `input`. None if it is neither text nor an array of objects, which
+    is left to whoever reads the request."""
     if given is None:
-        return []
+        return GivenItems()
     if is_text(given):
-        said = {"type": "message", "role": "user", "content": given}
-        given = join_list([Raw(to_json(said))])
-    heads, items = _heads(_all_named, given), split_list(given)
-    if heads is None or items is None:
+        return GivenItems(to_json([{"type": "message", "role": "user", "content": given}]))
+    heads = _heads(_all_named, given)
+    if heads is None:
         return None
-    return [_named(item, head, mint) for item, head in zip(items, heads, strict=True)]
+    ids: list[str] = []
+    references: list[tuple[int, str]] = []
+    for place, head in enumerate(heads):
+        name = head.id
+        if not isinstance(name, str):
+            continue
+        if _refers(head):
+            references.append((place, name))
+        elif name:
+            ids.append(name)
+    return GivenItems(bytes(given), tuple(ids), tuple(references))
 
 
-def _named(item: Raw, head: _Named, mint: Callable[[str], str]) -> OwnItem:
+def with_stored(given: GivenItems, stored: Mapping[int, bytes]) -> GivenItems:
+    """The items with the stored ones in the places of those that refer to them."""
+    items = split_list(Raw(given.body)) or []
+    bodies = [Raw(stored.get(place, item)) for place, item in enumerate(items)]
+    names = [name for _, name in given.references]
+    return GivenItems(bytes(join_list(bodies)), (*given.ids, *names))
+
+
+def named_item(item: bytes, response: str, place: int) -> bytes:
+    """An input item of a response as clients are shown it: with a type, and an id, which is made of
+    the response's and the item's place if it came without; all else of it keeps its bytes."""
+    head = _id_of(item)
     kind, name = head.type or None, head.id
-    if _refers(head):
-        return OwnItem(head.id, bytes(item), True)
-    if kind is not None and isinstance(name, str) and name:
-        return OwnItem(name, bytes(item))
     added: JsonObject = {}
     if kind is None:
         kind = added["type"] = "message"
     if not isinstance(name, str) or not name:
         prefix = _PREFIXES.get(kind, "item_") if isinstance(kind, str) else "item_"
-        name = added["id"] = mint(prefix)
+        added["id"] = f"{prefix}{response.rpartition('_')[2]}{place:04x}"
+    if not added:
+        return item
     lacks = ("type" not in added or head.type is UNSET) and ("id" not in added or head.id is UNSET)
-    body = bytes(item)
-    if lacks and body.startswith(b'{"'):
+    if lacks and item.startswith(b'{"'):
         # Most items lack these members, which are then put before the others.
-        return OwnItem(name, to_json(added)[:-1] + b"," + body[1:])
-    members = split_object(item) or {}
+        return to_json(added)[:-1] + b"," + item[1:]
+    members = split_object(Raw(item)) or {}
     raw = {key: Raw(to_json(value)) for key, value in added.items()}
-    return OwnItem(name, bytes(join_object({**members, **raw})))
+    return bytes(join_object({**members, **raw}))
 
 
-def whole_members(members: Mapping[str, Raw], items: Iterable[bytes]) -> dict[str, Raw]:
-    """The members of a request as if its client had sent the whole conversation: `items` are all
-    of it as JSON, everything else is the client's own."""
+_MADE_ID = re.compile(r"[a-z]+_([0-9a-f]{8,})([0-9a-f]{4})")
+
+
+def place_of(name: str) -> tuple[str, int] | None:
+    """The response and the place among its input items that an id was made of by `named_item`, as
+    far as it may have been."""
+    found = _MADE_ID.fullmatch(name)
+    return None if found is None else (f"resp_{found[1]}", int(found[2], 16))
+
+
+def whole_members(
+    members: Mapping[str, Raw], earlier: Iterable[bytes], given: GivenItems
+) -> dict[str, Raw]:
+    """The members of a request as if its client had sent the whole conversation: the items of
+    `earlier` turns as JSON, and those that it gave; everything else is the client's own."""
     whole = {name: raw for name, raw in members.items() if name != "previous_response_id"}
-    whole["input"] = join_list(map(Raw, items))
+    own = given.body[1:-1]
+    pieces = [*earlier, own] if own.strip() else earlier
+    whole["input"] = Raw(b"[" + b",".join(pieces) + b"]")
     return whole
 
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
-
 from dragoman.canonical.blocks import Text, ToolCall, ToolResult
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, FunctionTool
+from dragoman.jsontext import object_of
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.openai_responses import wire
@@ -103,11 +102,7 @@ def machine_call_item(item_id: str, call: ToolCall, payload: str, status: str) -
 
 
 def _arguments(payload: str) -> JsonObject:
-    try:
-        value = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return object_of(payload) or {}
 
 
 def read_machine_call(form: str, fields: Fields) -> ToolCall:

@@ -13,8 +13,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman import jsontext
 from dragoman.canonical.blocks import Opaque, Reasoning, ToolCall, WebSearch
 from dragoman.canonical.envelope import MARKER, Sealer
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
@@ -25,7 +27,7 @@ from dragoman.sse import escape
 
 _EVENT = b'event: %b\ndata: {"type":"%b","sequence_number":%d%b%b}\n\n'
 _encode_text = msgspec.json.Encoder().encode
-_decode_text = msgspec.json.Decoder(str).decode
+_decode_text = jsontext.decoder(str)
 
 JsonText: TypeAlias = str | Raw
 """A text inside a JSON object, possibly encoded already."""
@@ -341,8 +343,8 @@ def _call_item(item_id: str, call: ToolCall, payload: str, status: str) -> JsonO
 
 def _is_json(text: str) -> bool:
     try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        jsontext.decode(text)
+    except JsonError:
         return False
     return True
 

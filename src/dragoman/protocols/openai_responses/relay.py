@@ -7,16 +7,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct
 
+from dragoman import jsontext
 from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.limits import within
-from dragoman.protocols.openai_responses.errors import error_object, failed_object, fault_of
+from dragoman.protocols.openai_errors import fault_of
+from dragoman.protocols.openai_responses.errors import error_object, failed_object
 from dragoman.protocols.openai_responses.usage import read_usage
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import Frame, encode
@@ -39,10 +41,7 @@ _ARGUMENTS = frozenset(
 _BLANK = blank_pattern("delta")
 """A piece of a tool call's arguments that is nothing but white space."""
 
-_members = msgspec.json.Decoder(dict[str, Raw])
-_any = msgspec.json.Decoder()
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading bytes that are not JSON raises."""
 
 _ABSENT = Raw()
@@ -74,9 +73,9 @@ class _Typed(Struct):
     type: str = ""
 
 
-_answer = msgspec.json.Decoder(_Answer)
-_typed = msgspec.json.Decoder(_Typed)
-_lifecycle = msgspec.json.Decoder(_Lifecycle)
+_answer = jsontext.decoder(_Answer)
+_typed = jsontext.decoder(_Typed)
+_lifecycle = jsontext.decoder(_Lifecycle)
 
 
 def fitted(
@@ -101,10 +100,10 @@ def forward_response(
         UpstreamError: it failed, or is not an answer of this protocol.
     """
     try:
-        answer = _answer.decode(body)
+        answer = _answer(body)
         right = answer.model == Raw(to_json(model)) and not shown
         passed = body if right else _with(body, {"model": model, **shown})
-    except _UNREADABLE:
+    except JsonError:
         raise UpstreamError.unreadable("it is not a response object") from None
     if answer.output in (_ABSENT, _NULL):
         if answer.error:
@@ -117,7 +116,7 @@ def forward_response(
 
 def _with(body: bytes, shown: Mapping[str, Any]) -> bytes:
     """A response object with other values of the members it has; the same bytes if none differs."""
-    members = _members.decode(body)
+    members = jsontext.members(body)
     changed = {
         name: Raw(encoded)
         for name, value in shown.items()
@@ -128,7 +127,7 @@ def _with(body: bytes, shown: Mapping[str, Any]) -> bytes:
 
 def _showing(data: bytes, shown: Mapping[str, Any]) -> bytes:
     """A lifecycle event with other values of members of its response object."""
-    members = _members.decode(data)
+    members = jsontext.members(data)
     response = bytes(members["response"])
     changed = _with(response, shown)
     if changed is response:
@@ -193,12 +192,12 @@ class ResponsesRelay:
     def _lifecycle(self, frame: Frame) -> bytes:
         raw, data = frame.raw, frame.data
         try:
-            event = _lifecycle.decode(data)
+            event = _lifecycle(data)
             if event.response is None:
                 return raw
             if self._shown:
                 data = _showing(data, self._shown)
-        except _UNREADABLE:
+        except JsonError:
             return raw
         raw = raw if data is frame.data else encode(data, frame.event)
         if not self._created:
@@ -217,8 +216,8 @@ class ResponsesRelay:
         """An error event ends the stream; the failed response that belongs after it is written
         here, since not every server sends one."""
         try:
-            event = _any.decode(data)
-        except _UNREADABLE:
+            event = jsontext.decode(data)
+        except JsonError:
             return b""
         if not isinstance(event, dict) or not (event.get("type") == "error" or event.get("error")):
             return b""
@@ -246,8 +245,8 @@ class ResponsesRelay:
         if not self._created:
             return b""
         try:
-            response = _members.decode(bytes(_members.decode(self._created)["response"]))
-        except _UNREADABLE:
+            response = jsontext.members(bytes(jsontext.members(self._created)["response"]))
+        except JsonError:
             return b""
         response["status"] = Raw(b'"failed"')
         response["error"] = Raw(to_json(failed_object(fault)))
@@ -269,8 +268,8 @@ def _is_telling(name: bytes, data: bytes) -> bool:
     if not name.startswith(b"response."):
         return False  # a sign of life, or what servers tell besides
     try:
-        event = _any.decode(data)
-    except _UNREADABLE:
+        event = jsontext.decode(data)
+    except JsonError:
         return False
     if not isinstance(event, dict):
         return False
@@ -297,15 +296,15 @@ def _is_filled(part: Any) -> bool:
 def _type_of(data: bytes) -> bytes:
     """The name of an event whose server left it out."""
     try:
-        return _typed.decode(data).type.encode()
-    except _UNREADABLE:
+        return _typed(data).type.encode()
+    except JsonError:
         return b""
 
 
 def _number(data: bytes) -> int:
     """The sequence number of an event, -1 if it has none."""
     try:
-        number = _lifecycle.decode(data).sequence_number
-    except _UNREADABLE:
+        number = _lifecycle(data).sequence_number
+    except JsonError:
         return -1
     return number if type(number) is int else -1

@@ -6,8 +6,8 @@ from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Ended, Event, Finished
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses.assembler import Assembler
-from dragoman.protocols.openai_responses.errors import fault_of
 from dragoman.protocols.openai_responses.stream_reader import metered, report_unread, started
 from dragoman.protocols.openai_responses.usage import read_finish, read_moderation
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
+
+from dragoman.jsontext import decoder
 
 
 class _Item(Struct):
@@ -35,4 +36,4 @@ class _Shape(Struct):
     reasoning: dict[str, Any] | None = None
 
 
-SHAPE = msgspec.json.Decoder(_Shape)
+SHAPE = decoder(_Shape)

@@ -13,14 +13,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman import jsontext
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Delta, Ended, Event, Failed, Finished, Metered, Started
 from dragoman.canonical.losses import LossKind
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.assembler import Assembler, OpenBlock
-from dragoman.protocols.openai_responses.errors import fault_of
 from dragoman.protocols.openai_responses.usage import (
     read_finish,
     read_moderation,
@@ -54,17 +56,17 @@ class _Progress(Struct, forbid_unknown_fields=True):
     sequence_number: int = 0
 
 
-_text_delta = msgspec.json.Decoder(_TextDelta)
-_progress = msgspec.json.Decoder(_Progress)
+_text_delta = jsontext.decoder(_TextDelta)
+_progress = jsontext.decoder(_Progress)
 
 
 def _says_nothing_new(data: bytes) -> bool:
     """Whether an event is one of those, with nothing unusual in it."""
     try:
-        _progress.decode(data)
+        _progress(data)
         if not data.isascii():
             data.decode()  # the response was not looked into
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (JsonError, UnicodeDecodeError):
         return False
     return True
 
@@ -113,8 +115,8 @@ class ResponsesReader:
         if frame.event == _TEXT_DELTA and self._block is not None:
             block = self._block
             try:
-                event = _text_delta.decode(frame.data)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+                event = _text_delta(frame.data)
+            except JsonError:
                 return self._read_slowly(frame)
             place = (event.output_index, event.content_index)
             if place == self._place and event.delta and not event.logprobs and not block.closed:
@@ -142,8 +144,8 @@ class ResponsesReader:
 
     def _read_event(self, frame: Frame) -> list[Event]:
         try:
-            value = msgspec.json.decode(frame.data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = jsontext.decode(frame.data)
+        except JsonError:
             raise UpstreamError.unreadable("an event is not JSON") from None
         if not isinstance(value, dict):
             raise UpstreamError.unreadable("an event is not a JSON object")

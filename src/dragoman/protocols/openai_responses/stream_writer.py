@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
+from dragoman import jsontext
 from dragoman.canonical.blocks import (
     Annotation,
     Block,
@@ -147,7 +146,7 @@ class ResponsesWriter:
         """The whole answer, once `Ended` was written."""
         if self._frames is None:
             return selected(self._response, self._own)
-        answer: JsonObject = msgspec.json.decode(self._rendered())
+        answer: JsonObject = jsontext.decode(self._rendered())
         return answer
 
     def keepalive(self) -> bytes:
@@ -329,7 +328,7 @@ class ResponsesWriter:
             response["moderation"] = event.moderation
         action = None
         if self._waits and self._own.tool_turn == "required_action":
-            action = required_action(msgspec.json.decode(to_json(self._output.items)))
+            action = required_action(jsontext.decode(to_json(self._output.items)))
         if action is not None:
             response["status"] = "incomplete"
             response["required_action"] = action

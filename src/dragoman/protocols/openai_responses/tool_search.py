@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from dragoman.canonical.blocks import ToolCall, ToolReference, ToolResult
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, FunctionTool, HostedTool, Tool
+from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import Fields, JsonObject
 
@@ -91,6 +90,6 @@ def search_call_item(item_id: str, call: ToolCall, payload: str, status: str) ->
 
 def _arguments(payload: str) -> Any:
     try:
-        return msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return decode(payload)
+    except JsonError:
         return {}

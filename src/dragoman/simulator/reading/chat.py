@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from dragoman.simulator.reading.gathering import (
-    Gathered,
+from dragoman.simulator.reading.conversation import (
+    Conversation,
     json_schema,
     media_from_bytes,
     media_from_file,
@@ -16,7 +16,7 @@ from dragoman.simulator.view import JsonObject, Media, OfferedTool, View
 
 def read(request: JsonObject, organization: str) -> View:
     """The view of a validated Chat request."""
-    seen = Gathered()
+    seen = Conversation()
     after_tool = False
     for message in request["messages"]:
         seen.messages += 1
@@ -64,7 +64,7 @@ def read(request: JsonObject, organization: str) -> View:
     )
 
 
-def _read_user(seen: Gathered, content: str | Sequence[JsonObject]) -> None:
+def _read_user(seen: Conversation, content: str | Sequence[JsonObject]) -> None:
     if not isinstance(content, str):
         seen.media.extend(m for part in content if (m := _media(part)) is not None)
     seen.add_user_text(text_parts(content))
@@ -85,7 +85,7 @@ def _media(part: JsonObject) -> Media | None:
     return None
 
 
-def _read_assistant(seen: Gathered, message: JsonObject) -> None:
+def _read_assistant(seen: Conversation, message: JsonObject) -> None:
     seen.add_assistant_turn()
     content = message.get("content")
     if content is not None:

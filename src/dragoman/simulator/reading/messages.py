@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from dragoman.simulator.reading.gathering import (
-    Gathered,
+from dragoman.simulator.reading.conversation import (
+    Conversation,
     Where,
     json_schema,
     media_from_bytes,
@@ -26,7 +26,7 @@ _CHOICES: dict[str, Literal["auto", "none", "required"]] = {
 
 def read(request: JsonObject, organization: str) -> View:
     """The view of a validated Messages request."""
-    seen = Gathered()
+    seen = Conversation()
     if (system := request.get("system")) is not None:
         seen.add_system_text(text_parts(system))
     for message in request["messages"]:
@@ -72,7 +72,7 @@ def read(request: JsonObject, organization: str) -> View:
     )
 
 
-def _read_user(seen: Gathered, content: str | Sequence[JsonObject]) -> None:
+def _read_user(seen: Conversation, content: str | Sequence[JsonObject]) -> None:
     if isinstance(content, str):
         seen.add_user_text(content)
         return
@@ -102,7 +102,7 @@ def _result_text(content: str | Sequence[JsonObject]) -> str:
     return "".join(texts)
 
 
-def _read_media(seen: Gathered, blocks: Sequence[JsonObject], where: Where) -> None:
+def _read_media(seen: Conversation, blocks: Sequence[JsonObject], where: Where) -> None:
     for block in blocks:
         if block["type"] == "image":
             seen.media.append(_image(block["source"], where))
@@ -119,7 +119,7 @@ def _image(source: JsonObject, where: Where) -> Media:
     return Media("image", kind, None, None, None, where)
 
 
-def _read_document(seen: Gathered, block: JsonObject, where: Where) -> None:
+def _read_document(seen: Conversation, block: JsonObject, where: Where) -> None:
     source, title = block["source"], block.get("title")
     match source["type"]:
         case "base64":
@@ -137,7 +137,9 @@ def _read_document(seen: Gathered, block: JsonObject, where: Where) -> None:
     seen.media.append(media)
 
 
-def _read_assistant(seen: Gathered, content: str | Sequence[JsonObject], organization: str) -> None:
+def _read_assistant(
+    seen: Conversation, content: str | Sequence[JsonObject], organization: str
+) -> None:
     seen.add_assistant_turn()
     if isinstance(content, str):
         seen.add_other(content)

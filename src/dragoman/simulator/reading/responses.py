@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from dragoman.simulator.reading.gathering import (
-    Gathered,
+from dragoman.simulator.reading.conversation import (
+    Conversation,
     Where,
     json_schema,
     media_from_file,
@@ -21,7 +21,7 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 def read(request: JsonObject, organization: str) -> View:
     """The view of a validated Responses request."""
-    seen = Gathered()
+    seen = Conversation()
     if instructions := request.get("instructions"):
         seen.add_system_text(instructions)
     offered = list(request.get("tools") or ())
@@ -73,7 +73,7 @@ def read(request: JsonObject, organization: str) -> View:
     )
 
 
-def _read_item(seen: Gathered, kind: str, item: JsonObject, organization: str) -> None:
+def _read_item(seen: Conversation, kind: str, item: JsonObject, organization: str) -> None:
     if kind == "message":
         seen.messages += 1
         content = item["content"]
@@ -94,7 +94,7 @@ def _read_item(seen: Gathered, kind: str, item: JsonObject, organization: str) -
         seen.returned.append(opened[1] if opened else "")
 
 
-def _read_output(seen: Gathered, item: JsonObject, *, new_round: bool) -> None:
+def _read_output(seen: Conversation, item: JsonObject, *, new_round: bool) -> None:
     output = item["output"]
     seen.media.extend(_media(output, "tool_result"))
     seen.add_result(item["call_id"], text_parts(output, _TEXTS), new_round=new_round)

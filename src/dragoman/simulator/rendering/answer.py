@@ -35,7 +35,7 @@ class Answer:
         return EPOCH + self.number
 
     def id(self, prefix: str, index: int | None = None) -> str:
-        """An id in the vendor's style; ``index`` tells apart several of one answer."""
+        """An id in the vendor's style; ``index`` distinguishes several in one answer."""
         tail = "" if index is None else f"x{index}"
         return f"{prefix}sim{self.number:010d}{tail}"
 

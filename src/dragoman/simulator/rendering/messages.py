@@ -171,7 +171,7 @@ def _usage(answer: Answer, *, with_tiers: bool = False) -> JsonObject:
 
 
 def _block_steps(answer: Answer) -> tuple[_Block, ...]:
-    """The content blocks. A refusal is none: it is told by ``stop_details``."""
+    """The content blocks. A refusal is none: it stands in ``stop_details``."""
     blocks: list[_Block] = []
     for step in answer.steps(reasoning=answer.view.thinking):
         if isinstance(step, ParallelTools):

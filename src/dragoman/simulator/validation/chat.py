@@ -1,68 +1,229 @@
 """What OpenAI's Chat Completions endpoint refuses.
 
-Fields: ``types/chat/completion_create_params.py`` and its neighbours in the openai package. The
-pairing of calls and tool messages is the service's own rule.
+Shapes: ``types/chat/completion_create_params.py`` and its neighbours in the openai package. The
+relations between fields, that every call is answered before anything else is said, and the limits
+of names and ids are the service's own rules.
 """
 
-from dragoman.simulator.validation.chat_messages import check_messages
-from dragoman.simulator.validation.nodes import OPENAI, Node
-from dragoman.simulator.validation.openai_shared import (
-    EFFORTS,
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from dragoman.simulator.validation.openai import (
     MOST_TOOLS,
-    TOOL_NAME,
-    VERBOSITIES,
-    check_custom_format,
+    AnswerSchema,
+    Detail,
+    Effort,
+    File,
+    Function,
+    Grammar,
+    JsonObjectFormat,
+    Level,
+    Part,
+    Settings,
+    TextFormat,
+    Tier,
+    ToolName,
+    check_image_url,
     check_json_word,
-    check_metadata,
-    check_sampling,
 )
-from dragoman.simulator.validation.schemas import check_answer_schema, check_parameters
+from dragoman.simulator.validation.shapes import (
+    Maybe,
+    NonEmpty,
+    NoOther,
+    Positive,
+    Shape,
+    check_base64,
+    convert,
+    kind_of,
+    one_of,
+    shape,
+)
+from dragoman.simulator.validation.wording import OPENAI, Complaint, Refusal
 from dragoman.simulator.view import JsonObject
 
-_FIELDS = frozenset(
-    [
-        "audio",
-        "frequency_penalty",
-        "function_call",
-        "functions",
-        "logit_bias",
-        "logprobs",
-        "max_completion_tokens",
-        "max_tokens",
-        "messages",
-        "metadata",
-        "modalities",
-        "model",
-        "moderation",
-        "n",
-        "parallel_tool_calls",
-        "prediction",
-        "presence_penalty",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning_effort",
-        "response_format",
-        "safety_identifier",
-        "seed",
-        "service_tier",
-        "stop",
-        "store",
-        "stream",
-        "stream_options",
-        "temperature",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "user",
-        "verbosity",
-        "web_search_options",
-    ]
+Speaker = Annotated[str, Meta(pattern=r"^[^\s<|\\/>]{1,64}\Z")]
+CallId = Annotated[str, Meta(min_length=1, max_length=40)]
+
+
+class ImageUrl(Shape):
+    url: NonEmpty
+    detail: Detail | None = None
+
+    def __post_init__(self) -> None:
+        check_image_url(self.url, "url")
+
+
+class InputAudio(Shape):
+    data: NonEmpty
+    format: Literal["wav", "mp3"]
+
+    def __post_init__(self) -> None:
+        check_base64(self.data, "data")
+
+
+TextPart = shape("text", base=Part, text=str)
+RefusalPart = shape("refusal", base=Part, refusal=str)
+UserPart = one_of(
+    TextPart,
+    shape("image_url", base=Part, image_url=ImageUrl),
+    shape("input_audio", base=Part, input_audio=InputAudio),
+    shape("file", base=Part, file=File),
 )
-_AUDIO_FORMATS = ("wav", "aac", "mp3", "flac", "opus", "pcm16")
-_MOST_CHOICES = 128
-_MOST_STOPS = 4
+Texts = Annotated[list[TextPart | NoOther], Meta(min_length=1)]
+AudioReference = shape(id=NonEmpty)
+FunctionBody = shape(name=ToolName, arguments=str)
+CustomBody = shape(name=ToolName, input=str)
+FunctionCall = shape("function", id=CallId, function=FunctionBody)
+Call = FunctionCall | shape("custom", id=CallId, custom=CustomBody)
+
+
+class Turn(Shape, tag_field="role", kw_only=True):
+    """A message."""
+
+    name: Speaker | None = None
+
+
+SystemMessage = shape("system", base=Turn, content=str | Texts)
+DeveloperMessage = shape("developer", base=Turn, content=str | Texts)
+UserParts = Annotated[list[UserPart], Meta(min_length=1)]
+UserMessage = shape("user", base=Turn, content=str | UserParts)
+
+
+class FunctionMessage(Shape, tag="function", tag_field="role"):
+    content: str | None
+    name: Speaker
+
+
+class ToolMessage(Shape, tag="tool", tag_field="role"):
+    content: str | Texts
+    tool_call_id: Annotated[str, Meta(max_length=40)]
+
+
+class AssistantMessage(Turn, tag="assistant"):
+    """The reasoning fields are not OpenAI's: servers that send reasoning text take it back."""
+
+    annotations: Any = None
+    audio: AudioReference | None = None
+    content: str | Annotated[list[TextPart | RefusalPart], Meta(min_length=1)] | None = None
+    function_call: FunctionBody | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    reasoning_details: Any = None
+    refusal: str | None = None
+    tool_calls: Annotated[list[Call], Meta(min_length=1, max_length=MOST_TOOLS)] | None = None
+
+
+InputMessage = SystemMessage | DeveloperMessage | UserMessage
+Message = InputMessage | AssistantMessage | ToolMessage | FunctionMessage
+
+
+def _check_calls(messages: list[Any]) -> None:
+    """Raises ``Refusal`` unless calls and tool messages meet."""
+    waiting: list[str] = []
+    for index, message in enumerate(messages):
+        if isinstance(message, ToolMessage) and message.tool_call_id in waiting:
+            waiting.remove(message.tool_call_id)
+        elif isinstance(message, ToolMessage):
+            text = "Invalid parameter: messages with role 'tool' must be a response to a preceding "
+            raise Complaint(f"{text}message with 'tool_calls'.", "messages", index, "role")
+        else:
+            _check_answered(waiting)
+        if isinstance(message, AssistantMessage):
+            waiting = _calls(message, "messages", index)
+    _check_answered(waiting)
+
+
+def _check_answered(waiting: list[str]) -> None:
+    if waiting:
+        raise Complaint(
+            "An assistant message with 'tool_calls' must be followed by tool messages responding "
+            "to each 'tool_call_id'. The following tool_call_ids did not have response messages: "
+            + ", ".join(waiting),
+            "messages",
+        )
+
+
+def _calls(message: AssistantMessage, *at: str | int) -> list[str]:
+    """The ids of a message's calls, which tool messages have to answer."""
+    said = ("content", "tool_calls", "refusal", "function_call", "audio")
+    if all(getattr(message, name) is None for name in said):
+        text = f"Invalid value for 'content': expected a string, got null ('messages[{at[1]}]')."
+        raise Complaint(text, *at, code="invalid_value")
+    ids: list[str] = []
+    calls: list[Any] = message.tool_calls or []
+    for call in calls:
+        if call.id in ids:
+            raise Complaint(f"Duplicate value for 'tool_call_id' of '{call.id}'.", *at)
+        ids.append(call.id)
+    return ids
+
+
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+Bias = Annotated[float, Meta(ge=-100, le=100)]
+
+GrammarFormat = shape("grammar", grammar=Grammar)
+Custom = shape(name=ToolName, description=str | None, format=TextFormat | GrammarFormat | None)
+Tool = shape("function", function=Function) | shape("custom", custom=Custom)
+Name = shape(name=str)
+NamedTool = shape("function", function=Name) | shape("custom", custom=Name)
+AllowedTools = shape(
+    mode=Literal["auto", "required"], tools=Annotated[list[NamedTool], Meta(min_length=1)]
+)
+AllowedToolsChoice = shape("allowed_tools", allowed_tools=AllowedTools)
+ToolChoice = Literal["none", "auto", "required"] | NamedTool | AllowedToolsChoice
+JsonSchemaFormat = shape("json_schema", json_schema=AnswerSchema)
+ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
+Audio = shape(format=Literal["wav", "aac", "mp3", "flac", "opus", "pcm16"], voice=Any)
+CacheOptions = shape(mode=Literal["implicit", "explicit"] | None, ttl=Literal["30m"] | None)
+Place = shape(city=Maybe, country=Maybe, region=Maybe, timezone=Maybe)
+Prediction = shape(type=Literal["content"], content=str | Texts)
+StreamOptions = shape(include_obfuscation=bool | None, include_usage=bool | None)
+UserLocation = shape(type=Literal["approximate"], approximate=Place)
+WebSearchOptions = shape(search_context_size=Level | None, user_location=UserLocation | None)
+
+
+class OldFunction(Function):
+    """What came before tools."""
+
+    strict: None = None
+
+
+class ChatRequest(Settings, kw_only=True):
+    messages: Annotated[list[Message], Meta(min_length=1)]
+    audio: Audio | None = None
+    frequency_penalty: Penalty | None = None
+    function_call: Literal["none", "auto"] | Name | None = None
+    functions: Annotated[list[OldFunction], Meta(min_length=1, max_length=MOST_TOOLS)] | None = None
+    logit_bias: dict[str, Bias] | None = None
+    logprobs: bool | None = None
+    max_completion_tokens: Positive | None = None
+    max_tokens: Positive | None = None
+    modalities: Annotated[list[Literal["text", "audio"]], Meta(min_length=1)] | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    prediction: Prediction | None = None
+    presence_penalty: Penalty | None = None
+    prompt_cache_options: CacheOptions | None = None
+    reasoning_effort: Effort | None = None
+    response_format: ResponseFormat | None = None
+    seed: int | None = None
+    service_tier: Tier | None = None
+    stop: str | Annotated[list[str], Meta(max_length=4)] | None = None
+    stream_options: StreamOptions | None = None
+    tool_choice: ToolChoice | None = None
+    tools: Annotated[list[Tool], Meta(min_length=1, max_length=MOST_TOOLS)] | None = None
+    verbosity: Level | None = None
+    web_search_options: WebSearchOptions | None = None
+
+    def __post_init__(self) -> None:
+        _check_options(self)
+        _check_tools(self)
+        if isinstance(self.response_format, JsonObjectFormat):
+            check_json_word(self.messages, "'messages'", "response_format", "messages")
+        _check_calls(self.messages)
+
+
+CompatibleRequest = shape(base=ChatRequest, closed=False)
 
 
 def check_chat(request: JsonObject, *, compatible: bool = False) -> None:
@@ -73,209 +234,52 @@ def check_chat(request: JsonObject, *, compatible: bool = False) -> None:
     Raises:
         ApiError: 400, naming the first field at fault.
     """
-    root = Node(request, OPENAI)
-    allowed = None if compatible else _FIELDS
-    root.object(allowed=allowed, required=("model", "messages"))
-    root.child("model").string(least=1)
-    _check_options(root)
-    _check_tools(root)
-    _check_response_format(root)
-    check_messages(root.child("messages"))
+    with OPENAI.answering():
+        convert(OPENAI, request, CompatibleRequest if compatible else ChatRequest)
 
 
-def _check_options(root: Node) -> None:
-    check_sampling(root)
-    check_metadata(root)
-    for name in ("max_tokens", "max_completion_tokens"):
-        if node := root.get(name):
-            node.integer(1)
-    if root.get("max_tokens") and root.get("max_completion_tokens"):
-        root.child("max_tokens").fail_plainly(
+def _check_options(request: ChatRequest) -> None:
+    if request.max_tokens is not None and request.max_completion_tokens is not None:
+        raise Complaint(
             "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
-            "invalid_parameter_combination",
+            "max_tokens",
+            code="invalid_parameter_combination",
         )
-    for name in ("frequency_penalty", "presence_penalty"):
-        if node := root.get(name):
-            node.number(-2, 2)
-    if node := root.get("n"):
-        node.integer(1, _MOST_CHOICES)
-    if node := root.get("seed"):
-        node.integer()
-    if node := root.get("reasoning_effort"):
-        node.one_of(EFFORTS)
-    if node := root.get("verbosity"):
-        node.one_of(VERBOSITIES)
-    if node := root.get("logit_bias"):
-        for key in node.object().value:
-            node.child(key).number(-100, 100)
-    if node := root.get("logprobs"):
-        node.boolean()
-    if root.get("top_logprobs") and not root.value.get("logprobs"):
-        root.child("top_logprobs").fail("the parameter is only allowed when 'logprobs' is enabled.")
-    if node := root.get("prompt_cache_options"):
-        node.object(allowed=("mode", "ttl"))
-        if mode := node.get("mode"):
-            mode.one_of(("implicit", "explicit"))
-        if ttl := node.get("ttl"):
-            ttl.one_of(("30m",))
-    _check_audio(root)
-    _check_prediction(root)
-    _check_web_search(root)
-    if node := root.get("stop"):
-        _check_stop(node)
-    if node := root.get("stream_options"):
-        if not root.value.get("stream"):
-            node.fail("the parameter is only allowed when 'stream' is enabled.")
-        node.object(allowed=("include_usage", "include_obfuscation"))
-        for name in ("include_usage", "include_obfuscation"):
-            if flag := node.get(name):
-                flag.boolean()
+    for name, other in (("top_logprobs", "logprobs"), ("stream_options", "stream")):
+        if getattr(request, name) is not None and not getattr(request, other):
+            raise Refusal(f"the parameter is only allowed when '{other}' is enabled.", name)
+    if "audio" in (request.modalities or ()):
+        detail = "this model does not support audio output."
+        raise Refusal(detail, "modalities", code="unsupported_value")
 
 
-def _check_audio(root: Node) -> None:
-    if audio := root.get("audio"):
-        audio.object(allowed=(), required=("format", "voice"))
-        audio.child("format").one_of(_AUDIO_FORMATS)
-    if node := root.get("modalities"):
-        for modality in node.items(least=1):
-            modality.one_of(("text", "audio"))
-        if "audio" in node.value:
-            node.fail("this model does not support audio output.", "unsupported_value")
+def _check_tools(request: ChatRequest) -> None:
+    """That the tools which are named are on offer."""
+    for name, offer in (
+        ("tool_choice", "tools"),
+        ("parallel_tool_calls", "tools"),
+        ("function_call", "functions"),
+    ):
+        if getattr(request, name) is not None and not getattr(request, offer):
+            raise Complaint(f"'{name}' is only allowed when '{offer}' are specified.", name)
+    names = [_named(tool) for tool in request.tools or ()]
+    choice = request.tool_choice
+    chosen: list[tuple[Any, tuple[str | int, ...]]] = []
+    if isinstance(choice, AllowedToolsChoice):
+        at = ("tool_choice", "allowed_tools", "tools")
+        chosen = [(tool, (*at, n)) for n, tool in enumerate(choice.allowed_tools.tools)]
+    elif isinstance(choice, NamedTool):
+        chosen = [(choice, ("tool_choice",))]
+    for tool, path in chosen:
+        if _named(tool) not in names:
+            text = f"Tool choice '{kind_of(tool)}' not found in 'tools' parameter."
+            raise Complaint(text, *path, kind_of(tool), "name")
+    call = request.function_call
+    if isinstance(call, Name) and call.name not in [f.name for f in request.functions or ()]:
+        raise Complaint("Function choice not found in 'functions' parameter.", "function_call")
 
 
-def _check_prediction(root: Node) -> None:
-    if node := root.get("prediction"):
-        node.object(allowed=(), required=("type", "content"))
-        node.child("type").one_of(("content",))
-        content = node.child("content")
-        if not isinstance(content.value, str):
-            for part in content.items(least=1):
-                part.tag(("text",))
-                part.object(required=("text",)).child("text").string()
-
-
-def _check_web_search(root: Node) -> None:
-    if node := root.get("web_search_options"):
-        node.object(allowed=("search_context_size", "user_location"))
-        if size := node.get("search_context_size"):
-            size.one_of(("low", "medium", "high"))
-        if location := node.get("user_location"):
-            location.object(allowed=(), required=("type", "approximate"))
-            location.child("type").one_of(("approximate",))
-            location.child("approximate").object(allowed=("city", "country", "region", "timezone"))
-
-
-def _check_stop(stop: Node) -> None:
-    if isinstance(stop.value, str):
-        return
-    for sequence in stop.items(most=_MOST_STOPS):
-        sequence.string()
-
-
-def _check_tools(root: Node) -> None:
-    tools = root.get("tools")
-    names: set[tuple[str, str]] = set()
-    if tools is not None:
-        for tool in tools.items(least=1, most=MOST_TOOLS):
-            names.add(_check_tool(tool))
-    if choice := root.get("tool_choice"):
-        if not names:
-            choice.fail_plainly("'tool_choice' is only allowed when 'tools' are specified.")
-        _check_choice(choice, names)
-    if (parallel := root.get("parallel_tool_calls")) and not names:
-        parallel.fail_plainly("'parallel_tool_calls' is only allowed when 'tools' are specified.")
-    _check_functions(root)
-
-
-def _check_functions(root: Node) -> None:
-    """The predecessors of tools."""
-    names = set()
-    if functions := root.get("functions"):
-        for function in functions.items(least=1, most=MOST_TOOLS):
-            function.object(allowed=("description", "parameters"), required=("name",))
-            names.add(function.child("name").string(pattern=TOOL_NAME))
-            if parameters := function.get("parameters"):
-                check_parameters(parameters, function.value["name"], strict=False)
-    if choice := root.get("function_call"):
-        if not names:
-            choice.fail_plainly("'function_call' is only allowed when 'functions' are specified.")
-        if isinstance(choice.value, str):
-            choice.one_of(("none", "auto"))
-        else:
-            choice.object(allowed=(), required=("name",))
-            if choice.child("name").string() not in names:
-                choice.fail_plainly("Function choice not found in 'functions' parameter.")
-
-
-def _check_tool(tool: Node) -> tuple[str, str]:
-    kind = tool.tag(("function", "custom"))
-    tool.object(allowed=("type", kind), required=(kind,))
-    body = tool.child(kind)
-    if kind == "function":
-        body.object(allowed=("description", "parameters", "strict"), required=("name",))
-        strict = body.get("strict")
-        is_strict = strict.boolean() if strict else False
-        if parameters := body.get("parameters"):
-            check_parameters(parameters, body.value["name"], strict=is_strict)
-    else:
-        body.object(allowed=("description", "format"), required=("name",))
-        if text_format := body.get("format"):
-            _check_custom_format(text_format)
-    if description := body.get("description"):
-        description.string()
-    return kind, body.child("name").string(pattern=TOOL_NAME)
-
-
-def _check_custom_format(text_format: Node) -> None:
-    if text_format.tag(("text", "grammar")) == "grammar":
-        text_format.object(allowed=("type",), required=("grammar",))
-        grammar = text_format.child("grammar")
-        check_custom_format(grammar.object(allowed=(), required=("definition", "syntax")))
-    else:
-        text_format.object(allowed=("type",))
-
-
-def _check_choice(choice: Node, names: set[tuple[str, str]]) -> None:
-    if isinstance(choice.value, str):
-        choice.one_of(("none", "auto", "required"))
-        return
-    kind = choice.tag(("function", "custom", "allowed_tools"))
-    choice.object(allowed=("type", kind), required=(kind,))
-    body = choice.child(kind)
-    if kind == "allowed_tools":
-        body.object(allowed=(), required=("mode", "tools"))
-        body.child("mode").one_of(("auto", "required"))
-        for tool in body.child("tools").items(least=1):
-            inner = tool.tag(("function", "custom"))
-            tool.object(allowed=("type",), required=(inner,))
-            _check_known(tool.child(inner), inner, names)
-    else:
-        _check_known(body, kind, names)
-
-
-def _check_known(body: Node, kind: str, names: set[tuple[str, str]]) -> None:
-    name = body.object(allowed=(), required=("name",)).child("name")
-    if (kind, name.string()) not in names:
-        name.fail_plainly(f"Tool choice '{kind}' not found in 'tools' parameter.")
-
-
-def _check_response_format(root: Node) -> None:
-    node = root.get("response_format")
-    if node is None:
-        return
-    kind = node.tag(("text", "json_object", "json_schema"))
-    if kind != "json_schema":
-        node.object(allowed=("type",))
-        if kind == "json_object":
-            check_json_word(root, "messages", "response_format", "'messages'")
-        return
-    node.object(allowed=("type",), required=("json_schema",))
-    inner = node.child("json_schema")
-    inner.object(allowed=("description", "schema", "strict"), required=("name",))
-    name = inner.child("name").string(pattern=TOOL_NAME)
-    if description := inner.get("description"):
-        description.string()
-    strict = inner.get("strict")
-    is_strict = strict.boolean() if strict else False
-    if schema := inner.get("schema"):
-        check_answer_schema(schema, name, strict=is_strict)
+def _named(tool: Any) -> tuple[str, str]:
+    """The kind and the name of a tool, as offered or as chosen."""
+    kind = kind_of(tool)
+    return kind, getattr(tool, kind).name

@@ -1,60 +1,135 @@
 """What Anthropic's Messages endpoint refuses.
 
-Fields: ``types/message_create_params.py`` and its neighbours in the anthropic package. Rules that
-the types do not state (placement of tool results and system messages, empty text, signatures)
-are the service's own.
+Shapes: ``types/message_create_params.py`` and its neighbours in the anthropic package. The
+relations between fields are the service's own rules.
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from dragoman.simulator.errors import ApiError
-from dragoman.simulator.validation.messages_blocks import (
-    Exchange,
-    check_cache_control,
-    check_system_blocks,
+from dragoman.simulator.validation.messages_turns import (
+    AssistantMessage,
+    CacheControl,
+    Message,
+    TextBlock,
+    ToolName,
+    Turns,
+    check_thinking_first,
 )
-from dragoman.simulator.validation.messages_tools import check_tools
-from dragoman.simulator.validation.nodes import ANTHROPIC, Node
-from dragoman.simulator.validation.schemas import check_structured
+from dragoman.simulator.validation.schemas import check_input_schema, check_structured
+from dragoman.simulator.validation.shapes import (
+    Maybe,
+    Natural,
+    NonEmpty,
+    NoOther,
+    Shape,
+    Share,
+    convert,
+    shape,
+)
+from dragoman.simulator.validation.wording import ANTHROPIC, Complaint, Refusal
 from dragoman.simulator.view import JsonObject
+
+Caller = Annotated[str, Meta(pattern=r"^(direct|code_execution_20\d{6})\Z")]
+
+
+class AnyTool(Shape, kw_only=True):
+    """What all tools have."""
+
+    type: str | None = None
+    cache_control: CacheControl | None = None
+
+
+class CustomTool(AnyTool, kw_only=True):
+    """A tool that the client carries out."""
+
+    allowed_callers: list[Caller] | None = None
+    defer_loading: bool | None = None
+    description: str | None = None
+    eager_input_streaming: bool | None = None
+    input_examples: list[dict[str, Any]] | None = None
+    input_schema: dict[str, Any]
+    name: ToolName
+    strict: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_input_schema(self.input_schema, strict=bool(self.strict))
+
+
+class OwnTool(AnyTool, kw_only=True):
+    """A tool whose schema is the vendor's."""
+
+    defer_loading: bool | None = None
+    name: str | None = None
+
+
+_USUAL = "allowed_callers? strict?"
+_DOMAINS = f"{_USUAL} allowed_domains? blocked_domains? max_uses? response_inclusion?"
+_FETCH = f"{_DOMAINS} citations? max_content_tokens? url_sources? use_cache?"
+_EXAMPLES = f"{_USUAL} input_examples?"
+_OWN_TOOLS: tuple[tuple[str, Any], ...] = (
+    (r"(bash|memory)_20\d{6}", shape(None, _EXAMPLES, base=OwnTool)),
+    (r"text_editor_20\d{6}", shape(None, f"{_EXAMPLES} max_characters?", base=OwnTool)),
+    (r"code_execution_20\d{6}", shape(None, _USUAL, base=OwnTool)),
+    (r"tool_search_tool_(bm25|regex)(_20\d{6})?", shape(None, _USUAL, base=OwnTool)),
+    (r"web_search_20\d{6}", shape(None, f"{_DOMAINS} user_location?", base=OwnTool)),
+    (r"web_fetch_20\d{6}", shape(None, _FETCH, base=OwnTool)),
+    (r"(computer|browser)_toolset_20\d{6}", shape(None, "configs?", base=AnyTool)),
+    # Behind a beta, and not looked into.
+    (r"(computer|advisor)_20\d{6}|mcp_toolset", shape(base=OwnTool, closed=False)),
+)
+"""The vendor's own tools by their dated types."""
+
+ToolChoice = shape("tool", name=str, disable_parallel_tool_use=bool | None)
+AnyChoice = shape("any", disable_parallel_tool_use=bool | None)
+AutoChoice = shape("auto", disable_parallel_tool_use=bool | None)
+Choice = AutoChoice | AnyChoice | ToolChoice | shape("none")
+
+
+def check_tools(values: list[Any], choice: Any) -> set[str]:
+    """Check the tools, and that they allow the choice; returns the tools' names.
+
+    Raises:
+        Refusal: a rule is broken.
+    """
+    tools = [_converted(value, "tools", index) for index, value in enumerate(values)]
+    names = [tool.name for tool in tools if getattr(tool, "name", None)]
+    if len(set(names)) < len(names):
+        raise Refusal("Tool names must be unique.", "tools")
+    deferred = [bool(getattr(tool, "defer_loading", None)) for tool in tools]
+    if tools and all(deferred):
+        text = "At least one tool must have defer_loading=false. All tools cannot be deferred."
+        raise Complaint(text, "tools")
+    for index, tool in enumerate(tools):
+        if deferred[index] and tool.cache_control:
+            raise Refusal("Tools with defer_loading cannot use prompt caching", "tools", index)
+    if choice is not None and not tools:
+        raise Refusal("may only be specified while providing tools", "tool_choice")
+    if isinstance(choice, ToolChoice) and choice.name not in names:
+        text = f"Tool '{choice.name}' not found in provided tools"
+        raise Complaint(text, "tool_choice", "name")
+    return set(names)
+
+
+def _converted(value: Any, *at: str | int) -> Any:
+    kind = value.get("type") if isinstance(value, dict) else None
+    if kind in (None, "custom"):
+        return convert(ANTHROPIC, value, CustomTool, *at, "custom")
+    convert(ANTHROPIC, kind, str, *at, "type")
+    for pattern, declared in _OWN_TOOLS:
+        if re.fullmatch(pattern, kind):
+            return convert(ANTHROPIC, value, declared, *at, kind)
+    detail = f"Input tag '{kind[:60]}' found using 'type' does not match any of the expected tags"
+    raise Refusal(detail, *at)
+
 
 NEW_VERSION = "2026-10-21"
 VERSIONS = ("2023-06-01", NEW_VERSION)
-
-_FIELDS = frozenset(
-    {
-        "cache_control",
-        "container",
-        "diagnostics",
-        "inference_geo",
-        "max_tokens",
-        "messages",
-        "metadata",
-        "model",
-        "output_config",
-        "service_tier",
-        "speed",
-        "stop_sequences",
-        "stream",
-        "system",
-        "thinking",
-        "tool_choice",
-        "tools",
-    }
-)
 _SAMPLING = ("temperature", "top_p", "top_k")
-_NOT_COUNTED = frozenset(
-    {
-        "max_tokens",
-        "stream",
-        "stop_sequences",
-        "metadata",
-        "service_tier",
-        "container",
-        "inference_geo",
-        "diagnostics",
-    }
-)
 _BETA_FIELDS: dict[str, str] = {
     "context_management": "context-management-",
     "mcp_servers": "mcp-client-",
@@ -68,8 +143,80 @@ _BETA_FIELDS: dict[str, str] = {
 """Body fields that need a beta, and how the beta's name begins."""
 
 _MAX_CACHE_MARKS = 4
-_MAX_MESSAGES = 100_000
-_THINKING = ("thinking", "redacted_thinking")
+
+
+class OutputFormat(Shape):
+    type: Literal["json_schema"]
+    schema: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        check_structured(self.schema, "schema")
+
+
+class ShownThinking(Shape, kw_only=True):
+    block_binding: Any = None
+    display: Literal["summarized", "omitted", "updates"] | None = None
+
+
+EnabledThinking = shape("enabled", base=ShownThinking, budget_tokens=Annotated[int, Meta(ge=1024)])
+AdaptiveThinking = shape("adaptive", base=ShownThinking)
+Thinking = EnabledThinking | AdaptiveThinking | shape("disabled") | shape("between_tools")
+OutputConfig = shape(
+    effort=Literal["low", "medium", "high", "xhigh", "max"] | None,
+    format=OutputFormat | None,
+    task_budget=Maybe,
+)
+ContextManagement = shape(edits=Maybe)
+Metadata = shape(user_id=Annotated[str, Meta(max_length=512)] | None)
+Skill = shape(skill_id=Any, type=Any, version=Maybe)
+Container = shape(id=Maybe, skills=list[Skill] | None)
+Diagnostics = shape(previous_message_id=Maybe)
+
+
+class CountTokensRequest(Shape, kw_only=True):
+    """What ``count_tokens`` takes."""
+
+    messages: Annotated[list[Message], Meta(max_length=100_000)]
+    model: NonEmpty
+    billing_policy: Any = None
+    cache_control: CacheControl | None = None
+    compaction: Any = None
+    context_management: ContextManagement | None = None
+    fallback_credit_token: Any = None
+    fallbacks: Any = None
+    mcp_servers: Any = None
+    output_config: OutputConfig | None = None
+    output_format: OutputFormat | None = None
+    safeguards: Any = None
+    speed: Literal["standard", "fast"] | None = None
+    system: str | list[TextBlock | NoOther] | None = None
+    temperature: Share | None = None
+    thinking: Thinking | None = None
+    tool_choice: Choice | None = None
+    tools: list[Any] | None = None
+    top_k: Natural | None = None
+    top_p: Share | None = None
+
+
+class MessagesRequest(CountTokensRequest, kw_only=True):
+    max_tokens: Natural
+    container: str | Container | None = None
+    diagnostics: Diagnostics | None = None
+    inference_geo: str | None = None
+    metadata: Metadata | None = None
+    service_tier: Literal["auto", "standard_only"] | None = None
+    stop_sequences: list[str] | None = None
+    stream: bool | None = None
+
+    def __post_init__(self) -> None:
+        for index, sequence in enumerate(self.stop_sequences or ()):
+            if not sequence.strip():
+                detail = "each stop sequence must contain non-whitespace"
+                raise Refusal(detail, "stop_sequences", index)
+        thinking = self.thinking
+        if isinstance(thinking, EnabledThinking) and thinking.budget_tokens >= self.max_tokens:
+            text = "`max_tokens` must be greater than `thinking.budget_tokens`."
+            raise Complaint(text, "max_tokens")
 
 
 def check_messages(
@@ -87,274 +234,84 @@ def check_messages(
         raise ApiError(400, "anthropic-version: header is required")
     if version not in VERSIONS:
         raise ApiError(400, f"anthropic-version: '{version[:50]}' is not a valid version")
-    betas = [beta.strip() for beta in headers.get("anthropic-beta", "").split(",") if beta.strip()]
-    root = Node(request, ANTHROPIC)
-    root.object(required=("model", "messages") if counting else ("model", "max_tokens", "messages"))
-    _check_known_fields(root, version, betas, counting)
-    root.child("model").string(least=1)
-    if node := root.get("max_tokens"):
-        node.integer(0)
-    _check_options(root, betas)
-    _check_thinking(root)
-    names = check_tools(root)
-    if system := root.get("system"):
-        check_system_blocks(system, betas)
-    _check_turns(root.child("messages"), Exchange(version, organization, betas, names))
-    _check_ends(root)
-    _check_cache_marks(root)
-
-
-def _check_known_fields(root: Node, version: str, betas: list[str], counting: bool) -> None:
-    if root.get("thread"):
+    if request.get("thread") is not None:
         raise ApiError(
             400,
             "thread: server-held conversations are not supported here",
             details_code="thread_unsupported_request",
             param="thread",
         )
-    for name in root.value:
-        if name in _SAMPLING and version != NEW_VERSION:
-            known = True
-        elif name in _SAMPLING:
-            root.child(name).fail_plainly(
-                f"{name}: this parameter was removed in API version {NEW_VERSION}"
-            )
-        elif name in _BETA_FIELDS:
-            known = any(beta.startswith(_BETA_FIELDS[name]) for beta in betas)
-        else:
-            known = name in _FIELDS and not (counting and name in _NOT_COUNTED)
-        if not known:
-            root.child(name).fail_plainly(f"{name}: Extra inputs are not permitted")
+    betas = [beta.strip() for beta in headers.get("anthropic-beta", "").split(",") if beta.strip()]
+    with ANTHROPIC.answering():
+        _check_fields(request, version, betas)
+        declared = CountTokensRequest if counting else MessagesRequest
+        checked: CountTokensRequest = convert(ANTHROPIC, request, declared)
+        output = checked.output_config
+        if output is not None and output.task_budget is not None and not betas:
+            raise ANTHROPIC.refusal("unknown", ("output_config", "task_budget"))
+        _check_thinking(checked)
+        tools = check_tools(checked.tools or [], checked.tool_choice)
+        is_old = version != NEW_VERSION
+        Turns(organization, tools, is_old=is_old, has_betas=bool(betas)).check(checked.messages)
+        _check_prefill(checked)
+        if isinstance(checked.thinking, EnabledThinking):
+            check_thinking_first(checked.messages)
+        _check_cache_marks(request)
 
 
-def _check_options(root: Node, betas: list[str]) -> None:
-    if node := root.get("stream"):
-        node.boolean()
-    if node := root.get("temperature"):
-        node.number(0, 1)
-    if node := root.get("top_p"):
-        node.number(0, 1)
-    if node := root.get("top_k"):
-        node.integer(0)
-    if node := root.get("stop_sequences"):
-        for sequence in node.items():
-            if not sequence.string().strip():
-                sequence.fail("each stop sequence must contain non-whitespace")
-    if node := root.get("metadata"):
-        node.object(allowed=("user_id",))
-        if user := node.get("user_id"):
-            user.string(most=512)
-    if node := root.get("service_tier"):
-        node.one_of(("auto", "standard_only"))
-    if node := root.get("speed"):
-        node.one_of(("standard", "fast"))
-    if node := root.get("inference_geo"):
-        node.string()
-    if node := root.get("cache_control"):
-        check_cache_control(node)
-    if node := root.get("container"):
-        _check_container(node)
-    if node := root.get("diagnostics"):
-        node.object(allowed=("previous_message_id",))
-    if node := root.get("output_config"):
-        node.object(allowed=("effort", "format", "task_budget") if betas else ("effort", "format"))
-        if effort := node.get("effort"):
-            effort.one_of(("low", "medium", "high", "xhigh", "max"))
-        if output_format := node.get("format"):
-            _check_format(output_format)
-    if node := root.get("output_format"):
-        _check_format(node)
-    if node := root.get("context_management"):
-        node.object(allowed=("edits",))
+def _check_fields(request: JsonObject, version: str, betas: list[str]) -> None:
+    for name in request:
+        if name in _SAMPLING and version == NEW_VERSION:
+            raise Refusal(f"this parameter was removed in API version {NEW_VERSION}", name)
+        if name in _BETA_FIELDS and not any(beta.startswith(_BETA_FIELDS[name]) for beta in betas):
+            raise ANTHROPIC.refusal("unknown", (name,))
 
 
-def _check_container(node: Node) -> None:
-    if isinstance(node.value, str):
+def _check_thinking(request: CountTokensRequest) -> None:
+    """What can't be beside thinking."""
+    if not isinstance(request.thinking, ShownThinking):
         return
-    node.object(allowed=("id", "skills"))
-    if skills := node.get("skills"):
-        for skill in skills.items():
-            skill.object(allowed=("version",), required=("type", "skill_id"))
+    if isinstance(request.tool_choice, AnyChoice | ToolChoice):
+        text = "Thinking may not be enabled when tool_choice forces tool use."
+        raise Complaint(text, "thinking")
+    if request.temperature not in (None, 1):
+        text = "`temperature` may only be set to 1 when thinking is enabled."
+        raise Complaint(text, "temperature")
+    if request.top_k is not None:
+        raise Complaint("`top_k` must be unset when thinking is enabled.", "top_k")
+    if (request.top_p or 1) < 0.95:
+        text = "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled."
+        raise Complaint(text, "top_p")
 
 
-def _check_format(node: Node) -> None:
-    node.tag(("json_schema",))
-    node.object(allowed=(), required=("type", "schema"))
-    check_structured(node.child("schema"))
-
-
-def _check_thinking(root: Node) -> None:
-    thinking = root.get("thinking")
-    if thinking is None:
+def _check_prefill(request: CountTokensRequest) -> None:
+    """What a last assistant turn, which the answer continues, excludes."""
+    last, at = request.messages[-1], ("messages", len(request.messages) - 1)
+    if not isinstance(last, AssistantMessage):
         return
-    kind = thinking.tag(("adaptive", "enabled", "disabled", "between_tools"))
-    thinking = thinking.tagged(kind)
-    if kind == "enabled":
-        thinking.object(allowed=("type", "display", "block_binding"), required=("budget_tokens",))
-        budget = thinking.child("budget_tokens")
-        budget.integer(1024)
-        limit = root.value.get("max_tokens")
-        if limit is not None and budget.value >= limit:
-            root.child("max_tokens").fail_plainly(
-                "`max_tokens` must be greater than `thinking.budget_tokens`."
-            )
-    elif kind == "adaptive":
-        thinking.object(allowed=("type", "display", "block_binding"))
-    else:
-        thinking.object(allowed=("type",))
-    if display := thinking.get("display"):
-        display.one_of(("summarized", "omitted", "updates"))
-    if kind in ("enabled", "adaptive"):
-        choice = root.value.get("tool_choice")
-        if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
-            thinking.fail_plainly("Thinking may not be enabled when tool_choice forces tool use.")
-        if root.value.get("temperature") not in (None, 1):
-            root.child("temperature").fail_plainly(
-                "`temperature` may only be set to 1 when thinking is enabled."
-            )
-        if root.get("top_k"):
-            root.child("top_k").fail_plainly("`top_k` must be unset when thinking is enabled.")
-        if not 0.95 <= (root.value.get("top_p") or 1) <= 1:
-            root.child("top_p").fail_plainly(
-                "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled."
-            )
-
-
-def _check_turns(messages: Node, exchange: Exchange) -> None:
-    """Roles, their order, and that calls and results meet.
-
-    Neighbouring turns of one role are one turn for the service, so the pairing is checked on the
-    merged turns.
-    """
-    turns = list(messages.items(most=_MAX_MESSAGES))
-    if not turns:
-        messages.fail("at least one message is required")
-    betas = exchange.betas
-    previous = ""
-    for index, turn in enumerate(turns):
-        turn.object(required=("role", "content"))
-        role = turn.child("role").one_of(("user", "assistant", "system"))
-        allowed = ("clear_at", "output_config") if role == "system" and betas else ()
-        turn.object(allowed=allowed, required=("role", "content"))
-        following = turns[index + 1].value if index + 1 < len(turns) else None
-        next_role = following.get("role") if isinstance(following, dict) else None
-        content = turn.child("content")
-        if index == 0 and role != "user":
-            turn.fail_plainly('messages: first message must use the "user" role')
-        _check_text_content(content, role, is_last=following is None)
-        if role == "system":
-            _check_system_turn(turn, previous, next_role)
-            check_system_blocks(content, betas)
-            continue
-        if role == "user":
-            exchange.check_user(content)
-            if exchange.open_calls and next_role != "user":
-                _complain_of_open_calls(turn, exchange.open_calls)
-        else:
-            if exchange.open_calls and previous != "assistant":
-                _complain_of_open_calls(turn, exchange.open_calls)
-            exchange.check_assistant(content)
-            if next_role != "assistant":
-                _check_last_block(turn)
-        previous = role
-    if exchange.open_calls:
-        _complain_of_open_calls(turns[-1], exchange.open_calls)
-
-
-def _check_text_content(content: Node, role: str, *, is_last: bool) -> None:
-    if isinstance(content.value, str):
-        optional = role == "assistant" and is_last
-        if not content.value and not optional:
-            content.fail_plainly(
-                f"{content.name}: all messages must have non-empty content except for the "
-                "optional final assistant message"
-            )
-        if not content.value.strip() and not optional:
-            content.fail("text content blocks must contain non-whitespace text")
-    elif isinstance(content.value, list) and not content.value:
-        content.fail(f"{role} messages must have non-empty content")
-
-
-def _check_last_block(turn: Node) -> None:
-    blocks = turn.value["content"]
-    if isinstance(blocks, list) and blocks[-1]["type"] in _THINKING:
-        turn.fail(f"The final block in an assistant message cannot be `{blocks[-1]['type']}`.")
-
-
-def _check_system_turn(turn: Node, previous: str, next_role: object) -> None:
-    if previous != "user" or next_role not in (None, "assistant"):
-        turn.fail_plainly(
-            f"{turn.name}: a message with role 'system' must directly follow a user turn and be "
-            "last or precede an assistant turn"
-        )
-
-
-def _complain_of_open_calls(turn: Node, open_calls: set[str]) -> None:
-    turn.fail_plainly(
-        f"{turn.name}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-        f"{', '.join(sorted(open_calls))}. Each `tool_use` block must have a corresponding "
-        "`tool_result` block in the next message."
-    )
-
-
-def _check_ends(root: Node) -> None:
-    """What a prefill excludes, and how the turns of a tool loop begin."""
-    kind = (root.value.get("thinking") or {}).get("type")
-    turns = list(root.child("messages").items())
-    last = turns[-1]
-    if last.value["role"] == "assistant":
-        _check_prefill(root, last, thinks=kind in ("enabled", "adaptive"))
-    if kind == "enabled":
-        _check_manual_thinking(turns)
-
-
-def _check_prefill(root: Node, last: Node, *, thinks: bool) -> None:
-    """The rules of a final assistant message, which the answer continues."""
-    if thinks:
-        last.fail_plainly(
-            "This model does not support assistant message prefill. The conversation must end "
-            "with a user message."
-        )
-    output = root.value.get("output_config") or {}
-    if output.get("format") or root.value.get("output_format"):
-        last.fail_plainly("Prefilling assistant messages is not supported with structured outputs.")
-    content = last.value["content"]
-    text = content if isinstance(content, str) else content[-1].get("text", "")
+    if isinstance(request.thinking, ShownThinking):
+        text = "This model does not support assistant message prefill. The conversation must end "
+        raise Complaint(f"{text}with a user message.", *at)
+    if request.output_format or (request.output_config and request.output_config.format):
+        text = "Prefilling assistant messages is not supported with structured outputs."
+        raise Complaint(text, *at)
+    content = last.content
+    text = content if isinstance(content, str) else getattr(content[-1], "text", "")
     if text != text.rstrip():
-        last.fail_plainly("messages: final assistant content cannot end with trailing whitespace")
+        text = "messages: final assistant content cannot end with trailing whitespace"
+        raise Complaint(text, *at)
 
 
-def _check_manual_thinking(turns: list[Node]) -> None:
-    """With manual thinking, the assistant turn of a tool loop starts with its thinking."""
-    for turn in reversed(turns[:-1]):
-        if turn.value["role"] != "assistant":
-            continue
-        blocks = turn.value["content"]
-        if isinstance(blocks, str) or not any(b["type"] == "tool_use" for b in blocks):
-            return
-        if blocks[0]["type"] not in _THINKING:
-            turn.child("content").fail_plainly(
-                f"{turn.name}.content.0.type: Expected `thinking` or `redacted_thinking`, but "
-                f"found `{blocks[0]['type']}`. When `thinking` is enabled, a final `assistant` "
-                "message must start with a thinking block."
-            )
-        return
-
-
-def _check_cache_marks(root: Node) -> None:
+def _check_cache_marks(request: JsonObject) -> None:
     """How many blocks ask to be cached, and that longer lifetimes come first."""
-    marks = [
-        mark for name in ("tools", "system", "messages") for mark in _marks(root.value.get(name))
-    ]
-    found = len(marks) + (root.value.get("cache_control") is not None)
+    marks = [mark for name in ("tools", "system", "messages") for mark in _marks(request.get(name))]
+    found = len(marks) + (request.get("cache_control") is not None)
     if found > _MAX_CACHE_MARKS:
-        root.fail_plainly(
-            f"A maximum of {_MAX_CACHE_MARKS} blocks with cache_control may be provided. "
-            f"Found {found}."
-        )
+        text = f"A maximum of {_MAX_CACHE_MARKS} blocks with cache_control may be provided. "
+        raise Complaint(f"{text}Found {found}.")
     lifetimes = [mark.get("ttl") or "5m" for mark in marks]
     if lifetimes != sorted(lifetimes):
-        root.fail_plainly(
+        raise Complaint(
             "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. "
             "Note that blocks are processed in the following order: `tools`, `system`, `messages`."
         )

@@ -1,66 +1,36 @@
 """What OpenAI's Responses endpoint refuses.
 
-Fields: ``types/responses/response_create_params.py`` and its neighbours in the openai package.
-The pairing of calls and outputs, the prefixes of ids and the binding of reasoning items are the
-service's own rules.
+Shapes: ``types/responses/response_create_params.py`` and its neighbours in the openai package.
+The relations between fields are the service's own rules.
 """
 
 from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from dragoman.simulator.validation.nodes import OPENAI, Node
-from dragoman.simulator.validation.openai_shared import (
-    EFFORTS,
-    TIERS,
-    TOOL_NAME,
-    VERBOSITIES,
+from msgspec import Meta
+
+from dragoman.simulator.validation.openai import (
+    MOST_TOOLS,
+    AnswerSchema,
+    Effort,
+    JsonObjectFormat,
+    Level,
+    Settings,
+    TextFormat,
+    Tier,
     check_json_word,
-    check_metadata,
-    check_sampling,
 )
-from dragoman.simulator.validation.responses_items import check_items
-from dragoman.simulator.validation.responses_tools import check_choice, check_tools
-from dragoman.simulator.validation.schemas import check_answer_schema
+from dragoman.simulator.validation.responses_items import (
+    Tool,
+    ToolChoice,
+    check_choice,
+    check_items,
+)
+from dragoman.simulator.validation.shapes import Maybe, Positive, convert, shape
+from dragoman.simulator.validation.wording import OPENAI, Complaint, Refusal
 from dragoman.simulator.view import JsonObject
 
-_FIELDS = frozenset(
-    {
-        "access_programs",
-        "background",
-        "context_management",
-        "conversation",
-        "image",
-        "include",
-        "input",
-        "instructions",
-        "max_output_tokens",
-        "max_tool_calls",
-        "metadata",
-        "model",
-        "moderation",
-        "parallel_tool_calls",
-        "previous_response_id",
-        "prompt",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "stream",
-        "stream_options",
-        "temperature",
-        "text",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "truncation",
-        "user",
-        "client_metadata",
-    }
-)
-_INCLUDES = (
+Include = Literal[
     "file_search_call.results",
     "web_search_call.results",
     "web_search_call.action.sources",
@@ -69,9 +39,74 @@ _INCLUDES = (
     "code_interpreter_call.outputs",
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
+]
+Summary = Literal["auto", "concise", "detailed"]
+JsonSchemaFormat = shape("json_schema", base=AnswerSchema, schema=dict[str, Any])
+Text = shape(format=TextFormat | JsonObjectFormat | JsonSchemaFormat | None, verbosity=Level | None)
+Reasoning = shape(
+    context=Literal["auto", "current_turn", "all_turns"] | None,
+    effort=Effort | None,
+    generate_summary=Summary | None,
+    mode=Literal["standard", "pro"] | None,
+    summary=Summary | None,
 )
-_LEAST_OUTPUT_TOKENS = 16
+CacheOptions = shape(
+    comparison_response_id=Maybe,
+    mode=Literal["implicit", "explicit"] | None,
+    prewarm=bool | None,
+    ttl=Literal["30m", "12h"] | None,
+)
+ContextEdit = shape(type=Literal["compaction"], compact_threshold=Positive | None)
+StreamOptions = shape(include_obfuscation=Maybe)
+Image = shape(context_compression=Literal["auto", "enabled", "disabled"] | None)
+AccessPrograms = shape(cyber=Maybe)
+
 _NO_LINKS: Mapping[str, str] = {}
+
+
+class ResponsesRequest(Settings, kw_only=True):
+    access_programs: AccessPrograms | None = None
+    background: Any = None
+    client_metadata: dict[str, Any] | None = None
+    context_management: list[ContextEdit] | None = None
+    conversation: Any = None
+    image: Image | None = None
+    include: list[Include] | None = None
+    input: str | list[Any] | None = None
+    instructions: str | None = None
+    max_output_tokens: Annotated[int, Meta(ge=16)] | None = None
+    max_tool_calls: Positive | None = None
+    previous_response_id: Any = None
+    prompt: Any = None
+    prompt_cache_options: CacheOptions | None = None
+    reasoning: Reasoning | None = None
+    service_tier: Tier | Literal["ultrafast"] | None = None
+    stream_options: dict[str, Any] | None = None  # checked once it is known to be allowed
+    text: Text | None = None
+    tool_choice: ToolChoice | None = None
+    tools: Annotated[list[Tool], Meta(max_length=MOST_TOOLS)] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.stream_options is not None and not self.stream:
+            detail = "the parameter is only allowed when 'stream' is enabled."
+            raise Refusal(detail, "stream_options")
+        if self.stream_options is not None:
+            convert(OPENAI, self.stream_options, StreamOptions, "stream_options")
+        if self.background:
+            raise Refusal("background responses are not simulated.", "background")
+        for name in ("conversation", "prompt"):
+            if getattr(self, name) is not None:
+                raise Refusal("no such object.", name, code="not_found")
+        if self.text is not None and isinstance(self.text.format, JsonObjectFormat):
+            check_json_word(self.input, "Response input messages", "text.format", "input")
+        check_choice(self.tool_choice, self.tools or [])
+        if self.input is None:
+            code = "missing_required_parameter"
+            raise Complaint("Missing required parameter: 'input'.", code=code)
+
+
+CompatibleRequest = shape(base=ResponsesRequest, closed=False)
 
 
 def check_responses(
@@ -91,104 +126,8 @@ def check_responses(
     Raises:
         ApiError: 400, naming the first field at fault.
     """
-    root = Node(request, OPENAI)
-    root.object(allowed=None if compatible else _FIELDS, required=("model",))
-    root.child("model").string(least=1)
-    _check_options(root)
-    _check_text(root)
-    names = check_tools(root)
-    if choice := root.get("tool_choice"):
-        check_choice(choice, names)
-    source = root.get("input")
-    if source is None:
-        root.fail_plainly("Missing required parameter: 'input'.", "missing_required_parameter")
-    if not isinstance(source.value, str):
-        check_items(source, organization, stored_items, links)
-
-
-def _check_options(root: Node) -> None:
-    check_sampling(root, (*TIERS, "ultrafast"))
-    check_metadata(root)
-    _check_services(root)
-    if node := root.get("max_output_tokens"):
-        node.integer(_LEAST_OUTPUT_TOKENS)
-    if node := root.get("max_tool_calls"):
-        node.integer(1)
-    if node := root.get("instructions"):
-        node.string()
-    if node := root.get("truncation"):
-        node.one_of(("auto", "disabled"))
-    if node := root.get("include"):
-        for entry in node.items():
-            entry.one_of(_INCLUDES)
-    if node := root.get("stream_options"):
-        if not root.value.get("stream"):
-            node.fail("the parameter is only allowed when 'stream' is enabled.")
-        node.object(allowed=("include_obfuscation",))
-    if root.value.get("background"):
-        root.child("background").fail("background responses are not simulated.")
-    for name in ("conversation", "prompt"):
-        if node := root.get(name):
-            node.fail("no such object.", "not_found")
-    if node := root.get("reasoning"):
-        node.object(allowed=("context", "effort", "generate_summary", "mode", "summary"))
-        if effort := node.get("effort"):
-            effort.one_of(EFFORTS)
-        for name in ("summary", "generate_summary"):
-            if summary := node.get(name):
-                summary.one_of(("auto", "concise", "detailed"))
-        if context := node.get("context"):
-            context.one_of(("auto", "current_turn", "all_turns"))
-        if mode := node.get("mode"):
-            mode.one_of(("standard", "pro"))
-
-
-def _check_text(root: Node) -> None:
-    text = root.get("text")
-    if text is None:
-        return
-    text.object(allowed=("format", "verbosity"))
-    if verbosity := text.get("verbosity"):
-        verbosity.one_of(VERBOSITIES)
-    text_format = text.get("format")
-    if text_format is None:
-        return
-    kind = text_format.tag(("text", "json_object", "json_schema"))
-    if kind != "json_schema":
-        text_format.object(allowed=("type",))
-        if kind == "json_object":
-            check_json_word(root, "input", "text.format", "Response input messages")
-        return
-    text_format.object(allowed=("type", "description", "strict"), required=("name", "schema"))
-    name = text_format.child("name").string(pattern=TOOL_NAME)
-    if description := text_format.get("description"):
-        description.string()
-    strict = text_format.get("strict")
-    is_strict = strict.boolean() if strict else False
-    check_answer_schema(text_format.child("schema"), name, strict=is_strict)
-
-
-def _check_services(root: Node) -> None:
-    """Caching, compaction and other services around the answer."""
-    if node := root.get("prompt_cache_options"):
-        node.object(allowed=("comparison_response_id", "mode", "prewarm", "ttl"))
-        if mode := node.get("mode"):
-            mode.one_of(("implicit", "explicit"))
-        if ttl := node.get("ttl"):
-            ttl.one_of(("30m", "12h"))
-        if prewarm := node.get("prewarm"):
-            prewarm.boolean()
-    if node := root.get("context_management"):
-        for entry in node.items():
-            entry.object(allowed=("compact_threshold",), required=("type",))
-            entry.child("type").one_of(("compaction",))
-            if threshold := entry.get("compact_threshold"):
-                threshold.integer(1)
-    if node := root.get("image"):
-        node.object(allowed=("context_compression",))
-        if compression := node.get("context_compression"):
-            compression.one_of(("auto", "enabled", "disabled"))
-    if node := root.get("access_programs"):
-        node.object(allowed=("cyber",))
-    if node := root.get("client_metadata"):
-        node.object()
+    declared = CompatibleRequest if compatible else ResponsesRequest
+    with OPENAI.answering():
+        checked: ResponsesRequest = convert(OPENAI, request, declared)
+        if isinstance(checked.input, list):
+            check_items(checked.input, organization, stored_items, links)

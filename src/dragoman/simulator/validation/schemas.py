@@ -7,255 +7,195 @@ for ``output_config.format`` is what ``lib/_parse/_transform.py`` of its SDK mak
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, Literal
 
-from dragoman.simulator.validation.nodes import Node
+from dragoman.simulator.validation.shapes import fits
+from dragoman.simulator.validation.wording import Complaint, Refusal
 
-Context = tuple[str, ...]
+Schema = Mapping[str, Any]
+TypeName = Literal["object", "array", "string", "integer", "number", "boolean", "null"]
 
-_TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
 _NAMED = ("properties", "$defs", "definitions", "patternProperties")
 _LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains")
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_KEYWORDS: dict[str, tuple[Any, str]] = {
+    "type": (TypeName | list[TypeName] | None, "is not valid under any of the given schemas"),
+    "required": (list[str], "is not of type 'array'"),
+    "enum": (list[Any], "is not of type 'array'"),
+    **dict.fromkeys(_NAMED, (dict[str, Any], "is not of type 'object'")),
+    **dict.fromkeys(_LISTED, (list[Any], "is not of type 'array'")),
+    **dict.fromkeys(_SINGLE, (dict[str, Any] | bool, "is not of type 'object', 'boolean'")),
+    **dict.fromkeys(_BOUNDS, (float, "is not of type 'number'")),
+}
+"""What draft 2020-12 has keywords hold, and what is said of anything else."""
+
 _COMBINATIONS = ("oneOf", "anyOf", "allOf")
-_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-_MOST_LEVELS = 10
-_MOST_PROPERTIES = 5000
-_NOT_STRICT = frozenset(
-    {
-        "allOf",
-        "contains",
-        "dependentRequired",
-        "dependentSchemas",
-        "else",
-        "if",
-        "maxContains",
-        "maxProperties",
-        "minContains",
-        "minProperties",
-        "not",
-        "oneOf",
-        "patternProperties",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-        "uniqueItems",
-    }
+_NOT_STRICT = re.compile(
+    "allOf|contains|dependentRequired|dependentSchemas|else|if|maxContains|maxProperties|"
+    "minContains|minProperties|not|oneOf|patternProperties|propertyNames|then|unevaluatedItems|"
+    "unevaluatedProperties|uniqueItems"
 )
 _UNTYPED = frozenset({"anyOf", "$ref", "enum", "const"})
+_MOST_LEVELS = 10
+_MOST_PROPERTIES = 5000
+
+_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_STRING_FORMAT = re.compile(
+    "date|date-time|duration|email|hostname|ipv4|ipv6|text|time|uri|uuid",
+)
 _UNSUPPORTED: dict[str, tuple[str, ...]] = {
     "object": ("minProperties", "maxProperties", "patternProperties", "propertyNames"),
     "array": ("maxItems", "uniqueItems", "contains", "prefixItems"),
     "string": ("minLength", "maxLength"),
-    "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "integer": _BOUNDS,
+    "number": _BOUNDS,
 }
 """Per type, the keywords that Anthropic's structured outputs do not take."""
 
-_STRING_FORMATS = frozenset(
-    {
-        "date",
-        "date-time",
-        "duration",
-        "email",
-        "hostname",
-        "ipv4",
-        "ipv6",
-        "text",
-        "time",
-        "uri",
-        "uuid",
-    }
-)
+
+def check_parameters(schema: Schema, function: str, *, strict: bool) -> None:
+    """A function's parameters: a plain object schema, in the strict subset if it says so."""
+    for problem in _wrong_parameters(schema, strict=strict):
+        text = f"Invalid schema for function '{function}': {problem}"
+        raise Complaint(text, "parameters", code="invalid_function_parameters")
 
 
-def _parts(schema: Mapping[str, Any], context: Context = ()) -> Iterator[tuple[Context, Any]]:
+def check_answer_schema(schema: Schema, name: str, *, strict: bool) -> None:
+    """The schema of ``response_format`` or ``text.format``."""
+    for problem in _wrong_answer_schema(schema, strict=strict):
+        text = f"Invalid schema for response_format '{name}': {problem}"
+        raise Complaint(text, "schema", code="invalid_json_schema")
+
+
+def check_input_schema(schema: Schema, *, strict: bool) -> None:
+    """The ``input_schema`` of an Anthropic tool."""
+    if schema.get("type") != "object":
+        detail = "Input should be 'object'" if "type" in schema else "Field required"
+        raise Refusal(detail, "input_schema", "type")
+    if any(key in schema for key in _COMBINATIONS):
+        detail = "input_schema does not support oneOf, allOf, or anyOf at the top level"
+        raise Refusal(detail, "input_schema")
+    if any(_malformed(node) for _, node in _parts(schema)):
+        detail = "JSON schema is invalid. It must match JSON Schema draft 2020-12 "
+        raise Refusal(f"{detail}(https://json-schema.org/draft/2020-12).", "input_schema")
+    if not all(_PROPERTY.fullmatch(name) for name in schema.get("properties", {})):
+        detail = f"Property keys should match pattern '^{_PROPERTY.pattern}$'"
+        raise Refusal(detail, "input_schema", "properties")
+    if strict:
+        check_structured(schema, "input_schema")
+
+
+def check_structured(schema: Schema, *at: str) -> None:
+    """The subset of JSON Schema that Anthropic's structured outputs and strict tools take."""
+    for _, node in _parts(schema):
+        if problem := _malformed(node) or _unstructured(node):
+            raise Refusal(problem, *at)
+
+
+def _parts(schema: Schema) -> Iterator[tuple[tuple[str, ...], Any]]:
     """The schema and every schema inside it, each with the keys that lead to it."""
-    pending: list[tuple[Context, Any]] = [(context, schema)]
-    while pending:
-        where, node = pending.pop(0)
+    parts: list[tuple[tuple[str, ...], Any]] = [((), schema)]
+    for where, node in parts:  # which grow on the way
         yield where, node
-        if not isinstance(node, Mapping):
-            continue
-        for key in _NAMED:
-            if isinstance(inner := node.get(key), Mapping):
-                pending += [((*where, key, str(name)), value) for name, value in inner.items()]
-        for key in _LISTED:
-            if isinstance(inner := node.get(key), list):
-                pending += [((*where, key, str(at)), value) for at, value in enumerate(inner)]
-        for key in _SINGLE:
-            if isinstance(inner := node.get(key), Mapping):
-                pending.append(((*where, key), inner))
-
-
-def _types(node: Mapping[str, Any]) -> tuple[Any, ...]:
-    kind = node.get("type")
-    return tuple(kind) if isinstance(kind, list) else (() if kind is None else (kind,))
+        for key, inner in node.items() if isinstance(node, dict) else ():
+            if key in _NAMED and isinstance(inner, dict):
+                parts += [((*where, key, name), part) for name, part in inner.items()]
+            elif key in _LISTED and isinstance(inner, list):
+                parts += [((*where, key, str(at)), part) for at, part in enumerate(inner)]
+            elif key in _SINGLE and isinstance(inner, dict):
+                parts.append(((*where, key), inner))
 
 
 def _malformed(node: Any) -> str | None:
     """What in one schema is no JSON schema of draft 2020-12."""
-    if isinstance(node, bool):
-        return None
-    if not isinstance(node, Mapping):
+    if not isinstance(node, dict | bool):
         return f"{node!r} is not of type 'object', 'boolean'"
-    for kind in _types(node):
-        if not isinstance(kind, str) or kind not in _TYPES:
-            return f"{kind!r} is not valid under any of the given schemas"
-    required = node.get("required", [])
-    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        return f"{required!r} is not of type 'array'"
-    for key in _NAMED:
-        if not isinstance(node.get(key, {}), Mapping):
-            return f"{node[key]!r} is not of type 'object'"
-    for key in (*_LISTED, "enum"):
-        if not isinstance(node.get(key, []), list):
-            return f"{node[key]!r} is not of type 'array'"
-    for key in _SINGLE:
-        if not isinstance(node.get(key, True), Mapping | bool):
-            return f"{node[key]!r} is not of type 'object', 'boolean'"
-    for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"):
-        bound = node.get(key, 0)
-        if isinstance(bound, bool) or not isinstance(bound, int | float):
-            return f"{bound!r} is not of type 'number'"
+    for key, value in node.items() if isinstance(node, dict) else ():
+        if key in _KEYWORDS and not fits(value, _KEYWORDS[key][0]):
+            return f"{value!r} {_KEYWORDS[key][1]}"
     return None
 
 
-def check_parameters(parameters: Node, function: object, *, strict: bool) -> None:
-    """A function's parameters: a plain object schema, in the strict subset if it says so."""
-    subject = f"function '{function}'"
-    code = "invalid_function_parameters"
-    schema = parameters.object().value
-    _need_object(parameters, subject, code)
+def _types(node: Schema) -> tuple[Any, ...]:
+    kind = node.get("type")
+    return tuple(kind) if isinstance(kind, list) else (() if kind is None else (kind,))
+
+
+def _wrong_parameters(schema: Schema, *, strict: bool) -> Iterator[str]:
+    yield from _not_an_object(schema)
     if any(key in schema for key in (*_COMBINATIONS, "enum", "not")):
-        _complain(
-            parameters,
-            subject,
-            "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at "
-            "the top level.",
-            code,
-        )
+        names = "'oneOf'/'anyOf'/'allOf'/'enum'/'not'"
+        yield f"schema must have type 'object' and not have {names} at the top level."
     if "properties" not in schema:
-        _complain(parameters, subject, "In context=(), object schema missing properties.", code)
+        yield "In context=(), object schema missing properties."
     for context, node in _parts(schema):
-        problem = _malformed(node)
-        if problem is None and isinstance(node, Mapping):
-            if "array" in _types(node) and "items" not in node:
-                problem = "array schema missing items"
-            elif strict:
-                problem = _loose(node)
-        if problem is not None:
-            _complain(parameters, subject, f"In context={context}, {problem}.", code)
+        if problem := _malformed(node) or _without_items(node) or (strict and _loose(node)):
+            yield f"In context={context}, {problem}."
     if strict:
-        _check_size(parameters, subject, code)
+        yield from _too_large(schema)
 
 
-def check_answer_schema(schema: Node, name: object, *, strict: bool) -> None:
-    """The schema of ``response_format`` or ``text.format``."""
-    subject, code = f"response_format '{name}'", "invalid_json_schema"
-    schema.object()
-    for context, node in _parts(schema.value):
-        if (problem := _malformed(node)) is not None:
-            _complain(schema, subject, f"In context={context}, {problem}.", code)
-    if not strict:
-        return
-    _need_object(schema, subject, code)
-    if "anyOf" in schema.value:
-        problem = "schema must have type 'object' and not have 'anyOf' at the top level."
-        _complain(schema, subject, problem, code)
-    for context, node in _parts(schema.value):
-        problem = None
-        if isinstance(node, Mapping):
-            problem = _loose(node)
-            if problem is None and "array" in _types(node) and "items" not in node:
-                problem = "array schema missing items"
-        if problem is not None:
-            _complain(schema, subject, f"In context={context}, {problem}.", code)
-    _check_size(schema, subject, code)
+def _wrong_answer_schema(schema: Schema, *, strict: bool) -> Iterator[str]:
+    if strict:
+        yield from _not_an_object(schema)
+        if "anyOf" in schema:
+            yield "schema must have type 'object' and not have 'anyOf' at the top level."
+    for context, node in _parts(schema):
+        if problem := _malformed(node) or (strict and (_loose(node) or _without_items(node))):
+            yield f"In context={context}, {problem}."
+    if strict:
+        yield from _too_large(schema)
 
 
-def _need_object(schema: Node, subject: str, code: str) -> None:
-    got = schema.value.get("type")
-    if got != "object":
-        problem = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{got}\"'."
-        _complain(schema, subject, problem, code)
+def _not_an_object(schema: Schema) -> Iterator[str]:
+    if (got := schema.get("type")) != "object":
+        yield f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{got}\"'."
 
 
-def _complain(schema: Node, subject: str, problem: str, code: str) -> NoReturn:
-    schema.fail_plainly(f"Invalid schema for {subject}: {problem}", code)
+def _without_items(node: Any) -> str | None:
+    if isinstance(node, dict) and "array" in _types(node) and "items" not in node:
+        return "array schema missing items"
+    return None
 
 
-def _loose(node: Mapping[str, Any]) -> str | None:
+def _loose(node: Any) -> str | None:
     """What keeps one schema out of OpenAI's strict subset."""
+    if not isinstance(node, dict):
+        return None
     for key in node:
-        if key in _NOT_STRICT:
+        if _NOT_STRICT.fullmatch(key):
             return f"'{key}' is not permitted"
-    if "$ref" in node and len(node) > 1:
-        others = {key for key in node if key not in ("$ref", "$defs", "definitions")}
-        if others:
-            return f"$ref cannot have keywords {others}"
+    if "$ref" in node and (others := node.keys() - {"$ref", "$defs", "definitions"}):
+        return f"$ref cannot have keywords {others}"
     if "type" not in node and _UNTYPED.isdisjoint(node):
         return "schema must have a 'type' key"
-    if "object" in _types(node) or "properties" in node:
-        if node.get("additionalProperties") is not False:
-            return "'additionalProperties' is required to be supplied and to be false"
-        names, required = set(node.get("properties", {})), set(node.get("required", []))
-        if names - required:
-            return (
-                "'required' is required to be supplied and to be an array including every key in "
-                f"properties. Missing '{min(names - required)}'"
-            )
-        if required - names:
-            return f"Extra required key '{min(required - names)}' supplied"
-    return None
+    if "object" not in _types(node) and "properties" not in node:
+        return None
+    if node.get("additionalProperties") is not False:
+        return "'additionalProperties' is required to be supplied and to be false"
+    names, required = set(node.get("properties", {})), set(node.get("required", []))
+    if names - required:
+        text = "'required' is required to be supplied and to be an array including every key in "
+        return f"{text}properties. Missing '{min(names - required)}'"
+    return f"Extra required key '{min(required - names)}' supplied" if required - names else None
 
 
-def _check_size(schema: Node, subject: str, code: str) -> None:
+def _too_large(schema: Schema) -> Iterator[str]:
     properties = 0
-    for context, node in _parts(schema.value):
+    for context, node in _parts(schema):
         levels = sum(part in ("properties", "items") for part in context)
         if levels > _MOST_LEVELS:
-            problem = f"{levels} levels of nesting exceeds limit of {_MOST_LEVELS}."
-            _complain(schema, subject, problem, code)
-        if isinstance(node, Mapping):
-            properties += len(node.get("properties", {}))
+            yield f"{levels} levels of nesting exceeds limit of {_MOST_LEVELS}."
+        properties += len(node.get("properties", {})) if isinstance(node, dict) else 0
     if properties > _MOST_PROPERTIES:
-        problem = f"{properties} object properties exceeds limit of {_MOST_PROPERTIES}."
-        _complain(schema, subject, problem, code)
+        yield f"{properties} object properties exceeds limit of {_MOST_PROPERTIES}."
 
 
-def check_input_schema(schema: Node, *, strict: bool) -> None:
-    """The ``input_schema`` of an Anthropic tool."""
-    schema.object(required=("type",))
-    schema.child("type").one_of(("object",))
-    if any(key in schema.value for key in _COMBINATIONS):
-        schema.fail("input_schema does not support oneOf, allOf, or anyOf at the top level")
-    if any(_malformed(node) is not None for _, node in _parts(schema.value)):
-        schema.fail(
-            "JSON schema is invalid. It must match JSON Schema draft 2020-12 "
-            "(https://json-schema.org/draft/2020-12)."
-        )
-    for name in schema.value.get("properties", {}):
-        if not _PROPERTY.fullmatch(name):
-            schema.child("properties").fail(
-                f"Property keys should match pattern '^{_PROPERTY.pattern}$'"
-            )
-    if strict:
-        check_structured(schema)
-
-
-def check_structured(schema: Node) -> None:
-    """The subset of JSON Schema that Anthropic's structured outputs and strict tools take."""
-    for _, node in _parts(schema.object().value):
-        problem = _malformed(node)
-        if problem is None and isinstance(node, Mapping):
-            problem = _unstructured(node)
-        if problem is not None:
-            schema.fail(problem)
-
-
-def _unstructured(node: Mapping[str, Any]) -> str | None:
+def _unstructured(node: Any) -> str | None:
+    """What keeps one schema out of Anthropic's subset."""
+    if not isinstance(node, dict):
+        return None
     for key in ("oneOf", "not", "if"):
         if key in node:
             return f"Schema type '{key}' is not supported"
@@ -269,6 +209,6 @@ def _unstructured(node: Mapping[str, Any]) -> str | None:
             return "For 'object' type, 'additionalProperties' must be explicitly set to false"
         if kind == "array" and node.get("minItems", 0) not in (0, 1):
             return "For 'array' type, 'minItems' values other than 0 or 1 are not supported"
-        if kind == "string" and node.get("format", "text") not in _STRING_FORMATS:
+        if kind == "string" and not _STRING_FORMAT.fullmatch(str(node.get("format", "text"))):
             return f"For 'string' type, 'format' value '{node['format']}' is not supported"
     return None

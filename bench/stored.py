@@ -1,0 +1,100 @@
+"""``python -m bench.stored``: what it costs that a Responses answer is stored.
+
+The same requests go to one worker with ``store`` false and true, in turn: small ones from 16
+clients at a time and from one alone, streams of ten events, and an agent's 120 KB. CPU time is that
+of all threads. ``--against`` measures another checkout in the same rounds.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import uvloop
+
+from bench import bodies, targets
+from bench.measure import Cell, request_cost
+from bench.processes import Child, free_port
+from bench.targets import Cores, Target, Upstreams, model
+
+ROOT = Path(__file__).parent.parent
+CELL = Cell("openai_responses", "openai_chat")
+KINDS = {"small, 16 at a time": (16, 1500), "small, alone": (1, 600), "stream": (16, 400)}
+KINDS |= {"agent": (8, 150), "agent, alone": (1, 80)}
+"""Clients at a time, and requests in a round."""
+
+ROUNDS = 7
+
+
+def request(kind: str, store: bool) -> bytes:
+    """A request of that kind."""
+    if kind.startswith("agent"):
+        made = bodies.agent(CELL.client, model(CELL.upstream))
+    else:
+        stream = kind == "stream"
+        name = model(CELL.upstream, deltas=10 if stream else 1)
+        made = bodies.small(CELL.client, name, stream=stream)
+    return CELL.post(json.dumps({**json.loads(made), "store": store}).encode())
+
+
+@contextmanager
+def gateway(root: Path, folder: Path, cores: Cores, up: Upstreams) -> Iterator[Target]:
+    """One worker of a checkout, with a store on disk."""
+    folder.mkdir()
+    port, config = free_port(), folder / "dragoman.toml"
+    log = "[server]\nlog_level = 'error'"
+    text = targets.configuration(port, up).replace("[server]", log, 1)
+    config.write_text(text + '[storage]\npath = "kept.db"\nkey = "correct horse battery"\n')
+    command = [sys.executable, "-m", "dragoman", "serve", "--config", str(config)]
+    env = {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    with Child(command, core=cores.gateway, log=folder / "log", env=env) as child:
+        yield Target(folder.name, port, child.pid, child.listening(port))
+
+
+async def measure(running: dict[str, Target], kinds: list[str]) -> None:
+    """Print the medians of all rounds."""
+    for kind in kinds:
+        at_once, count = KINDS[kind]
+        costs: dict[tuple[str, bool], list[float]] = {}
+        for _ in range(ROUNDS):
+            for name, target in running.items():
+                for store in (False, True):
+                    cost = await request_cost(target, request(kind, store), count, at_once)
+                    costs.setdefault((name, store), []).append(cost)
+        for name in running:
+            plain, stored = costs[name, False], costs[name, True]
+            added = statistics.median(b - a for a, b in zip(plain, stored, strict=True))
+            print(  # noqa: T201
+                f"{kind:20} {name:8} not stored {statistics.median(plain) * 1e6:6.0f} us, "
+                f"stored {statistics.median(stored) * 1e6:6.0f} us, added {added * 1e6:6.0f} us",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Measure everything."""
+    parser = argparse.ArgumentParser(prog="bench.stored", description=__doc__)
+    parser.add_argument("--against", type=Path, help="root of another checkout")
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
+    chosen = parser.parse_args()
+    cores = Cores.of_this_machine()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        up = stack.enter_context(targets.upstreams(folder, cores))
+        if cores.load is not None:
+            os.sched_setaffinity(0, {cores.load})
+        roots = {"ours": ROOT} | ({"before": chosen.against} if chosen.against else {})
+        running = {
+            name: stack.enter_context(gateway(root, folder / name, cores, up))
+            for name, root in roots.items()
+        }
+        uvloop.run(measure(running, chosen.kinds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""The port of a store: one exchange for traffic, and a few calls for administration.
+
+A worker decides in memory and writes what happened to the store a few times a second; the same
+exchange returns what others decided. No request waits for a store, so all methods may block:
+they are called from one thread that is not the event loop's.
+
+`dragoman.storage` implements it. The secrets of accounts reach a store only encrypted: see
+`dragoman.accounts.cipher`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from dragoman.accounts.states import AccountState, Entry, Transition
+
+LOST_AFTER_S = 3.0
+"""Seconds of silence after which a worker's leases are dropped."""
+
+MOST_PINS = 100_000
+"""Pins that a worker gets at once when it starts."""
+
+SWEPT_AT_ONCE = 1000
+"""Rows of one kind that a sweep drops at most."""
+
+HISTORY_KEPT = 200
+"""Lines of history that are kept of one account at most."""
+
+REMOVED_KEPT_S = 7 * 24 * 3600.0
+"""Seconds for which the removal of an account is kept, for workers to hear of."""
+
+
+class StoreError(Exception):
+    """The store cannot be used now: gone, full, locked for too long, or of another program.
+
+    The message names no secret.
+    """
+
+
+class Definition(Struct, frozen=True, kw_only=True):
+    """An account that is kept in the store rather than in the configuration file.
+
+    `sealed` is its key, headers and proxy, encrypted (see `dragoman.accounts.cipher`); everything
+    else is as in `dragoman.config.Account`.
+    """
+
+    name: str
+    upstream: str
+    sealed: bytes = b""
+    models: tuple[str, ...] | None = None
+    priority: int = 0
+    weight: float = 1.0
+    max_concurrent: int | None = None
+    balance: float | None = None
+
+
+class UsageKey(Struct, frozen=True, order=True):
+    """What usage is counted by. `hour` is Unix seconds of its beginning; names are those of the
+    configuration, empty where there was none (no account could be leased, say)."""
+
+    hour: int
+    account: str
+    client: str
+    model: str
+    route: str
+    """Path the client called, such as `/v1/messages`."""
+
+
+class UsageCount(Struct):
+    """Sums of one `UsageKey`. Tokens as in `dragoman.canonical.usage`: `input` includes cached and
+    cache writes, `output` includes reasoning. `unmetered` are answers without usage."""
+
+    requests: int = 0
+    errors: int = 0
+    unmetered: int = 0
+    input: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+    milliseconds: float = 0.0
+
+    def add(self, other: UsageCount) -> None:
+        """Add the sums of `other` to these."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class Batch(Struct, kw_only=True):
+    """What one worker reports: everything since its last exchange, except `leases`, which are all
+    accounts it has requests in flight with now, and how many.
+
+    `used` is when accounts were last chosen, `spent` the tokens to subtract from balances, `pins`
+    which account a conversation (by its digest) belongs to since when. `balances` are those that
+    the configuration sets: one that is not what it set before replaces what is left.
+    """
+
+    transitions: list[Transition] = field(default_factory=list)
+    usage: dict[UsageKey, UsageCount] = field(default_factory=dict)
+    leases: Mapping[str, int] = field(default_factory=dict)
+    used: dict[str, float] = field(default_factory=dict)
+    spent: dict[str, float] = field(default_factory=dict)
+    pins: dict[bytes, tuple[str, float]] = field(default_factory=dict)
+    balances: dict[str, float] = field(default_factory=dict)
+
+    def prepend(self, older: Batch) -> None:
+        """Put `older`, whose exchange failed, before this batch. The leases remain those of this
+        batch."""
+        self.transitions[:0] = older.transitions
+        for key, count in older.usage.items():
+            if key in self.usage:
+                self.usage[key].add(count)
+            else:
+                self.usage[key] = count
+        self.used = {**older.used, **self.used}
+        self.pins = {**older.pins, **self.pins}
+        for name, tokens in older.spent.items():
+            self.spent[name] = self.spent.get(name, 0.0) + tokens
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """What a worker gets: what changed since `version` of its last exchange, by whomever, except
+    `leases`, which are those of all other living workers now.
+
+    A state or balance that the worker itself has changed comes back as the store has it:
+    transitions of several workers were applied one after another there. What it said of `used` and
+    `pins` with this exchange does not come back.
+    """
+
+    version: int
+    states: Mapping[str, AccountState] = {}
+    definitions: Sequence[Definition] = ()
+    removed: Sequence[str] = ()
+    leases: Mapping[str, int] = {}
+    used: Mapping[str, float] = {}
+    balances: Mapping[str, float] = {}
+    pins: Mapping[bytes, tuple[str, float]] = {}
+
+
+class Store(Protocol):
+    """A store. Every method raises `StoreError` when the store cannot be used, and has then
+    changed nothing."""
+
+    def exchange(self, worker: str, batch: Batch, since: int) -> Changes:
+        """Apply `batch` and return what changed after `since` (0: everything there is).
+
+        Transitions are applied by `dragoman.accounts.decisions.apply` to the states in the
+        store, in one transaction, so that no worker's view overwrites another's. Leases of
+        workers that have not called for `LOST_AFTER_S` are dropped. Everything there is means
+        the latest `MOST_PINS` pins. A store that was replaced by another, as by a backup, returns
+        everything whatever `since` is.
+        """
+
+    def define(self, definitions: Iterable[Definition]) -> None:
+        """Add accounts, or replace those of the same name; all or none of them. An account keeps
+        its state, and its balance unless another is set. Nothing is held against one that was
+        removed before."""
+
+    def remove(self, names: Iterable[str]) -> int:
+        """Remove accounts with their states and history. Returns how many there were."""
+
+    def definitions(self) -> list[Definition]:
+        """All accounts kept here, by name."""
+
+    def states(self) -> dict[str, AccountState]:
+        """The states of all accounts that have one, also of those in the configuration file."""
+
+    def apply(self, transitions: Iterable[Transition]) -> None:
+        """Apply transitions made by a person, as `exchange` does those of traffic."""
+
+    def history(self, account: str, limit: int = 100) -> list[Entry]:
+        """The last changes of an account, the latest first."""
+
+    def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
+        """Usage of the hours that begin in [since, until), in Unix seconds."""
+
+    def sweep(self, now: float) -> int:
+        """Drop what is too old to keep at `now` (Unix seconds), at most `SWEPT_AT_ONCE` of a kind.
+        Returns how much that was of the kind with the most: as many as that, and there is more."""
+
+    def close(self) -> None:
+        """Close the store. Harmless when it was closed before."""

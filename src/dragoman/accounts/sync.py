@@ -1,0 +1,321 @@
+"""Between a pool and a store: what happened here goes there, what others decided comes back.
+
+The pool decides in memory. A few times a second, and at once after an account fell out or was
+brought back, `AccountSync` takes a batch from the pool and exchanges it with the store in a thread
+of its own, so that neither the event loop nor any request waits for a disk. While the store cannot
+be used the pool goes on from memory, and all is written once it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.accounts.cipher import AccountCipher, SealError
+from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.states import (
+    Disabled,
+    Enabled,
+    Failed,
+    KeyChanged,
+    Transition,
+)
+from dragoman.accounts.store import (
+    SWEPT_AT_ONCE,
+    Batch,
+    Changes,
+    Definition,
+    Store,
+    StoreError,
+)
+from dragoman.accounts.usage import Meter
+from dragoman.config import Account
+from dragoman.config.secret import fingerprint
+from dragoman.failing import Verdict
+
+_log = logging.getLogger("dragoman.accounts")
+
+T = TypeVar("T")
+
+_EARLY_S = 0.01
+"""Seconds between an account's failure and the exchange that reports it: more may fail soon."""
+_RETRY_MOST_S = 2.0
+_SWEEP_S = 30.0
+_SWEEP_AGAIN_S = 1.0
+_AT_ONCE = 200
+"""Accounts that are taken over before requests have their turn again."""
+_MOST_PINS = 50_000
+"""Pins that are held for a store that cannot be used."""
+
+
+class _Received(Struct, frozen=True):
+    """What an exchange brought, with the secrets of new accounts opened."""
+
+    changes: Changes
+    accounts: Sequence[Account]
+
+
+class AccountSync:
+    """Synchronises `pool` with `store`, every `sync_s` seconds.
+
+    `fixed` are the accounts of the configuration: they win over stored ones of the same name.
+    `meter` counts what goes into the store as usage. `failures` counts exchanges that failed. All
+    methods are for the event loop.
+    """
+
+    def __init__(
+        self,
+        pool: AccountPool,
+        store: Store,
+        cipher: AccountCipher,
+        fixed: Iterable[Account],
+        *,
+        sync_s: float,
+        meter: Meter | None = None,
+    ) -> None:
+        self.failures = 0
+        self.worker = f"{os.getpid()}-{secrets.token_hex(6)}"
+        self._pool = pool
+        self._store = store
+        self._cipher = cipher
+        self._meter = meter
+        self._sync_s = sync_s
+        self._fixed = {account.name: account for account in fixed}
+        self._balances = {
+            account.name: account.balance
+            for account in self._fixed.values()
+            if account.balance is not None
+        }
+        self._clashes: set[str] = set()
+        self._version = 0
+        self._loaded = False
+        self._failing_since: float | None = None
+        self._next_sweep = time.monotonic() + _SWEEP_S * random.random()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-store")
+        self._early = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @property
+    def working(self) -> bool:
+        """Whether the last exchange went well."""
+        return self._loaded and self._failing_since is None
+
+    async def start(self) -> None:
+        """Load what is in the store, and go on exchanging. A store that cannot be used is logged,
+        and what is in it is loaded once it can."""
+        self._pool.on_transition = self._happened
+        await self._exchange()
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Write the rest to the store, and close it."""
+        self._stopping = True
+        self._pool.on_transition = None
+        if self._task is not None:
+            self._early.set()
+            await self._task
+        done = await self._exchange()
+        if not done and self._failing_since is None:
+            done = await self._exchange()
+        if not done:
+            _log.error("what happened since the store failed is lost")
+        await self._call(self._store.close)
+        self._thread.shutdown()
+
+    async def ask(self, question: Callable[[Store], T]) -> T:
+        """Call `question` with the store, in the thread that uses it; what it changes is taken over
+        soon afterwards.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        answer = await self._call(lambda: question(self._store))
+        self._early.set()
+        return answer
+
+    def _happened(self, transition: Transition) -> None:
+        match transition.outcome:
+            case Failed(decision=decision):
+                if decision.verdict in (Verdict.DISABLE, Verdict.EXHAUST):
+                    self._early.set()
+            case Disabled() | Enabled() | KeyChanged():
+                self._early.set()
+
+    async def _run(self) -> None:
+        wait = self._sync_s
+        while not self._stopping:
+            try:
+                async with asyncio.timeout(wait):
+                    await self._early.wait()
+                if self._failing_since is None:
+                    await asyncio.sleep(_EARLY_S)
+                elif not self._stopping:
+                    # Haste is of no use.
+                    await asyncio.sleep(self._sync_s)
+            except TimeoutError:
+                pass
+            self._early.clear()
+            if self._stopping:
+                return
+            if await self._exchange():
+                wait = self._sync_s
+                await self._sweep()
+            else:
+                wait = min(2 * wait, _RETRY_MOST_S)
+
+    async def _exchange(self) -> bool:
+        """One exchange; whether it went well."""
+        batch = self._pool.take_batch()
+        if self._meter is not None:
+            batch.usage = self._meter.take()
+        if self._stopping:
+            batch.leases = {}
+        if not self._loaded:
+            batch.balances = self._balances
+        try:
+            received = await self._call(lambda: self._receive(batch))
+        except StoreError as error:
+            self._failed(error)
+            self._restore(batch)
+            return False
+        except Exception:
+            self._drop(batch)
+            return False
+        self._recovered()
+        first = not self._loaded
+        self._version = received.changes.version
+        self._loaded = True
+        try:
+            await self._apply(received, first)
+        except Exception:
+            _log.exception("what the store told could not be taken over")
+        return True
+
+    def _receive(self, batch: Batch) -> _Received:
+        """In the thread."""
+        changes = self._store.exchange(self.worker, batch, self._version)
+        return _Received(changes, self._opened(changes.definitions))
+
+    def _opened(self, definitions: Iterable[Definition]) -> list[Account]:
+        """In the thread: the accounts that `definitions` are of."""
+        accounts: list[Account] = []
+        sealed: list[str] = []
+        for definition in definitions:
+            name = definition.name
+            if name in self._fixed:
+                if name not in self._clashes:
+                    self._clashes.add(name)
+                    _log.warning(
+                        "account %s: that of the configuration is used, not the stored", name
+                    )
+                continue
+            try:
+                accounts.append(self._cipher.open(definition))
+            except SealError as error:
+                sealed.append(str(error))
+        if sealed:
+            _log.error("%d stored accounts cannot be used: %s", len(sealed), sealed[0])
+        return accounts
+
+    async def _apply(self, received: _Received, first: bool) -> None:
+        changes = received.changes
+        for some in _parts(received.accounts):
+            self._pool.define(some)
+            await asyncio.sleep(0)
+        gone = [name for name in changes.removed if name not in self._fixed]
+        for names in _parts(gone):
+            self._pool.withdraw(names)
+            await asyncio.sleep(0)
+        for part in _slices(changes):
+            self._pool.apply(part)
+            await asyncio.sleep(0)
+        there = [*self._fixed.values(), *received.accounts] if first else received.accounts
+        self._note_new_keys(there)
+
+    def _note_new_keys(self, accounts: Iterable[Account]) -> None:
+        """Report accounts that were taken out with another key than they have now."""
+        for account in accounts:
+            try:
+                refused = self._pool.state(account.name).refused_key
+            except KeyError:
+                continue
+            if refused and (key := fingerprint(account.key)) != refused:
+                self._pool.observe(Transition(account.name, KeyChanged(key), time.time()))
+
+    def _restore(self, batch: Batch) -> None:
+        if self._meter is not None:
+            self._meter.restore(batch.usage)
+            batch.usage = {}
+        if len(batch.pins) > _MOST_PINS:
+            batch.pins = dict(islice(batch.pins.items(), len(batch.pins) - _MOST_PINS, None))
+        self._pool.restore(batch)
+
+    def _drop(self, batch: Batch) -> None:
+        """The store is well, but something in `batch` can never be written. Better to lose its sums
+        than to fail for good; what happened to accounts is tried once more by itself."""
+        _log.exception("something could not be kept, and is dropped")
+        if batch.usage or batch.used or batch.spent or batch.pins:
+            self._pool.restore(Batch(transitions=batch.transitions))
+
+    async def _sweep(self) -> None:
+        if time.monotonic() < self._next_sweep:
+            return
+        try:
+            count = await self._call(lambda: self._store.sweep(time.time()))
+        except StoreError as error:
+            self._failed(error)
+            return
+        wait = _SWEEP_AGAIN_S if count >= SWEPT_AT_ONCE else _SWEEP_S * (0.5 + random.random())
+        self._next_sweep = time.monotonic() + wait
+
+    def _failed(self, error: Exception) -> None:
+        self.failures += 1
+        if self._failing_since is not None:
+            return
+        self._failing_since = time.monotonic()
+        reason = str(error) if isinstance(error, StoreError) else repr(error)
+        _log.error("the store cannot be used, so accounts are kept in memory only: %s", reason)
+
+    def _recovered(self) -> None:
+        if self._failing_since is not None:
+            seconds = time.monotonic() - self._failing_since
+            self._failing_since = None
+            _log.warning("the store can be used again, after %.1f s", seconds)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), _AT_ONCE):
+        yield items[start : start + _AT_ONCE]
+
+
+def _slices(changes: Changes) -> Iterator[Changes]:
+    """`changes` in pieces small enough to be taken over between two requests."""
+    many = max(len(changes.states), len(changes.used), len(changes.balances), len(changes.pins))
+    if many <= _AT_ONCE:
+        yield changes
+        return
+    states, used = iter(changes.states.items()), iter(changes.used.items())
+    balances, pins = iter(changes.balances.items()), iter(changes.pins.items())
+    for _ in range(0, many, _AT_ONCE):
+        yield replace(
+            changes,
+            states=dict(islice(states, _AT_ONCE)),
+            used=dict(islice(used, _AT_ONCE)),
+            balances=dict(islice(balances, _AT_ONCE)),
+            pins=dict(islice(pins, _AT_ONCE)),
+        )

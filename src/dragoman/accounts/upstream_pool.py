@@ -1,0 +1,102 @@
+"""The accounts of one upstream: which of them is chosen, through which proxy, and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from dragoman.accounts.affinity import Affinity
+from dragoman.accounts.lease import Lease
+from dragoman.accounts.members import Member
+from dragoman.accounts.ordering import ORDERS
+from dragoman.accounts.probing import ProbeSchedule
+from dragoman.accounts.proxies import ProxySet
+from dragoman.accounts.rotation import Choice, Rotation
+from dragoman.accounts.rules import table
+from dragoman.accounts.shortage import AllBusy, NoAccount, no_account
+from dragoman.accounts.wait_queue import Waiter, WaitQueue
+from dragoman.config import Upstream
+
+
+class UpstreamPool:
+    """All that belongs to one upstream. It serves the line of the requests that wait for it (see
+    `dragoman.accounts.wait_queue.Supplier`).
+
+    `clock` is Unix time, in seconds; `make_lease` makes the lease of an account that was chosen.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_make_lease",
+        "affinity",
+        "probes",
+        "proxies",
+        "rotation",
+        "rules",
+        "upstream",
+        "wait_queue",
+    )
+
+    def __init__(
+        self, upstream: Upstream, clock: Callable[[], float], make_lease: LeaseMaker
+    ) -> None:
+        self._clock = clock
+        self._make_lease = make_lease
+        self.upstream = upstream
+        self.rules = table(upstream.account_rules, upstream.rules)
+        self.rotation = Rotation(order=ORDERS[upstream.selection]())
+        self.affinity = Affinity(upstream.affinity_s)
+        self.proxies = ProxySet(len(upstream.proxies)) if upstream.proxies else None
+        self.probes = (
+            None
+            if upstream.probe is None
+            else ProbeSchedule(upstream.probe.model, upstream.probe.every_s)
+        )
+        self.wait_queue: WaitQueue[Lease] = WaitQueue(self)
+
+    def choose(self, model: str, pin: bytes, tried: Collection[str], now: float) -> Lease | None:
+        """A lease of an account for `model` that is not in `tried`; None if there is none at
+        `now`. `pin` is the digest of the conversation's key, empty for none."""
+        pinned = ""
+        if pin and self.upstream.affinity != "off":
+            pinned = self.affinity.account(pin, now)
+        choice = self.rotation.choose(model, tried, now, pinned)
+        if choice is None:
+            return None
+        moved = bool(pinned) and pinned != choice.member.name
+        return self._make_lease(self, choice, model, pin, now, moved)
+
+    def shortage(self, model: str, tried: Collection[str], now: float) -> NoAccount:
+        """Why `choose` has just found no account."""
+        return no_account(self.upstream.name, model, self.rotation.shortage(model, tried), now)
+
+    def offer(self, member: Member) -> None:
+        """An account may be free: whoever has waited longest for one like it gets it."""
+        now = self._clock()
+
+        def suits(waiter: Waiter[Lease]) -> bool:
+            if member.name in waiter.tried:
+                return False
+            return self.rotation.can_serve(member.name, waiter.model, now)
+
+        self.wait_queue.offer(suits, lambda: not member.blocked)
+
+    # The line of those who wait
+
+    def lend(self, waiter: Waiter[Lease]) -> Lease | None:
+        """A lease for the waiter, None if there is none for it now."""
+        return self.choose(waiter.model, waiter.pin, waiter.tried, self._clock())
+
+    def refusal(self, waiter: Waiter[Lease], *, final: bool) -> NoAccount | None:
+        """The error for a waiter that is to wait no longer; None if it should, unless `final`."""
+        error = self.shortage(waiter.model, waiter.tried, self._clock())
+        return None if isinstance(error, AllBusy) and not final else error
+
+    def next_wake(self) -> float | None:
+        """In how many seconds the next rest of an account ends; None: none does."""
+        due = self.rotation.next_wake()
+        return None if due is None else due - self._clock()
+
+
+LeaseMaker = Callable[[UpstreamPool, Choice, str, bytes, float, bool], Lease]
+"""The upstream, the account chosen, the model, the digest of the conversation's key, the time, and
+whether the conversation was with another account before."""

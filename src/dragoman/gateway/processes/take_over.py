@@ -1,0 +1,240 @@
+"""One gateway follows another on the same address, without a refused connection.
+
+The running gateway offers its listening sockets on a Unix socket whose name is made of the address.
+One that is started asks there first: it is given the sockets (SCM_RIGHTS, unix(7)), takes
+connections from them beside the other, and says so; only then the other stops to take any, and
+ends as if told to. If the new one fails before, nothing has happened. The sockets themselves are
+never closed, so what waits in them is not lost either.
+
+The names are of Linux's abstract namespace: no file is left behind, and they reach as far as the
+addresses do, which is the network namespace. Both sides make sure that the other is run by the same
+user, or by root. Elsewhere than on Linux nothing is offered.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import selectors
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+
+_log = logging.getLogger("dragoman.gateway")
+
+_ASK = b"dragoman: sockets, please"
+_SERVING = b"dragoman: serving"
+_STOPPING = b"dragoman: stopping"
+
+_MOST_FILES = 100
+"""Sockets in one message; the kernel takes up to 253 (SCM_MAX_FD, unix(7))."""
+
+_MESSAGE_BYTES = 4096
+_ANSWER_S = 5.0
+"""Seconds in which the gateway that runs has to answer."""
+
+_START_S = 120.0
+"""Seconds in which the gateway that takes over has to be ready; then another may ask."""
+
+
+class _Distrusted(OSError):
+    """The other side is run by somebody else."""
+
+
+class _Given(Struct, frozen=True):
+    """What comes with some sockets. `left` is how many are to follow."""
+
+    pid: int
+    left: int
+
+
+class Predecessor:
+    """The gateway that runs on an address, and whose sockets this one has."""
+
+    def __init__(self, link: socket.socket, pid: int, sockets: list[socket.socket]) -> None:
+        self._link = link
+        self.pid = pid
+        self.sockets = sockets
+
+    def stop(self) -> None:
+        """Have it take no connections any more, since this one does: it ends when what it has
+        begun is over, or its time."""
+        with self._link:
+            try:
+                self._link.settimeout(_ANSWER_S)
+                self._link.send(_SERVING)
+                self._link.recv(_MESSAGE_BYTES)
+            except OSError as error:
+                # It is gone, or was told to go by someone else.
+                _log.info("took over from process %d, which did not answer: %s", self.pid, error)
+            else:
+                _log.info("took over from process %d, which ends by itself", self.pid)
+
+
+def ask(address: tuple[str, int]) -> Predecessor | None:
+    """The gateway that runs on `address`, if there is one that offers its sockets.
+
+    Raises:
+        OSError: there is one, and it does not give them.
+    """
+    if not _is_possible():
+        return None
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sockets: list[socket.socket] = []
+    try:
+        link.settimeout(_ANSWER_S)
+        try:
+            link.connect(_name(address))
+        except ConnectionRefusedError:
+            link.close()
+            return None
+        if not _is_trusted(link):
+            raise _Distrusted(errno.EADDRINUSE, "another user's gateway has this address")
+        link.send(_ASK)
+        while True:
+            data, files, _, _ = socket.recv_fds(
+                link, _MESSAGE_BYTES, _MOST_FILES, socket.MSG_CMSG_CLOEXEC
+            )
+            sockets += [socket.socket(fileno=number) for number in files]
+            given = msgspec.json.decode(data, type=_Given)
+            if not given.left:
+                return Predecessor(link, given.pid, sockets)
+    except (OSError, msgspec.DecodeError) as error:
+        for sock in (link, *sockets):
+            sock.close()
+        if isinstance(error, _Distrusted):
+            raise
+        message = "the gateway that runs there did not hand over its sockets"
+        raise OSError(errno.EADDRINUSE, message) from None
+
+
+class Offer:
+    """The running gateway's side. `on_taken` is called when another has taken over.
+
+    It is driven by whatever loop the process has: `work` is to be called when `fileno` is readable.
+    """
+
+    def __init__(self, sockets: Sequence[socket.socket], on_taken: Callable[[], None]) -> None:
+        self._sockets = sockets
+        self._on_taken = on_taken
+        self._peer: socket.socket | None = None
+        self._peer_until = 0.0
+        self._selector = selectors.DefaultSelector()
+        self._listener: socket.socket | None = None
+
+    def open(self, address: tuple[str, int]) -> None:
+        """Offer the sockets of `address`; without success, as where another process has that name,
+        the gateway only cannot be taken over."""
+        if not _is_possible():
+            return
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            listener.setblocking(False)
+            listener.bind(_name(address))
+            listener.listen(4)
+        except OSError as error:
+            listener.close()
+            _log.warning("no other gateway can take over from this one: %s", error.strerror)
+            return
+        self._listener = listener
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def fileno(self) -> int:
+        """Readable when there is something to do."""
+        return self._selector.fileno()
+
+    def work(self) -> None:
+        """Do what there is to do."""
+        for key, _ in self._selector.select(0):
+            if key.fileobj is self._listener:
+                self._accept()
+            else:
+                self._hear()
+
+    def close(self) -> None:
+        """Offer nothing any more."""
+        self._drop_peer()
+        if self._listener is not None:
+            self._selector.unregister(self._listener)
+            self._listener.close()
+            self._listener = None
+
+    def forget(self) -> None:
+        """In a child: hold nothing of it. The parent's registrations, which are shared, stay."""
+        for held in (self._listener, self._peer, self._selector):
+            if held is not None:
+                held.close()
+        self._listener = self._peer = None
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            peer, _ = self._listener.accept()
+        except OSError:
+            return
+        if self._peer is not None and time.monotonic() > self._peer_until:
+            self._drop_peer()
+        if self._peer is not None or not _is_trusted(peer):
+            peer.close()
+            return
+        peer.setblocking(False)
+        self._peer, self._peer_until = peer, time.monotonic() + _START_S
+        self._selector.register(peer, selectors.EVENT_READ)
+
+    def _hear(self) -> None:
+        assert self._peer is not None
+        try:
+            said = self._peer.recv(_MESSAGE_BYTES)
+        except OSError:
+            said = b""
+        if said == _ASK:
+            with suppress(OSError):
+                self._give(self._peer)
+                return
+        elif said == _SERVING:
+            peer, self._peer = self._peer, None
+            self._selector.unregister(peer)
+            # First, so that whoever took over can offer the sockets in turn.
+            self.close()
+            with peer, suppress(OSError):
+                peer.send(_STOPPING)
+            _log.info("another gateway took over; this one ends")
+            self._on_taken()
+            return
+        self._drop_peer()
+
+    def _give(self, peer: socket.socket) -> None:
+        files = [sock.fileno() for sock in self._sockets]
+        for start in range(0, len(files), _MOST_FILES):
+            some = files[start : start + _MOST_FILES]
+            given = _Given(os.getpid(), len(files) - start - len(some))
+            socket.send_fds(peer, [msgspec.json.encode(given)], some)
+
+    def _drop_peer(self) -> None:
+        if self._peer is not None:
+            self._selector.unregister(self._peer)
+            self._peer.close()
+            self._peer = None
+
+
+def _is_possible() -> bool:
+    return sys.platform == "linux"
+
+
+def _name(address: tuple[str, int]) -> bytes:
+    host, port = address
+    return f"\0dragoman/take-over/{host}/{port}".encode()[:108]
+
+
+def _is_trusted(link: socket.socket) -> bool:
+    """Whether the process at the other end is of the same user or of root (SO_PEERCRED)."""
+    credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    uid: int = struct.unpack("3i", credentials)[1]
+    return uid in (os.geteuid(), 0)

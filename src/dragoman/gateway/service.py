@@ -1,0 +1,230 @@
+"""The service: its sockets, its processes, its log, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TextIO
+
+import uvloop
+
+from dragoman.config import Config
+from dragoman.gateway.allocation import settle
+from dragoman.gateway.edge.lines import LineWriter, Outlet
+from dragoman.gateway.operation.metrics import Board
+from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.processes.listening import (
+    address_of,
+    bind,
+    deal,
+    given_by_systemd,
+    resolve,
+    url_of,
+)
+from dragoman.gateway.processes.reload import reload_all
+from dragoman.gateway.processes.supervisor import Supervisor
+from dragoman.gateway.processes.table import WorkerTable
+from dragoman.gateway.processes.take_over import Offer, Predecessor, ask
+from dragoman.gateway.processes.worker import Attendance, handled_signals, show_stacks
+from dragoman.gateway.server import Server, build_app, check_reach
+from dragoman.storage.opening import prepare
+
+_FILES = 65536
+"""Open files that suffice for any number of requests that one process can serve."""
+
+_log = logging.getLogger("dragoman")
+
+
+def serve(
+    config: Config, *, announce: Callable[[str], None] | None = None, as_service: bool = True
+) -> None:
+    """Serve until SIGINT or SIGTERM; returns once requests in flight are over.
+
+    A service takes over from one that runs on the same address, can be followed in the same way,
+    and reloads at SIGHUP; what is none dies with its terminal. `announce` is told the base URL as
+    soon as the socket is bound.
+
+    Raises:
+        OSError: the address is taken or not there.
+        ValueError: as `build_app`; or there is no key, or a wrong one, for the accounts in the
+            store.
+        StoreError: the store cannot be used.
+    """
+    if as_service:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        show_stacks()
+    build_app(config)
+    configure_log(config.server.log_level)
+    prepare(config)
+    _raise_file_limit()
+    predecessor, sockets = _open(config, as_service)
+    url = url_of(sockets[0])
+    _log.info("serving on %s", url)
+    if announce is not None:
+        announce(url)
+    run = _run_alone if config.server.workers == 1 else _run_workers
+    try:
+        run(config, sockets, predecessor, as_service)
+    finally:
+        for sock in sockets:
+            sock.close()
+
+
+def _open(config: Config, as_service: bool) -> tuple[Predecessor | None, list[socket.socket]]:
+    """The sockets to listen on, and the gateway that has them too, if there is one.
+
+    Raises:
+        OSError: the address is taken or not there, or would let anyone in from other machines.
+    """
+    host, port = config.server.host, config.server.port
+    given = given_by_systemd()
+    predecessor = None
+    if as_service and (given or port):
+        predecessor = ask(address_of(given[0]) if given else resolve(host, port))
+    if predecessor is not None:
+        _log.info("process %d serves there already; taking over", predecessor.pid)
+        for sock in given:
+            sock.close()
+    sockets = predecessor.sockets if predecessor is not None else given or [bind(host, port)]
+    for sock in sockets:
+        if sock.family != socket.AF_UNIX:
+            try:
+                check_reach(config, address_of(sock)[0])
+            except ValueError as error:
+                raise OSError(errno.EACCES, str(error)) from None
+    return predecessor, sockets
+
+
+def _run_alone(
+    config: Config, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
+) -> None:
+    """Serve in this process."""
+
+    async def main(server: Server) -> None:
+        loop = asyncio.get_running_loop()
+        offer = Offer(sockets, server.stop)
+
+        def on_started() -> None:
+            if predecessor is not None:
+                predecessor.stop()
+            if as_service:
+                offer.open(address_of(sockets[0]))
+                loop.add_reader(offer.fileno(), offer.work)
+
+        server.on_started = on_started
+        with handled_signals(
+            server.on_signal, partial(reload_all, server.reloads) if as_service else None
+        ):
+            try:
+                await server.serve(sockets)
+            finally:
+                loop.remove_reader(offer.fileno())
+                offer.close()
+
+    _run_server(config, None, main)
+
+
+def _run_workers(
+    config: Config, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
+) -> None:
+    """Serve in several processes, which this one watches."""
+    count = config.server.workers
+    dealt = deal(sockets, count)
+    board, table = Board(count), WorkerTable(count)
+
+    def work(number: int) -> None:
+        async def main(server: Server) -> None:
+            attendance = Attendance(table, number, dealt, server.listen)
+            own = dealt[number]
+
+            def stop(number: signal.Signals) -> None:
+                attendance.close()
+                for sock in sockets:
+                    if sock not in own:
+                        sock.close()
+                server.on_signal(number)
+
+            server.on_started = attendance.serving
+            attendance.start()
+            with handled_signals(stop, partial(reload_all, server.reloads) if as_service else None):
+                await server.serve(own)
+
+        _run_server(config, Place(board, number, count, table), main)
+
+    def on_serving() -> None:
+        if predecessor is not None:
+            predecessor.stop()
+        if as_service:
+            offer.open(address_of(sockets[0]))
+
+    def on_stop() -> None:
+        for sock in sockets:
+            sock.close()
+
+    offer = Offer(sockets, lambda: supervisor.stop())
+    supervisor = Supervisor(
+        table,
+        work,
+        grace_s=config.server.shutdown_grace_s,
+        stuck_after_s=config.server.stuck_after_s,
+        offer=offer,
+        on_serving=on_serving,
+        on_stop=on_stop,
+    )
+    supervisor.run()
+
+
+def _run_server(
+    config: Config, place: Place | None, main: Callable[[Server], Coroutine[Any, Any, None]]
+) -> None:
+    """Run `main` in a loop of its own, with the log of requests that it needs."""
+    settle()
+    wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
+    lines = LineWriter(sys.stderr.fileno())
+    try:
+        server = Server(build_app(config, lines if wanted else None, place))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main(server))
+    finally:
+        lines.flush()
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as this process may have: a stream needs two, and the usual limit
+    of 1024 is meant for programs that cannot handle more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            logging.getLogger("dragoman").warning("no more than %d files can be open", soft)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Lets go what standard error does not take at once."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._outlet = Outlet(stream.fileno())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._outlet.is_ready():
+            super().emit(record)
+
+
+def configure_log(level: str) -> None:
+    """Log to standard error, from `level` (debug, info, warning, error) on."""
+    handler = _Handler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("dragoman")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(level.upper())

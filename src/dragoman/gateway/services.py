@@ -1,0 +1,153 @@
+"""The parts that one worker's gateway is made of, and the order in which they are made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from msgspec import Struct
+
+from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.sync import AccountSync
+from dragoman.accounts.usage import Meter
+from dragoman.canonical.envelope import Sealer
+from dragoman.config import Config
+from dragoman.gateway.count import Counter
+from dragoman.gateway.models import Catalogue, fetch_models
+from dragoman.gateway.operation.admin import Admin
+from dragoman.gateway.operation.prober import Prober
+from dragoman.gateway.operation.scrape import Place, Scrape
+from dragoman.gateway.operation.tally import Tally
+from dragoman.gateway.serving.exchange import Exchange
+from dragoman.gateway.serving.routing import Router
+from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
+from dragoman.gateway.serving.upstreams import Upstreams
+from dragoman.gateway.stored.background import Background
+from dragoman.gateway.stored.elsewhere import Elsewhere
+from dragoman.gateway.stored.memory import Memory, Shelf
+from dragoman.gateway.stored.responses import StoredResponses
+from dragoman.storage.opening import cipher_for, responses_for, store_for
+from dragoman.upstream.client import UpstreamClient
+
+
+class Services(Struct, frozen=True, kw_only=True):
+    """What the handlers of one worker share. `account_sync` and `shelf` are None if nothing is
+    stored."""
+
+    pool: AccountPool
+    account_sync: AccountSync | None
+    meter: Meter
+    client: UpstreamClient
+    exchange: Exchange
+    shelf: Shelf | None
+    background: Background
+    stored: StoredResponses
+    counter: Counter
+    catalogue: Catalogue
+    scrape: Scrape
+    tally: Tally
+    admin: Admin
+    prober: Prober
+
+    async def start(self) -> None:
+        """Make ready to call upstreams, in the running loop, with all that the store knows."""
+        await self.client.start()
+        if self.account_sync is not None:
+            await self.account_sync.start()
+        self.background.start(self.shelf)
+        self.scrape.start()
+        self.prober.start()
+
+    async def close(self) -> None:
+        """Close the connections to upstreams, and write to the store what it does not know yet."""
+        await self.prober.close()
+        await self.background.aclose()
+        await self.client.aclose()
+        if self.shelf is not None:
+            await self.shelf.aclose()
+        if self.account_sync is not None:
+            await self.account_sync.close()
+        await self.scrape.close()
+
+
+def make_services(
+    config: Config,
+    log: Callable[[bytes], None] | None,
+    place: Place | None,
+    in_flight: Callable[[], int],
+) -> Services:
+    """The services of a configuration. `log` and `place` are as for `Gateway`; `in_flight` tells
+    how many requests are being served."""
+    pool, client = AccountPool(config), UpstreamClient()
+    meter = Meter(_configured_models(config))
+    account_sync = _account_sync(config, pool, meter)
+    builders = UpstreamRequestBuilders(config.upstreams)
+    upstreams = Upstreams(pool, builders, client)
+    router = Router(config, _sealer(config))
+    exchange = Exchange(config.server, router, upstreams)
+
+    scrape = Scrape(config, pool, account_sync, in_flight, place)
+    tally = Tally(scrape.metrics, None if account_sync is None else meter)
+
+    shelf = _shelf(config)
+    memory = Memory(shelf if config.storage.responses else None)
+    elsewhere = Elsewhere(config, pool, client, builders, shelf)
+    background = Background(
+        memory,
+        exchange.answer,
+        lambda: client.clock,
+        tally.background,
+        log,
+        config.server.keepalive_s,
+        config.server.max_concurrent,
+    )
+    return Services(
+        pool=pool,
+        account_sync=account_sync,
+        meter=meter,
+        client=client,
+        exchange=exchange,
+        shelf=shelf,
+        background=background,
+        stored=StoredResponses(
+            memory, elsewhere, background, exchange, config.server.body_limit_bytes
+        ),
+        counter=Counter(exchange, upstreams, memory, elsewhere),
+        catalogue=Catalogue(config, router, partial(fetch_models, upstreams), time.monotonic),
+        scrape=scrape,
+        tally=tally,
+        admin=Admin(config, pool, account_sync, client, scrape),
+        prober=Prober(
+            config,
+            pool,
+            client,
+            scrape.metrics,
+            place=0 if place is None else place.number,
+            places=1 if place is None else place.total,
+        ),
+    )
+
+
+def _account_sync(config: Config, pool: AccountPool, meter: Meter) -> AccountSync | None:
+    store = store_for(config)
+    if store is None:
+        return None
+    sync_s = config.storage.sync_s
+    return AccountSync(pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter)
+
+
+def _configured_models(config: Config) -> set[str]:
+    """The names of models that stand in the configuration without a pattern."""
+    names = {route.match for route in config.routes} | config.models.aliases.keys()
+    return {name for name in names if "*" not in name}
+
+
+def _shelf(config: Config) -> Shelf | None:
+    store = responses_for(config)
+    return None if store is None else Shelf(store, config.storage.responses_days)
+
+
+def _sealer(config: Config) -> Sealer:
+    key = config.server.envelope_key
+    return Sealer() if key is None else Sealer(key.reveal().encode())

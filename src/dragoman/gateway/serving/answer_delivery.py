@@ -1,0 +1,258 @@
+"""What the client is sent: an upstream's answer, whole or as a stream that is held back until
+something of an answer comes, or an error."""
+
+from __future__ import annotations
+
+import time
+from math import inf
+
+from msgspec.structs import replace
+
+from dragoman.accounts.pool import Lease
+from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_fault
+from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
+from dragoman.canonical.masking import Mask
+from dragoman.gateway.edge.delivery import Delivery
+from dragoman.gateway.serving.affinity import response_id
+from dragoman.gateway.serving.answers import (
+    MOST_BYTES,
+    beginning,
+    drain,
+    holds_events,
+    is_error_object,
+    is_stream,
+)
+from dragoman.gateway.serving.context import RequestContext
+from dragoman.gateway.serving.failures import Failure, failed_call
+from dragoman.translation import AnswerStream, Outcome
+from dragoman.upstream.errors import CallError
+from dragoman.upstream.response import UpstreamResponse
+
+_EMPTY = UpstreamError.unreadable("it is empty").fault
+
+_MOST_HELD = 64 * 1024 * 1024
+"""Bytes that are held back at the start of a stream; a response object may repeat a large request,
+twice."""
+
+_BLANK_RUN = 100
+"""Characters of white space in arguments that are no mere indentation."""
+
+
+async def deliver_whole(
+    context: RequestContext, lease: Lease, answer: UpstreamResponse, mask: Mask
+) -> None:
+    """Send the client a whole answer.
+
+    Raises:
+        UpstreamError: the answer is an error, or unusable.
+        CallError: the answer broke off.
+    """
+    body = mask.secrets_in(await answer.read(MOST_BYTES))
+    call, outcome = context.call, Outcome()
+    context.outcome = outcome
+    translate = call.stream_as_response if holds_events(body) else call.translate_response
+    reply = translate(body, outcome)
+    _report_success(lease, outcome)
+    context.remember_account(lease)
+    if context.recorder is not None:
+        await context.recorder.begun(lease.account.name, response_id(body))
+        reply = await context.recorder.whole(reply)
+    await context.visit.reply(200, reply, context.headers())
+
+
+async def deliver_stream(
+    context: RequestContext,
+    delivery: Delivery,
+    lease: Lease,
+    answer: UpstreamResponse,
+    sent_at: float,
+) -> None:
+    """Send the client a streamed answer. `sent_at` is when the call began, by the monotonic clock.
+
+    Raises:
+        UpstreamError: the answer is unusable, or failed before anything of it was sent.
+        Failure: nothing of it came in time.
+        CallError: the answer broke off before that.
+    """
+    chunk = await beginning(answer)
+    if not is_stream(answer, chunk):
+        await _deliver_whole_as_stream(context, delivery, lease, answer, chunk)
+        return
+    stream = context.call.open_stream()
+    context.outcome = stream.outcome
+    held = await _hold_back(context, stream, answer, chunk, sent_at)
+    context.start_stream(stream)
+    lease.succeeded()
+    context.remember_account(lease)
+    if context.recorder is not None:
+        await context.recorder.begun(lease.account.name, stream.answer_id)
+    await _relay(context, delivery, stream, answer, held)
+    fault = stream.outcome.fault
+    if fault is None:
+        _report_success(lease, stream.outcome)
+    else:
+        context.record.error = fault.kind
+        if fault.kind not in (FaultKind.UPSTREAM_FAILED, FaultKind.UPSTREAM_TIMEOUT):
+            lease.failed(symptom_of_fault(fault))
+
+
+async def _deliver_whole_as_stream(
+    context: RequestContext,
+    delivery: Delivery,
+    lease: Lease,
+    answer: UpstreamResponse,
+    chunk: bytes,
+) -> None:
+    """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
+    was read of it."""
+    body = chunk + await answer.read(MOST_BYTES)
+    context.outcome = Outcome()
+    events = context.call.response_as_stream(body, context.outcome)
+    _report_success(lease, context.outcome)
+    context.remember_account(lease)
+    if context.recorder is not None:
+        await context.recorder.begun(lease.account.name, response_id(body))
+        events = await context.recorder.stream(events)
+    await delivery.end(events)
+
+
+async def _hold_back(
+    context: RequestContext,
+    stream: AnswerStream,
+    answer: UpstreamResponse,
+    chunk: bytes,
+    sent_at: float,
+) -> list[bytes]:
+    """Read a stream until something of an answer comes, or it ends without. `chunk` is what was
+    read of it. Returns what to send of it so far.
+
+    Raises:
+        UpstreamError: it failed, or ended too soon.
+        Failure: nothing of it came in time.
+        CallError: it broke off.
+    """
+    limit = context.target.upstream.timeouts.first_byte_s
+    held = [stream.feed(chunk)]
+    size = len(held[0])
+    while not stream.begun and not stream.over and size <= _MOST_HELD:
+        chunk = await anext(answer, b"")
+        held.append(stream.feed(chunk) if chunk else stream.finish())
+        size += len(held[-1])
+        if not chunk:
+            break
+        if limit and time.monotonic() - sent_at > limit:
+            late = f"nothing of an answer came within {limit:g} s"
+            raise Failure(_timeout(context, late), UNREACHABLE)
+    fault = stream.outcome.fault
+    if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
+        raise UpstreamError(fault or _EMPTY)
+    return held
+
+
+async def _relay(
+    context: RequestContext,
+    delivery: Delivery,
+    stream: AnswerStream,
+    answer: UpstreamResponse,
+    held: list[bytes],
+) -> None:
+    """Send a stream that has begun to the client, to its end or to the error that ends it.
+
+    `held` is what was held back. It is released: it may repeat all of a large request.
+    """
+    feed, put, codec = stream.feed, delivery.put, context.visit.codec
+    patience = context.target.upstream.timeouts.blank_arguments_s or inf
+    blank_since = 0.0
+    data = b"".join(held)
+    held.clear()
+
+    def pass_on(chunk: bytes) -> bool:
+        """Send a chunk's events at once, as for nearly every chunk. False if that cannot be: they
+        are left in `data`, for the loop below."""
+        nonlocal data, blank_since
+        data = feed(chunk)
+        if stream.over or stream.blank >= _BLANK_RUN:
+            return False
+        blank_since = 0.0
+        if data and not put(data):
+            return False
+        data = b""
+        return True
+
+    def keepalive() -> bytes:
+        """What is left in `data` has its sequence numbers: no numbered event may precede it."""
+        return codec.translate.keepalive if data else stream.keepalive()
+
+    delivery.keepalive = keepalive
+    try:
+        while not stream.over:
+            if stream.blank >= _BLANK_RUN:
+                now = time.monotonic()
+                blank_since = blank_since or now
+                if now - blank_since >= patience:
+                    late = f"a tool's arguments were white space for {patience:g} s"
+                    data += stream.fail(_timeout(context, late))
+                    answer.close()
+                    break
+            if data:
+                await delivery.write(data)
+                data = b""
+            if not await answer.pipe(pass_on):
+                data = stream.finish()
+                break
+    except CallError as error:
+        fault = failed_call(error, context.target.upstream.name).fault
+        data = stream.fail(fault)
+    if stream.cut:
+        # The upstream would go on generating, at the account's cost.
+        answer.close()
+    if context.recorder is not None:
+        data = await context.recorder.stream(data)
+    await delivery.end(data)
+    await drain(answer)
+
+
+async def deliver_refusal(context: RequestContext, failure: Failure) -> None:
+    """Send the client the upstream's own error: the request itself is at fault."""
+    context.record.error = failure.fault.kind
+    verbatim = (
+        context.call.passes_through
+        and 400 <= failure.status < 600
+        and is_error_object(failure.body)
+    )
+    if verbatim and await _is_uncommitted(context):
+        await context.visit.reply(failure.status, failure.body)
+        return
+    fault = failure.fault
+    if failure.status >= 500 and fault.status is None:
+        # A rule has it returned to the client, so it keeps its status.
+        fault = replace(fault, status=min(failure.status, 599))
+    await deliver_fault(context, fault)
+
+
+async def deliver_fault(context: RequestContext, fault: Fault) -> None:
+    """Send the client an error: with its status while that is possible, else in the stream."""
+    context.record.error = fault.kind
+    if await _is_uncommitted(context):
+        await context.visit.fail(fault)
+    elif context.delivery is not None:
+        stream = context.stream or context.call.open_stream()
+        await context.delivery.end(stream.fail(fault))
+
+
+async def _is_uncommitted(context: RequestContext) -> bool:
+    """Whether the answer may still have a status of its own. No keepalive that could change this
+    is sent from here on."""
+    if context.delivery is None:
+        return True
+    await context.delivery.withdraw()
+    return not context.delivery.committed
+
+
+def _report_success(lease: Lease, outcome: Outcome) -> None:
+    lease.succeeded(0.0 if outcome.usage is None else outcome.usage.total)
+
+
+def _timeout(context: RequestContext, late: str) -> Fault:
+    message = f"The upstream {context.target.upstream.name} did not answer in time: {late}."
+    return Fault(FaultKind.UPSTREAM_TIMEOUT, message, code="timeout")

@@ -1,0 +1,193 @@
+"""What is sent to an upstream around a body: URL, key, version and other headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+import dragoman
+from dragoman.accounts.pool import account_tag
+from dragoman.canonical.masking import Mask
+from dragoman.config import Account, Secret, Upstream
+from dragoman.protocols.base import auth_header
+from dragoman.upstream.request import Timeouts, UpstreamRequest
+from dragoman.upstream.urls import join_url
+
+_USER_AGENT = f"dragoman/{dragoman.__version__}"
+
+Header = tuple[str, str]
+
+_MOST_MADE = 16_384
+"""Accounts for which the parts that never change are kept, about 1 KB each. Where accounts take
+turns, a bound below their number would have them made anew for every request."""
+
+_METHODS: dict[str, Literal["GET", "POST", "DELETE"]] = {
+    "GET": "GET",
+    "HEAD": "GET",
+    "POST": "POST",
+    "DELETE": "DELETE",
+}
+
+_SCHEMES = ("bearer", "basic", "token")
+
+
+class UpstreamDefaults:
+    """What is the same for all accounts of an upstream."""
+
+    __slots__ = (
+        "headers",
+        "names",
+        "own_headers",
+        "proxy",
+        "secrets",
+        "timeouts",
+        "upstream",
+        "version",
+    )
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self.version = upstream.codec.endpoint.version
+        self.headers = {"user-agent": ("user-agent", _USER_AGENT)}
+        own = upstream.codec.endpoint.headers(upstream.capabilities)
+        self.headers |= {name: (name, value) for name, value in own.items()}
+        self.own_headers = _revealed(upstream.headers)
+        self.names = frozenset(self.own_headers)
+        self.secrets = tuple(upstream.headers.values())
+        proxies = [*upstream.proxies, upstream.proxy]
+        self.proxy = next((proxy.reveal() for proxy in proxies if proxy is not None), None)
+        limits = upstream.timeouts
+        self.timeouts = Timeouts(
+            connect=limits.connect_s,
+            first_byte=limits.first_byte_s,
+            idle=limits.idle_s,
+            total=limits.total_s,
+        )
+
+
+class UpstreamRequestBuilder:
+    """Makes the requests for one account of one upstream. What never changes is made once.
+
+    `mask` hides the secrets sent, should the upstream quote them; `tag` stands for the account
+    where clients can see it.
+    """
+
+    __slots__ = ("_defaults", "_fixed", "_names", "_proxy", "_ready", "mask", "tag")
+
+    def __init__(self, common: UpstreamDefaults, account: Account) -> None:
+        self._defaults = common
+        self.tag = account_tag(account.name)
+        headers = common.headers.copy()
+        if account.key is not None:
+            name, value = auth_header(common.upstream.auth_style, account.key.reveal())
+            headers[name] = (name, value)
+        headers |= common.own_headers
+        self._names = common.names
+        if account.headers:
+            own = _revealed(account.headers)
+            headers |= own
+            self._names |= own.keys()
+        self.mask = Mask(_secrets(account, common.secrets))
+        self._fixed = headers
+        self._ready: dict[bool, tuple[Header, ...]] = {}
+        self._proxy = common.proxy if account.proxy is None else account.proxy.reveal()
+
+    def post(
+        self,
+        path: str,
+        body: bytes,
+        client: Mapping[bytes, bytes] | None,
+        *,
+        stream: bool,
+        proxy: Secret | None = None,
+    ) -> UpstreamRequest:
+        """A POST to `path` (below `/v1`) with a JSON body, through `proxy` (None: the one that the
+        account commonly uses, if any).
+
+        `client` are the client's headers when it speaks the upstream's protocol; the few that
+        belong to the protocol are passed on, unless the configuration sets them.
+        """
+        passed: dict[str, Header] = {} if client is None else self._passed_on(client)
+        headers = self._ready.get(stream)
+        if passed or headers is None:
+            headers = tuple((_body_headers(stream) | self._fixed | passed).values())
+            if not passed:
+                self._ready[stream] = headers
+        return self._request("POST", path, headers, body, proxy=proxy)
+
+    def get(self, path: str, query: str = "", proxy: Secret | None = None) -> UpstreamRequest:
+        """A GET of `path` (below `/v1`); `proxy` as for `post`."""
+        headers = {"accept": ("accept", "application/json")} | self._fixed
+        return self._request("GET", path, tuple(headers.values()), b"", query, proxy)
+
+    def bodyless(self, method: str, path: str, query: str) -> UpstreamRequest:
+        """A request without a body, with a query string as it is in URLs."""
+        headers = {"accept": ("accept", "application/json, text/event-stream")} | self._fixed
+        kind = _METHODS[method]
+        return self._request(kind, path, tuple(headers.values()), b"", query)
+
+    def _passed_on(self, client: Mapping[bytes, bytes]) -> dict[str, Header]:
+        passed: dict[str, Header] = {}
+        for name in self._defaults.upstream.codec.endpoint.forwarded:
+            value = client.get(name.encode())
+            if value and name not in self._names:
+                passed[name] = (name, value.decode("latin-1"))
+        return passed
+
+    def _request(
+        self,
+        method: Literal["GET", "POST", "DELETE"],
+        path: str,
+        headers: tuple[Header, ...],
+        body: bytes,
+        query: str = "",
+        proxy: Secret | None = None,
+    ) -> UpstreamRequest:
+        path, _, own = path.partition("?")
+        query = f"{own}&{query}" if own and query else own or query
+        return UpstreamRequest(
+            method=method,
+            url=join_url(self._defaults.upstream.base_url, self._defaults.version + path, query),
+            headers=headers,
+            body=body,
+            timeouts=self._defaults.timeouts,
+            proxy=self._proxy if proxy is None else proxy.reveal(),
+        )
+
+
+class UpstreamRequestBuilders:
+    """The request makers of all accounts, made when they are first needed: accounts come and go,
+    and change, while the gateway runs."""
+
+    __slots__ = ("_defaults", "_made")
+
+    def __init__(self, upstreams: Iterable[Upstream]) -> None:
+        self._defaults = {upstream.name: UpstreamDefaults(upstream) for upstream in upstreams}
+        self._made: dict[str, tuple[Account, UpstreamRequestBuilder]] = {}
+
+    def of(self, account: Account) -> UpstreamRequestBuilder:
+        """The request maker of `account` as it is now."""
+        made = self._made.get(account.name)
+        if made is None or made[0] is not account:
+            made = account, UpstreamRequestBuilder(self._defaults[account.upstream], account)
+            self._made[account.name] = made
+            if len(self._made) > _MOST_MADE:
+                del self._made[next(iter(self._made))]
+        return made[1]
+
+
+def _revealed(headers: Mapping[str, Secret]) -> dict[str, Header]:
+    return {name.lower(): (name, secret.reveal()) for name, secret in headers.items()}
+
+
+def _secrets(account: Account, shared: Iterable[Secret]) -> Iterator[str]:
+    own: list[Secret] = [*shared, *account.headers.values()]
+    for secret in own if account.key is None else [account.key, *own]:
+        value = secret.reveal()
+        scheme, _, token = value.partition(" ")
+        yield from (value, token) if scheme.lower() in _SCHEMES else (value,)
+
+
+def _body_headers(stream: bool) -> dict[str, Header]:
+    accept = "text/event-stream" if stream else "application/json"
+    return {"content-type": ("content-type", "application/json"), "accept": ("accept", accept)}

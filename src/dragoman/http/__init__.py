@@ -1,0 +1,23 @@
+"""HTTP/1.1 on a parser without I/O: a server, and what it shares with the client in `upstream`.
+
+Knows nothing of what is asked and answered.
+
+    async def app(request: Request) -> None:
+        body = await request.body(1_000_000)
+        request.respond(200, b"content-type: text/plain\\r\\n", body)
+
+    server = Server(app)
+    await server.serve([socket])
+
+- `server` accepts connections, `connection` carries requests, `states` is the table it follows
+- `request` is a request and its answer, `head` the rules for heads
+- `limits` and `problems`: what a client may take, and what it is told otherwise
+- `clock` and `decoding` serve both faces
+"""
+
+from dragoman.http.limits import Budget, Limits
+from dragoman.http.problems import BodyRefused, ClientGone, Problem
+from dragoman.http.request import Request
+from dragoman.http.server import Server
+
+__all__ = ["BodyRefused", "Budget", "ClientGone", "Limits", "Problem", "Request", "Server"]

@@ -1,0 +1,630 @@
+"""A client's connection: bytes in, one request at a time, its answer out.
+
+What it may do when is the table of `states`. The parser is given no byte beyond the end of a
+request's head, and none beyond the end of its body: what follows waits, unread, until the request
+is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import socket
+import struct
+import termios
+import traceback
+from math import inf
+from typing import cast
+
+import httptools
+
+from dragoman.http.context import Context
+from dragoman.http.head import (
+    CONTINUE,
+    BadHead,
+    Fields,
+    body_length,
+    headers_of,
+    split_target,
+    status_line,
+)
+from dragoman.http.limits import PROGRESS_S, seconds
+from dragoman.http.problems import Problem
+from dragoman.http.request import Request
+from dragoman.http.states import TRANSITIONS, Event, State
+
+_log = logging.getLogger("dragoman.http")
+
+_EMPTY_LINE = b"\r\n\r\n"
+_AHEAD = 64 * 1024
+"""Bytes kept of what a client sends before it was answered; then its socket is not read."""
+
+_RESET = struct.pack("ii", 1, 0)
+_FRAMING = 4
+"""Bytes of sizes, extensions and line ends that a byte of a body in chunks may take, over all."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection that carries one request at a time."""
+
+    __slots__ = (
+        "_ahead",
+        "_body_until",
+        "_broken",
+        "_drain",
+        "_fields",
+        "_framed",
+        "_head_bytes",
+        "_held",
+        "_left",
+        "_linger",
+        "_mark",
+        "_mark_chunks",
+        "_parser",
+        "_problem",
+        "_reading",
+        "_request",
+        "_silent",
+        "_tail",
+        "_taker",
+        "_trailed",
+        "_unsent",
+        "_url",
+        "address",
+        "context",
+        "deadline",
+        "loop",
+        "paused",
+        "send_deadline",
+        "state",
+        "transport",
+        "waits_since",
+    )
+
+    def __init__(self, context: Context, address: str) -> None:
+        """
+        Args:
+            context: what connections share.
+            address: of the other end, empty for a Unix socket.
+        """
+        self.context = context
+        self.loop = context.loop
+        self.address = address
+        self.state: State = "idle"
+        self.deadline = self.loop.time() + seconds(context.limits.head_s)
+        """Loop time at which the patience with what the client should send ends."""
+        self.waits_since = self.loop.time()
+        """Loop time at which the connection was opened, or its last answer taken."""
+        self.send_deadline = inf
+        """Loop time at which the patience with a client that does not take its answer ends."""
+        self.paused = False
+        """Whether more waits to be sent than should."""
+        self.transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._request: Request | None = None
+        """The one that is not answered yet."""
+        self._url = b""
+        self._fields: list[tuple[bytes, bytes]] | None = None
+        """Those of the head that is being read; None while none is: trailers are not kept."""
+        self._problem: Problem | None = None
+        self._trailed = False
+        """Whether trailers may have come, which the parser takes for headers: one that names the
+        connection would mean something to it."""
+        self._broken = False
+        """Whether what comes can no longer be told apart."""
+        self._head_bytes = 0
+        self._tail = b""
+        """The last bytes that were parsed, where an empty line may have begun."""
+        self._left = 0
+        """Bytes of the body that are to come, where its length is known."""
+        self._framed = 0
+        """Bytes of a body in chunks as it came."""
+        self._silent = 0
+        """Of these, the last ones, which brought nothing of the body itself."""
+        self._body_until = inf
+        self._mark = 0
+        """Bytes of the body that were there when its progress was looked at last."""
+        self._mark_chunks = 0
+        self._linger = 0
+        """Bytes that are yet thrown away before the connection ends."""
+        self._ahead = b""
+        self._reading = True
+        self._unsent = 0
+        """Bytes that waited to be sent when that was looked at last."""
+        self._held = 0
+        """Bytes of the memory budget for an answer that the client has not taken."""
+        self._drain: asyncio.Future[None] | None = None
+        self._taker: asyncio.Protocol | None = None
+
+    # asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(self.context.limits.send_bytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._advance("lost")
+        self.transport = None
+        # It holds this connection.
+        del self._parser
+        self.deadline = self.send_deadline = inf
+        self._ahead = b""
+        self._release()
+        request, self._request = self._request, None
+        if request is not None:
+            request.left()
+        self._wake()
+        if self._taker is not None:
+            self._taker.connection_lost(exc)
+            self._taker = None
+        self.context.forget(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.context.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        context = self.context
+        self._read(context.buffer, context.view, nbytes)
+
+    def eof_received(self) -> None:
+        # The transport closes once all is sent, if the client takes it.
+        self._watch_sending(ends=True)
+
+    def pause_writing(self) -> None:
+        self.paused = True
+        self._watch_sending()
+        if self._taker is not None:
+            self._taker.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._release()
+        self._wake()
+        self._watch_sending()
+        if self._taker is not None:
+            self._taker.resume_writing()
+        elif self.state == "flushing":
+            self._next()
+
+    # Reading
+
+    def _read(self, data: bytes | bytearray, view: memoryview, end: int) -> None:
+        start = 0
+        while start < end:
+            state = self.state
+            if state == "serving" or state == "flushing":  # a tuple takes longer
+                self._keep(bytes(view[start:end]))
+                return
+            if state == "taken":
+                assert self._taker is not None
+                self._taker.data_received(bytes(view[start:end]))
+                return
+            if state == "closing" or self._broken:
+                self._throw_away(end - start)
+                return
+            cut = self._cut(data, start, end)
+            if state == "idle" or state == "head":
+                if self._trailed:
+                    self._trailed = False
+                    self._parser = httptools.HttpRequestParser(self)
+                self._head_bytes += cut - start
+                if self._head_bytes > self.context.limits.head_bytes:
+                    self._refuse(Problem.HEAD_TOO_LARGE)
+                    return
+            try:
+                self._parser.feed_data(view[start:cut])
+            except httptools.HttpParserUpgrade:
+                self._decline()
+            except httptools.HttpParserError:
+                self._break(Problem.MALFORMED)
+                return
+            if self._problem is not None:
+                self._break(self._problem)
+                return
+            start = cut
+        state = self.state
+        if state == "receiving":
+            self._account(end)
+        elif state == "discarding":
+            self._throw_away(end)
+        elif self._head_bytes and state == "idle":
+            self._advance("began")
+            self.deadline = self.loop.time() + seconds(self.context.limits.head_s)
+
+    def _cut(self, data: bytes | bytearray, start: int, end: int) -> int:
+        """Where to stop: no byte of a next request may be parsed before its time. A head and a
+        body in chunks both end with an empty line, though not every one is such an end."""
+        left = self._left
+        if left:
+            cut = min(end, start + left)
+            self._left = left - (cut - start)
+            return cut
+        tail = self._tail
+        if tail:
+            # It may have begun with the bytes before.
+            at = (tail + bytes(data[start : min(end, start + 3)])).find(_EMPTY_LINE)
+            if at >= 0:
+                self._tail = b""
+                return start + at + 4 - len(tail)
+        at = data.find(_EMPTY_LINE, start, end)
+        if at >= 0:
+            self._tail = b""
+            return at + 4
+        self._tail = (tail + bytes(data[max(start, end - 3) : end]))[-3:]
+        return end
+
+    def _keep(self, data: bytes) -> None:
+        """The client sends more before it was answered."""
+        self._ahead += data
+        if len(self._ahead) >= _AHEAD:
+            self._pause_reading(True)
+
+    def _throw_away(self, size: int) -> None:
+        self._linger -= size
+        if self._linger < 0:
+            self.abort()
+
+    def _account(self, size: int) -> None:
+        """A read has brought `size` bytes of a body, and not its end."""
+        request = self._request
+        assert request is not None
+        limits = self.context.limits
+        if request.length < 0:
+            # Chunks have sizes and extensions, and trailers follow them. The parser holds trailers.
+            grown = request.received - self._mark_chunks
+            self._mark_chunks = request.received
+            self._silent = 0 if grown else self._silent + size
+            self._framed += size
+            if (
+                self._silent > limits.head_bytes
+                or self._framed > limits.head_bytes + _FRAMING * request.received
+            ):
+                self._break(Problem.BODY_MALFORMED)
+                return
+        if request.unwanted:
+            self._linger -= size
+            if self._linger < 0:
+                self._pause_reading(True)
+        elif not request.hold(request.received - request.held):
+            request.fail(Problem.NO_MEMORY)
+        elif not request.wanted and request.received >= _AHEAD:
+            self._pause_reading(True)
+
+    def _break(self, problem: Problem) -> None:
+        """What came is no HTTP; what follows cannot be told apart."""
+        self._problem = None
+        request = self._request
+        if request is not None:
+            self._broken = True
+            request.keep_alive = False
+            request.fail(Problem.BODY_MALFORMED)
+        elif self.state == "discarding":
+            self.abort()
+        else:
+            self._refuse(problem)
+
+    def _pause_reading(self, paused: bool) -> None:
+        if self.transport is not None and self._reading is paused:
+            self._reading = not paused
+            if paused:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        if self._request is None and self.state != "discarding":
+            self._url = b""
+            self._fields = []
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._fields is not None:
+            self._fields.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        fields, self._fields = self._fields, None
+        if fields is None:
+            return
+        try:
+            request = self._request_of(fields)
+        except BadHead as bad:
+            self._problem = bad.problem
+            return
+        self._head_bytes = 0
+        self._framed = self._silent = self._mark_chunks = 0
+        self._linger = self.context.limits.linger_bytes
+        self._left = max(request.length, 0)
+        self._trailed = request.length < 0
+        self._request = request
+        self._advance("request")
+        self.deadline = inf
+        self.context.requests.add(request)
+        request.task = self.loop.create_task(self._serve(request))
+
+    def on_body(self, data: bytes) -> None:
+        if self._request is not None:
+            self._request.take(data)
+
+    def on_message_complete(self) -> None:
+        request = self._request
+        if request is not None:
+            if request.upgrade and request.length:
+                # The parser takes the body for the other protocol.
+                return
+            self._advance("whole")
+            self.deadline = inf
+            request.finish()
+        elif self.state == "discarding":
+            self._advance("whole")
+            self._next()
+
+    def _request_of(self, fields: Fields) -> Request:
+        """The request that a head asks for.
+
+        Raises:
+            BadHead: none that can be served.
+        """
+        parser = self._parser
+        method = parser.get_method().decode()
+        if method == "CONNECT":
+            raise BadHead(Problem.MALFORMED)
+        version = parser.get_http_version()
+        headers = headers_of(fields)
+        length = body_length(headers, version)
+        path, query = split_target(self._url)
+        request = Request(self, method, path, query, version, headers, length)
+        request.keep_alive = parser.should_keep_alive()
+        request.upgrade = parser.should_upgrade()
+        if b"expect" in headers and version == "1.1":
+            if headers[b"expect"].strip().lower() != b"100-continue":
+                raise BadHead(Problem.EXPECTATION)
+            request.expects = length != 0
+        return request
+
+    def _decline(self) -> None:
+        """The client offers another protocol, and the parser stopped at the end of the head. The
+        body of such a request comes as of any other (Java's HTTP client offers HTTP/2 with each),
+        so a parser is put where that begins."""
+        self._parser = httptools.HttpRequestParser(self)
+        request = self._request
+        if request is not None and request.length:
+            request.upgrade = False
+            framing = (
+                b"transfer-encoding: chunked"
+                if request.length < 0
+                else b"content-length: %d" % request.length
+            )
+            self._parser.feed_data(b"POST / HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n" % framing)
+
+    # The application
+
+    async def _serve(self, request: Request) -> None:
+        context = self.context
+        try:
+            await context.app(request)
+        except Exception as error:
+            # Its message may quote the request.
+            places = "".join(traceback.format_tb(error.__traceback__))
+            _log.error("a request failed: %s\n%s", type(error).__name__, places)
+        finally:
+            request.task = None
+            context.requests.discard(request)
+            request.release()
+            if not request.answered and request.connection is not None:
+                self._give_up(request)
+
+    def _give_up(self, request: Request) -> None:
+        """The application has left its answer unfinished."""
+        if not request.status:
+            request.respond(*self.context.refuse(Problem.FAILED, request.path, request.headers))
+        elif request.is_chunked or request.is_measured:
+            # Too late for words: that the rest is missing is the honest end.
+            self._request = request.connection = None
+            self._end()
+        elif self.transport is not None:
+            # A plain end would be the answer's: only a reset tells.
+            sock = self.transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self.abort()
+
+    def want_body(self, request: Request) -> None:
+        """The application waits for the body."""
+        if request.expects:
+            request.expects = False
+            if not request.received:
+                self.write(CONTINUE)
+        now = self.loop.time()
+        self._body_until = now + seconds(self.context.limits.body_s)
+        self._mark = request.received
+        self.deadline = min(self._body_until, now + PROGRESS_S)
+        self._pause_reading(False)
+
+    def carries_on(self, request: Request) -> bool:
+        """Whether another request can follow on the connection once this one is answered."""
+        if not request.keep_alive or self.context.draining or self.context.crowded:
+            return False
+        if request.complete:
+            return True
+        rest = request.length - request.received
+        return not request.expects and rest <= self.context.limits.linger_bytes
+
+    def answered(self, request: Request) -> None:
+        """The answer is complete."""
+        self._request = None
+        if self.paused:
+            # The budget has it until the client has taken it.
+            self._held, request.held = request.held, 0
+        if not request.keep_alive:
+            self._end()
+            return
+        self._advance("answered")
+        if self.state == "flushing":
+            self._next()
+            return
+        limits = self.context.limits
+        self.deadline = self.loop.time() + seconds(limits.linger_s)
+        self._linger = limits.linger_bytes
+        self._pause_reading(False)
+
+    def hand_over(self, taker: asyncio.Protocol) -> asyncio.Transport:
+        """Give the connection to another protocol; see `Request.take_over`."""
+        transport = self.transport
+        assert transport is not None
+        self._request = None
+        self._advance("taken")
+        self._taker = taker
+        taker.connection_made(transport)
+        ahead, self._ahead = self._ahead, b""
+        self._pause_reading(False)
+        if ahead:
+            taker.data_received(ahead)
+        return transport
+
+    def _next(self) -> None:
+        """Go on with the next request, once the client has taken enough of the answer."""
+        if self.paused:
+            return
+        self._advance("drained")
+        if self.context.draining:
+            self._end()
+            return
+        self.waits_since = now = self.loop.time()
+        self.deadline = now + seconds(self.context.limits.idle_s)
+        if self._ahead:
+            ahead, self._ahead = self._ahead, b""
+            self._pause_reading(False)
+            self._read(ahead, memoryview(ahead), len(ahead))
+
+    # Writing
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def write_both(self, head: bytes, body: bytes) -> None:
+        """Send a large body behind its head, without a copy."""
+        if self.transport is not None:
+            self.transport.writelines((head, body))
+
+    async def drained(self) -> None:
+        """Wait until less waits to be sent, or the connection is gone."""
+        while self.paused and self.transport is not None:
+            self._drain = self.loop.create_future()
+            await self._drain
+
+    def _wake(self) -> None:
+        waiter, self._drain = self._drain, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _release(self) -> None:
+        if self._held:
+            self.context.budget.give(self._held)
+            self._held = 0
+
+    def _watch_sending(self, *, ends: bool = False) -> None:
+        """From here on the client must take what waits for it, if that is much, or the last."""
+        self._unsent = self._waiting()
+        if self._unsent and (ends or self.paused or self.state == "closing"):
+            self.send_deadline = self.loop.time() + seconds(self.context.limits.send_s)
+        else:
+            self.send_deadline = inf
+
+    def _waiting(self) -> int:
+        """Bytes that the client has not taken: here, and in the kernel."""
+        transport = self.transport
+        if transport is None or not transport.get_write_buffer_size():
+            return 0
+        waiting = transport.get_write_buffer_size()
+        sock = transport.get_extra_info("socket")
+        queued: int
+        try:
+            (queued,) = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0" * 4))
+        except OSError:
+            queued = 0
+        return waiting + queued
+
+    # The end
+
+    def on_deadline(self, now: float) -> None:
+        """The patience with what the client should send has ended."""
+        self.deadline = inf
+        state = self.state
+        if state == "head":
+            self._refuse(Problem.HEAD_TIMEOUT)
+        elif state == "receiving":
+            self._look_at_progress(now)
+        elif state == "idle":
+            self._end()
+        else:
+            self.abort()
+
+    def on_send_deadline(self, now: float) -> None:
+        """The patience with a client that does not take its answer has ended."""
+        limits = self.context.limits
+        waiting = self._waiting()
+        if self._unsent - waiting < min(limits.rate * limits.send_s, self._unsent):
+            self.abort()
+        else:
+            self._watch_sending(ends=True)
+
+    def _look_at_progress(self, now: float) -> None:
+        request = self._request
+        assert request is not None
+        come = request.received - self._mark
+        if now >= self._body_until or come < self.context.limits.rate * PROGRESS_S:
+            request.fail(Problem.BODY_TIMEOUT)
+            return
+        self._mark = request.received
+        self.deadline = min(self._body_until, now + PROGRESS_S)
+
+    def retire(self) -> None:
+        """End as soon as no request is being served."""
+        if self.state in ("idle", "head"):
+            self._end()
+
+    def abort(self) -> None:
+        """End at once, whatever is under way."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer what never became a request, and end."""
+        try:
+            path = split_target(self._url)[0] if self._url else ""
+        except BadHead:
+            path = ""
+        headers = dict(self._fields or ())
+        status, lines, body = self.context.refuse(problem, path, headers)
+        length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.write(b"".join((status_line(status), self.context.date, lines, length, body)))
+        self._end()
+
+    def _end(self) -> None:
+        """Nothing is answered any more. A client that still sends would have its answer destroyed
+        by a reset, so what it sends is read for a while (RFC 9112, 9.6)."""
+        sends = self.state in ("head", "receiving", "discarding")
+        self._advance("last")
+        transport = self.transport
+        if transport is None:
+            return
+        limits = self.context.limits
+        if sends and limits.linger_s:
+            if transport.can_write_eof():
+                transport.write_eof()
+            self._linger = limits.linger_bytes
+            self.deadline = self.loop.time() + limits.linger_s
+            self._pause_reading(False)
+        else:
+            self.deadline = inf
+            transport.close()
+        self._watch_sending()
+
+    def _advance(self, event: Event) -> None:
+        self.state = TRANSITIONS[self.state][event]

@@ -1,0 +1,83 @@
+"""What the connections of one server share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+
+from dragoman.http.limits import Budget, Limits
+from dragoman.http.problems import Refuse
+
+if TYPE_CHECKING:
+    from dragoman.http.connection import Connection
+    from dragoman.http.request import Request
+
+READ_BUFFER = 64 * 1024
+"""Most bytes taken from a socket in one go."""
+
+Application = Callable[["Request"], Awaitable[None]]
+"""Answers a request."""
+
+
+class Context:
+    """What the connections of one server share. Belongs to one event loop.
+
+    All read into one `buffer`: what is kept of it is copied before the next socket is read, so an
+    idle connection holds no buffer.
+    """
+
+    __slots__ = (
+        "app",
+        "budget",
+        "buffer",
+        "connections",
+        "crowded",
+        "date",
+        "draining",
+        "forget",
+        "limits",
+        "loop",
+        "refuse",
+        "requests",
+        "view",
+    )
+
+    def __init__(
+        self,
+        app: Application,
+        refuse: Refuse,
+        limits: Limits,
+        budget: Budget,
+        forget: Callable[[Connection], None],
+    ) -> None:
+        """
+        Args:
+            app: answers requests.
+            refuse: renders the answers to what never becomes a request.
+            limits: what clients may take.
+            budget: memory for bodies and answers.
+            forget: told of each connection that is gone.
+        """
+        self.app = app
+        self.refuse = refuse
+        self.limits = limits
+        self.budget = budget
+        self.forget = forget
+        self.loop = asyncio.get_running_loop()
+        self.buffer = bytearray(READ_BUFFER)
+        self.view = memoryview(self.buffer)
+        self.connections: set[Connection] = set()
+        self.requests: set[Request] = set()
+        """Those whose application has not returned."""
+        self.draining = False
+        """Whether the server is going down."""
+        self.crowded = False
+        """Whether others wait for a connection: then none is kept behind its answer."""
+        self.set_date()
+
+    def set_date(self) -> None:
+        """Take the present second for the `Date` of answers."""
+        self.date = b"date: %b\r\n" % formatdate(time.time(), usegmt=True).encode()

@@ -1,0 +1,86 @@
+"""Content codings that the standard library can undo, piece by piece and in bounded pieces."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+
+_PIECE = 64 * 1024
+"""Most bytes in one piece, so that a small body that unpacks into a huge one takes no memory."""
+
+_AUTO = zlib.MAX_WBITS | 32
+_GZIP = zlib.MAX_WBITS | 16
+_RAW = -zlib.MAX_WBITS
+
+
+class BadCoding(Exception):
+    """A body is not in the content coding that its header names. Says what is wrong."""
+
+
+class CutOff(BadCoding):
+    """A coded body ends before the end of its coding."""
+
+
+class Inflater:
+    """Undoes `gzip`, and `deflate` with or without its zlib wrapper where `gzip_only` is not set.
+    Several members after one another are one body (RFC 1952, 2.2)."""
+
+    __slots__ = ("_stream", "_window")
+
+    def __init__(self, *, gzip_only: bool = False) -> None:
+        self._window: Callable[[bytes], int] = _gzip if gzip_only else _guessed
+        self._stream: zlib._Decompress | None = None
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The pieces that `data` unpacks into.
+
+        Raises:
+            BadCoding: the data are not what the header says.
+        """
+        try:
+            while data:
+                if self._stream is None:
+                    self._stream = zlib.decompressobj(self._window(data))
+                piece = self._stream.decompress(data, _PIECE)
+                data = self._stream.unconsumed_tail
+                if piece:
+                    yield piece
+                if self._stream.eof:
+                    data, self._stream = self._stream.unused_data, None
+        except zlib.error as error:
+            raise BadCoding("the content coding could not be undone") from error
+
+    def finish(self) -> None:
+        """Check that the coding reached its end.
+
+        Raises:
+            CutOff: it did not.
+        """
+        if self._stream is not None:
+            raise CutOff("the compressed body ended before its end")
+
+
+def _gzip(data: bytes) -> int:
+    return _GZIP
+
+
+def _guessed(data: bytes) -> int:
+    """The window for a member that begins with `data`: wrapped, or raw deflate."""
+    is_gzip = data[0] == 0x1F
+    is_zlib = data[0] & 0x0F == 8 and (len(data) < 2 or (data[0] * 256 + data[1]) % 31 == 0)
+    return _AUTO if is_gzip or is_zlib else _RAW
+
+
+def inflater_for(content_encoding: str) -> Inflater | None:
+    """What undoes a `Content-Encoding`; None where nothing is to be undone.
+
+    Raises:
+        BadCoding: a coding that is not known here.
+    """
+    codings = [coding.strip().lower() for coding in content_encoding.split(",")]
+    codings = [coding for coding in codings if coding not in ("", "identity")]
+    if not codings:
+        return None
+    if len(codings) == 1 and codings[0] in ("gzip", "x-gzip", "deflate"):
+        return Inflater()
+    raise BadCoding("a content coding that is not known")

@@ -1,0 +1,150 @@
+"""The heads of messages: rules for those that come, beyond what the parser checks, and lines for
+those that go.
+
+The parser (llhttp, not lenient) has refused by then: line ends that are not CR LF, folded lines,
+spaces before a colon, characters that no name or value may have, lengths that are no number or come
+twice, and a length beside a transfer coding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from http import HTTPStatus
+from urllib.parse import unquote_to_bytes
+
+import httptools
+
+from dragoman.http.problems import Problem
+
+Fields = Sequence[tuple[bytes, bytes]]
+
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+_SINGLE = frozenset({b"host", b"content-type", b"content-encoding", b"expect"})
+_MOST_FIELDS = 256
+_REMEMBERED = 128
+"""Longest target that is remembered with its parts."""
+
+STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode())
+    for status in HTTPStatus
+}
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class BadHead(Exception):
+    """A head that is well-formed and yet cannot be served."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+def headers_of(fields: Fields) -> dict[bytes, bytes]:
+    """Headers by lower-case name; those that came several times are joined (RFC 9110, 5.3).
+
+    Raises:
+        BadHead: one came twice that may come once, or there are too many.
+    """
+    if len(fields) > _MOST_FIELDS:
+        raise BadHead(Problem.HEAD_TOO_LARGE)
+    headers = dict(fields)
+    if len(headers) != len(fields):
+        headers = {}
+        for name, value in fields:
+            if name not in headers:
+                headers[name] = value
+            elif name in _SINGLE:
+                raise BadHead(Problem.MALFORMED)
+            else:
+                headers[name] += (b"; " if name == b"cookie" else b", ") + value
+    return headers
+
+
+def body_length(headers: dict[bytes, bytes], version: str) -> int:
+    """Bytes of the body that follows a head, -1 for one in chunks.
+
+    Raises:
+        BadHead: the host is missing, or the coding cannot be undone.
+    """
+    host = headers.get(b"host")
+    if version == "1.1":
+        if host is None:
+            raise BadHead(Problem.MALFORMED)
+    elif version != "1.0":
+        raise BadHead(Problem.VERSION)
+    if host is not None and not is_host(host):
+        raise BadHead(Problem.MALFORMED)
+    coding = headers.get(b"transfer-encoding")
+    if coding is None:
+        length = headers.get(b"content-length")
+        return int(length) if length is not None else 0
+    if version == "1.0":
+        raise BadHead(Problem.MALFORMED)
+    if coding.strip().lower() != b"chunked":
+        raise BadHead(Problem.CODING)
+    return -1
+
+
+def is_host(value: bytes) -> bool:
+    """Whether a `Host` names a host, with or without a port."""
+    return _known_host(value) if len(value) <= _REMEMBERED else _HOST.fullmatch(value) is not None
+
+
+@lru_cache(maxsize=256)
+def _known_host(value: bytes) -> bool:
+    return _HOST.fullmatch(value) is not None
+
+
+def split_target(target: bytes) -> tuple[str, bytes]:
+    """Path, decoded, and query of a request target.
+
+    Raises:
+        BadHead: it is none of the forms a server takes (RFC 9112, 3.2).
+    """
+    return _known_target(target) if len(target) <= _REMEMBERED else _parts(target)
+
+
+def _parts(target: bytes) -> tuple[str, bytes]:
+    if b"#" in target:
+        raise BadHead(Problem.MALFORMED)
+    if not target.startswith(b"/"):
+        if target == b"*":
+            return "*", b""
+        try:
+            url = httptools.parse_url(target)
+        except httptools.HttpParserInvalidURLError:
+            raise BadHead(Problem.MALFORMED) from None
+        if url.schema not in (b"http", b"https") or not url.host:
+            raise BadHead(Problem.MALFORMED)
+        return _decoded(url.path or b"/"), url.query or b""
+    path, _, query = target.partition(b"?")
+    return _decoded(path), query
+
+
+_known_target = lru_cache(maxsize=1024)(_parts)
+
+
+def _decoded(path: bytes) -> str:
+    return unquote_to_bytes(path).decode("utf-8", "replace") if b"%" in path else path.decode()
+
+
+def header_lines(headers: Fields) -> bytes:
+    """Header lines for an answer, each with its line end.
+
+    Raises:
+        ValueError: a name or value holds what would end its line.
+    """
+    if not headers:
+        return b""
+    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    count = len(headers)
+    if lines.count(b"\n") != count or lines.count(b"\r") != count or b"\0" in lines:
+        raise ValueError("a header of the answer holds a line break or a null character")
+    return lines
+
+
+def status_line(status: int) -> bytes:
+    """The first line of an answer."""
+    return STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status

@@ -1,0 +1,89 @@
+"""What a client may take of a server: bytes, seconds, connections, memory."""
+
+from __future__ import annotations
+
+import resource
+from math import inf
+
+from msgspec import Struct
+
+_FILES_OF_ITS_OWN = 32
+"""Files that a process has open besides its connections."""
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Limits of one server. Sizes in bytes, times in seconds; a time of 0 is no limit."""
+
+    head_bytes: int = 64 * 1024
+    """Largest head of a request; also most bytes of trailers and of a chunk's extensions."""
+    head_s: float = 30.0
+    """From a connection's opening, or a head's first byte, until the head is complete."""
+    body_s: float = 120.0
+    """From when a body is asked for until all of it is there."""
+    rate: int = 1000
+    """Bytes per second that a body must bring at least, over each `PROGRESS_S` seconds, and that a
+    client must take of an answer that waits for it, over each `send_s`."""
+    idle_s: float = 75.0
+    """For which a connection is kept between two requests."""
+    send_s: float = 60.0
+    """Within which a client must take what `rate` asks for of an answer that waits for it."""
+    send_bytes: int = 64 * 1024
+    """Bytes that wait to be sent on one connection before its application is made to wait."""
+    linger_s: float = 5.0
+    """For which the rest of a body that nobody reads is awaited after an early answer."""
+    linger_bytes: int = 1024 * 1024
+    """Most bytes of such a rest that are read."""
+    connections: int = 10_000
+    """Connections at once. When there are as many, the one that waits longest without a request
+    is closed, and further ones wait to be accepted."""
+    address_connections: int = 1024
+    """Connections at once of one address that is not this machine's; 0 for any number."""
+    reserved_files: float = 0.5
+    """Share of the files this process may open that is kept for others than clients."""
+    memory_bytes: int = 512 * 1024 * 1024
+    """Bytes of all bodies and answers that are held at once; see `Budget`."""
+
+
+PROGRESS_S = 10.0
+"""Seconds over which progress is measured."""
+
+
+def seconds(limit: float) -> float:
+    """A time limit of which 0 means none."""
+    return limit or inf
+
+
+def connections_for(limits: Limits, files: int | None = None) -> int:
+    """How many connections there may be, with `files` that may be open (None: ask the system)."""
+    if files is None:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if files == resource.RLIM_INFINITY:
+            return limits.connections
+    room = int((files - _FILES_OF_ITS_OWN) * (1.0 - limits.reserved_files))
+    return max(1, min(limits.connections, room))
+
+
+class Budget:
+    """Memory that all requests of a process share. `held` is in use."""
+
+    __slots__ = ("held", "limit")
+
+    def __init__(self, limit: int) -> None:
+        """
+        Args:
+            limit: bytes that may be held at once.
+        """
+        self.limit = limit
+        self.held = 0
+
+    def take(self, size: int) -> bool:
+        """Hold so many bytes more, unless that is more than there may be: then False."""
+        held = self.held + size
+        if held > self.limit:
+            return False
+        self.held = held
+        return True
+
+    def give(self, size: int) -> None:
+        """So many bytes are held no longer."""
+        self.held -= size

@@ -1,0 +1,358 @@
+"""One request of a client: what came, and the way to answer it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from dragoman.http.head import STATUS_LINES, status_line
+from dragoman.http.problems import BodyRefused, ClientGone, Problem
+
+if TYPE_CHECKING:
+    from dragoman.http.connection import Connection
+
+_JOINED = 16 * 1024
+"""Bodies up to this size are copied behind their head: cheaper than a second piece."""
+
+_LAST_CHUNK = b"0\r\n\r\n"
+_BODYLESS = frozenset({204, 304})
+
+
+class Request:
+    """One request, and its answer.
+
+    `headers` have lower-case names. `path` is decoded, `query` is not. `address` is that of the
+    connection's other end, empty for a Unix socket. `complete` says that all of the body is there;
+    `gone` that the client left before it was answered, after which whatever is sent goes nowhere;
+    `status` is that of the answer, 0 before there is one; `answered` says that the answer is whole.
+
+    An application gives one answer: either `respond`, or `start`, any number of `put` and `write`,
+    and `end`. `on_gone`, where it is set, is called when the client leaves before that.
+    """
+
+    __slots__ = (
+        "_body",
+        "_budget",
+        "_chunked",
+        "_failure",
+        "_head",
+        "_limit",
+        "_promised",
+        "_waiter",
+        "_whole",
+        "address",
+        "answered",
+        "complete",
+        "connection",
+        "expects",
+        "gone",
+        "headers",
+        "held",
+        "is_measured",
+        "keep_alive",
+        "length",
+        "method",
+        "on_gone",
+        "path",
+        "query",
+        "received",
+        "status",
+        "task",
+        "unwanted",
+        "upgrade",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        method: str,
+        path: str,
+        query: bytes,
+        version: str,
+        headers: dict[bytes, bytes],
+        length: int,
+    ) -> None:
+        """
+        Args:
+            connection: that it came by.
+            method: of the request, in capitals.
+            path: decoded.
+            query: as it came, without its question mark.
+            version: of HTTP, "1.0" or "1.1".
+            headers: by lower-case name.
+            length: of the body in bytes, -1 for one in chunks.
+        """
+        self.connection: Connection | None = connection
+        self.method = method
+        self.path = path
+        self.query = query
+        self.version = version
+        self.headers = headers
+        self.length = length
+        self.address = connection.address
+        self.complete = False
+        self.gone = False
+        self.status = 0
+        self.answered = False
+        self.on_gone: Callable[[], object] | None = None
+        self.keep_alive = False
+        """Whether the client would send another request on the connection."""
+        self.expects = False
+        """Whether the client waits to be told to send the body."""
+        self.upgrade = False
+        """Whether the client would speak another protocol from here on; see `take_over`."""
+        self.received = 0
+        """Bytes of the body that came."""
+        self.unwanted = False
+        """Whether the rest of the body is thrown away as it comes."""
+        self.held = 0
+        """Bytes of the memory budget that this request holds."""
+        self.task: asyncio.Task[None] | None = None
+        self._budget = connection.context.budget
+        self._body = b""
+        self._whole: BytesIO | None = None
+        self._limit = -1
+        self._failure: Problem | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._head = b""
+        self._chunked = False
+        self._promised = 0
+        self.is_measured = False
+        """Whether the answer goes out in pieces whose length in all was told."""
+
+    # The body
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body, as it came.
+
+        Raises:
+            BodyRefused: it is larger than `limit` bytes, broken, late, or there is no memory for
+                it.
+            ClientGone: the client left before all of it was there.
+        """
+        if not self.complete:
+            await self._receive(limit)
+        if self.received > limit:
+            self._drop_body()
+            raise BodyRefused(Problem.BODY_TOO_LARGE)
+        whole = self._whole
+        return self._body if whole is None else whole.getvalue()
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """What is under the connection, None when it is gone: for whoever breaks it on purpose."""
+        return None if self.connection is None else self.connection.transport
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether the answer goes out in chunks."""
+        return self._chunked
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the application has asked for the body."""
+        return self._limit >= 0
+
+    async def _receive(self, limit: int) -> None:
+        connection = self.connection
+        if connection is None:
+            raise ClientGone
+        if self.length > limit:
+            raise BodyRefused(Problem.BODY_TOO_LARGE)
+        self._limit = limit
+        connection.want_body(self)
+        while not self.complete:
+            if self._failure is not None:
+                raise BodyRefused(self._failure)
+            if self.gone:
+                raise ClientGone
+            self._waiter = connection.loop.create_future()
+            await self._waiter
+
+    def hold(self, size: int) -> bool:
+        """Take so many bytes of the memory budget until the request is done with; False if there
+        are not so many."""
+        if not self._budget.take(size):
+            return False
+        self.held += size
+        return True
+
+    # What the connection tells
+
+    def take(self, data: bytes) -> None:
+        """A piece of the body came."""
+        self.received += len(data)
+        if self.unwanted:
+            return
+        if self.received > self._limit >= 0:
+            self.fail(Problem.BODY_TOO_LARGE)
+        elif self._whole is not None:
+            self._whole.write(data)
+        elif self._body:
+            # It grows in place: a list of pieces, to be joined, takes twice the memory.
+            self._whole = BytesIO()
+            self._whole.write(self._body)
+            self._whole.write(data)
+            self._body = b""
+        else:
+            self._body = data
+
+    def finish(self) -> None:
+        """All of the body came."""
+        self.complete = True
+        if self._waiter is not None:
+            self._wake()
+
+    def fail(self, problem: Problem) -> None:
+        """The body will not be had."""
+        if self._failure is None and not self.complete:
+            self._failure = problem
+            self._drop_body()
+            self._wake()
+
+    def left(self) -> None:
+        """The client has left."""
+        self.connection = None
+        if self.answered:
+            return
+        self.gone = True
+        self._drop_body()
+        self._wake()
+        if self.on_gone is not None:
+            self.on_gone()
+
+    def release(self) -> None:
+        """Give back what is held of the memory budget."""
+        if self.held:
+            self._budget.give(self.held)
+            self.held = 0
+
+    def _drop_body(self) -> None:
+        self.unwanted = True
+        self._body, self._whole = b"", None
+        self.release()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # The answer
+
+    def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
+        """Give a whole answer, in one write. `lines` are its headers, each with its line end, but
+        for those of its length and of the connection."""
+        connection = self.connection
+        self.status = status
+        if connection is None:
+            self.answered = True
+            return
+        length = b"" if status in _BODYLESS else b"content-length: %d\r\n" % len(body)
+        head = self._rendered(connection, status, lines, length)
+        if self.method == "HEAD" or status in _BODYLESS:
+            body = b""
+        if len(body) <= _JOINED:
+            connection.write(head + body)
+        else:
+            connection.write_both(head, body)
+        self._over(connection)
+
+    def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
+        """Begin an answer that comes in pieces, of `length` bytes in all, None if that is not known
+        yet. Its head goes out with the first piece."""
+        connection = self.connection
+        self.status = status
+        if connection is None:
+            return
+        framing = b""
+        if length is not None:
+            framing = b"content-length: %d\r\n" % length
+            self._promised, self.is_measured = length, True
+        elif self.version == "1.1":
+            framing = b"transfer-encoding: chunked\r\n"
+            self._chunked = self.method != "HEAD"
+        elif self.method != "HEAD":
+            # Only the end of the connection tells a client of HTTP/1.0 where the answer ends.
+            self.keep_alive = False
+        self._head = self._rendered(connection, status, lines, framing)
+
+    def put(self, data: bytes) -> bool:
+        """Send a piece of the answer, not empty, if that takes no waiting; else False."""
+        connection = self.connection
+        if connection is None or connection.paused or not self._chunked or self._head:
+            return False
+        connection.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
+
+    async def write(self, data: bytes) -> None:
+        """Send a piece of the answer; waits while the client reads too slowly."""
+        connection = self.connection
+        if connection is None:
+            return
+        self._send(connection, b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data, data)
+        if connection.paused:
+            await connection.drained()
+
+    def end(self, data: bytes = b"") -> None:
+        """Send the last piece of the answer."""
+        connection = self.connection
+        if connection is None:
+            self.answered = True
+            return
+        if self._chunked:
+            last = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else _LAST_CHUNK
+            self._send(connection, last, last)
+        else:
+            self._send(connection, data, data)
+            if self.is_measured and self._promised and self.method != "HEAD":
+                # The end of the connection tells that this is not all there was to be.
+                self.keep_alive = False
+        self._over(connection)
+
+    def take_over(self, taker: asyncio.Protocol) -> asyncio.Transport:
+        """Leave HTTP: give the connection to `taker`, which is told of it, and of what the client
+        sent beyond the request, before this returns. Nothing of an answer was sent; that is the
+        taker's. The limits of the server hold on for what waits to be sent.
+
+        Raises:
+            ClientGone: there is no connection any more.
+            RuntimeError: the client offered nothing, or the answer has begun.
+        """
+        if self.connection is None:
+            raise ClientGone
+        if not self.upgrade or self.status or not self.complete:
+            raise RuntimeError("the connection is not to be had")
+        self.status, self.answered = 101, True
+        connection, self.connection = self.connection, None
+        try:
+            return connection.hand_over(taker)
+        except BaseException:
+            connection.abort()
+            raise
+
+    def _send(self, connection: Connection, framed: bytes, data: bytes) -> None:
+        head, self._head = self._head, b""
+        self._promised -= len(data)
+        if self.method == "HEAD" or not data:
+            framed = b""
+        if head or framed:
+            connection.write(head + framed)
+
+    def _rendered(self, connection: Connection, status: int, lines: bytes, framing: bytes) -> bytes:
+        keep = self.keep_alive = connection.carries_on(self)
+        if not keep:
+            kept = b"connection: close\r\n\r\n"
+        elif self.version == "1.0":
+            kept = b"connection: keep-alive\r\n\r\n"
+        else:
+            kept = b"\r\n"
+        first = STATUS_LINES.get(status) or status_line(status)
+        return b"".join((first, connection.context.date, lines, framing, kept))
+
+    def _over(self, connection: Connection) -> None:
+        self.answered = True
+        self.connection = None
+        connection.answered(self)

@@ -1,0 +1,369 @@
+"""A server: sockets that listen, connections that are accepted, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from dragoman.http.addresses import counted, is_here
+from dragoman.http.connection import Connection
+from dragoman.http.context import Application, Context
+from dragoman.http.head import status_line
+from dragoman.http.limits import Budget, Limits, connections_for, seconds
+from dragoman.http.problems import Problem, Refuse, refuse_plainly
+
+_log = logging.getLogger("dragoman.http")
+
+BACKLOG = 2048
+_BURST = 4
+"""Connections accepted in one turn of the loop: few, so that several processes on one socket get
+their share, and requests are not kept waiting."""
+
+_SHORTAGE_S = 0.2
+"""Seconds after which accepting is tried again when the system has no files left."""
+
+_UNDISTURBED_S = 1.0
+"""Seconds for which a connection may wait without a request even where others wait for it: its
+client may be about to send one."""
+
+_LAST_WORDS_S = 2.0
+"""Seconds that applications have to end their answers when they are told to."""
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+"""A client that is gone without a word is noticed after two minutes."""
+
+
+class Listener:
+    """A further socket from which connections are accepted."""
+
+    __slots__ = ("_forget",)
+
+    def __init__(self, forget: Callable[[], None]) -> None:
+        self._forget = forget
+
+    def close(self) -> None:
+        """Accept no more of its connections. The socket it was made from stays open."""
+        self._forget()
+
+
+class Server:
+    """Serves one application on any number of listening sockets, in one event loop.
+
+        server = Server(app, limits=Limits())
+        await server.serve(sockets)     # until `close_listening` is called
+        await server.drain(30.0)        # requests under way are finished, at most so long
+
+    `serve` does not look at signals: whoever runs the process calls `close_listening`, from the
+    loop's own thread. The sockets stay the caller's, who closes them: until then the system lets
+    clients connect, and nobody answers them.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        *,
+        refuse: Refuse = refuse_plainly,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        exempt: Callable[[str], bool] = is_here,
+    ) -> None:
+        """
+        Args:
+            app: answers requests.
+            refuse: renders the answers to what never becomes a request.
+            limits: what clients may take.
+            budget: memory for bodies and answers; None for one of the limits' size.
+            tls: makes the context for TLS, None to speak without; see `reload_tls`.
+            exempt: tells of an address that it may have any number of connections.
+
+        Raises:
+            OSError: as `tls`.
+        """
+        self.limits = limits or Limits()
+        self.budget = budget or Budget(self.limits.memory_bytes)
+        self._app = app
+        self._refuse = refuse
+        self._make_tls = tls
+        self._tls = tls() if tls is not None else None
+        self._exempt = exempt
+        self._most = connections_for(self.limits)
+        self._listeners: list[socket.socket] = []
+        self._accepting = False
+        self._opening: set[asyncio.Task[None]] = set()
+        self._by_address: Counter[str] = Counter()
+        self._closed: asyncio.Event | None = None
+        self._empty: asyncio.Event | None = None
+        self._until = 0.0
+        self._ticker: asyncio.TimerHandle | None = None
+        self._context: Context | None = None
+
+    @property
+    def connections(self) -> int:
+        """Connections that stand."""
+        return len(self._context.connections) if self._context is not None else 0
+
+    @property
+    def requests(self) -> int:
+        """Requests whose application has not returned."""
+        return len(self._context.requests) if self._context is not None else 0
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether clients can connect."""
+        return bool(self._listeners)
+
+    def reload_tls(self) -> None:
+        """Read the certificates anew; connections that stand keep what they have.
+
+        Raises:
+            OSError: they cannot be used; those in use stay.
+        """
+        if self._make_tls is not None:
+            self._tls = self._make_tls()
+
+    def listen(self, sockets: Sequence[socket.socket]) -> None:
+        """Begin to accept connections, in the running loop."""
+        self._context = context = Context(
+            self._app, self._refuse, self.limits, self.budget, self._forget
+        )
+        self._closed = asyncio.Event()
+        for listener in sockets:
+            listener.setblocking(False)
+            if listener.family != socket.AF_UNIX:
+                _keep_alive(listener)
+            listener.listen(BACKLOG)
+            self._listeners.append(listener)
+        self._accept_on(context)
+        self._tick()
+
+    def listen_also(self, sock: socket.socket) -> Listener:
+        """Accept connections of a further socket as well, which stays the caller's, until what is
+        returned is closed or listening is.
+
+        Raises:
+            OSError: there are too many open files.
+        """
+        own = sock.dup()
+        own.setblocking(False)
+        own.listen(BACKLOG)
+        self._listeners.append(own)
+        if self._accepting and self._context is not None:
+            self._context.loop.add_reader(own, self._accept, own)
+        return Listener(partial(self._forget_listener, own))
+
+    def _forget_listener(self, sock: socket.socket) -> None:
+        if sock in self._listeners:
+            self._listeners.remove(sock)
+            if self._accepting and self._context is not None:
+                self._context.loop.remove_reader(sock)
+        sock.close()
+
+    async def serve(self, sockets: Sequence[socket.socket]) -> None:
+        """Accept connections and serve them, until `close_listening` is called."""
+        self.listen(sockets)
+        assert self._closed is not None
+        await self._closed.wait()
+
+    def close_listening(self) -> None:
+        """Accept no more connections; those that stand go on. `serve` returns."""
+        context = self._context
+        if context is None or not self._listeners:
+            return
+        self._accept_off(context)
+        self._listeners.clear()
+        assert self._closed is not None
+        self._closed.set()
+
+    async def drain(self, grace_s: float) -> None:
+        """End every connection with its next answer, and those without a request after a second:
+        their clients may be about to send one. After `grace_s` seconds applications are cancelled,
+        and when they had time for a last word, what is left is cut off. Nothing is left after
+        this."""
+        context = self._context
+        if context is None:
+            return
+        self.close_listening()
+        context.draining = True
+        self._until = context.loop.time() + grace_s
+        until_idle = min(self._until, context.loop.time() + _UNDISTURBED_S)
+        if not await self._emptied(lambda: until_idle):
+            for connection in list(context.connections):
+                connection.retire()
+        if not await self._emptied(lambda: self._until):
+            for request in list(context.requests):
+                if request.task is not None:
+                    request.task.cancel()
+            until = context.loop.time() + _LAST_WORDS_S
+            await self._emptied(lambda: until)
+            for connection in list(context.connections):
+                connection.abort()
+            await self._emptied(lambda: until + _LAST_WORDS_S)
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for task in list(self._opening):
+            task.cancel()
+
+    def hurry(self) -> None:
+        """End the patience of a `drain` that is under way."""
+        self._until = 0.0
+        if self._empty is not None:
+            self._empty.set()
+
+    async def _emptied(self, until: Callable[[], float]) -> bool:
+        """Wait until there is no connection and no request; False from loop time `until` on."""
+        context = self._context
+        assert context is not None
+        while context.connections or context.requests:
+            left = until() - context.loop.time()
+            if left <= 0:
+                return False
+            # An application that goes on after its connection is gone is not heard of here.
+            self._empty = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left if context.connections else min(left, 0.05)):
+                    await self._empty.wait()
+        return True
+
+    # Connections
+
+    def _accept_on(self, context: Context) -> None:
+        if not self._accepting and self._listeners:
+            self._accepting = True
+            context.crowded = False
+            for listener in self._listeners:
+                context.loop.add_reader(listener, self._accept, listener)
+
+    def _accept_off(self, context: Context) -> None:
+        if self._accepting:
+            self._accepting = False
+            for listener in self._listeners:
+                context.loop.remove_reader(listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        context = self._context
+        assert context is not None
+        for _ in range(_BURST):
+            if len(context.connections) >= self._most:
+                self._make_room(context)
+                return
+            try:
+                sock, peer = listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionError:
+                continue
+            except OSError as error:
+                _log.warning("no connection can be accepted: %s", error.strerror)
+                self._accept_off(context)
+                context.loop.call_later(_SHORTAGE_S, self._accept_on, context)
+                return
+            self._admit(context, sock, peer[0] if isinstance(peer, tuple) else "")
+
+    def _admit(self, context: Context, sock: socket.socket, address: str) -> None:
+        sock.setblocking(False)
+        most = self.limits.address_connections
+        if most and not self._exempt(address):
+            key = counted(address)
+            if self._by_address[key] >= most:
+                self._turn_away(context, sock)
+                return
+            self._by_address[key] += 1
+        connection = Connection(context, address)
+        context.connections.add(connection)
+        task = context.loop.create_task(self._open(context, sock, connection))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(self, context: Context, sock: socket.socket, connection: Connection) -> None:
+        tls = self._tls
+        patience = min(seconds(self.limits.head_s), 3600.0) if tls is not None else None
+        try:
+            await context.loop.connect_accepted_socket(
+                lambda: connection, sock, ssl=tls, ssl_handshake_timeout=patience
+            )
+        except (OSError, TimeoutError):
+            # The client did not speak TLS, or left.
+            sock.close()
+            self._forget(connection)
+
+    def _turn_away(self, context: Context, sock: socket.socket) -> None:
+        """Tell a client that it has too many connections, as far as that can be had at once."""
+        if self._tls is None:
+            status, lines, body = self._refuse(Problem.CONNECTIONS, "", {})
+            rest = b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(body), body)
+            with contextlib.suppress(OSError):
+                sock.send(status_line(status) + context.date + lines + rest)
+        sock.close()
+
+    def _forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        context = self._context
+        assert context is not None
+        if connection not in context.connections:
+            return
+        context.connections.discard(connection)
+        if self.limits.address_connections and not self._exempt(connection.address):
+            key = counted(connection.address)
+            self._by_address[key] -= 1
+            if not self._by_address[key]:
+                del self._by_address[key]
+        if len(context.connections) < self._most:
+            self._accept_on(context)
+        if self._empty is not None and not context.connections:
+            self._empty.set()
+
+    def _make_room(self, context: Context) -> None:
+        """There are as many connections as may be, and somebody waits. None is accepted until
+        there is room: those that wait longest without a request give way, a few at a time, and
+        others are closed with their answer."""
+        self._accept_off(context)
+        context.crowded = True
+        before = context.loop.time() - _UNDISTURBED_S
+        waiting = [
+            connection
+            for connection in context.connections
+            if connection.state in ("idle", "head") and connection.waits_since <= before
+        ]
+        waiting.sort(key=lambda connection: connection.waits_since)
+        for connection in waiting[: max(1, self._most // 32)]:
+            connection.retire()
+
+    # Time
+
+    def _tick(self) -> None:
+        """Look which patience has ended. Limits are kept to within a quarter of the shortest, a
+        second at most: a timer for each connection would cost more than most of what it guards."""
+        context = self._context
+        assert context is not None
+        now = context.loop.time()
+        context.set_date()
+        for connection in list(context.connections):
+            if connection.deadline <= now:
+                connection.on_deadline(now)
+            if connection.send_deadline <= now:
+                connection.on_send_deadline(now)
+        if len(context.connections) >= self._most and not self._accepting and self._listeners:
+            self._make_room(context)
+        self._ticker = context.loop.call_later(self._period, self._tick)
+
+    @property
+    def _period(self) -> float:
+        limits = self.limits
+        times = (limits.head_s, limits.body_s, limits.idle_s, limits.send_s, limits.linger_s)
+        return min([limit / 4 for limit in times if limit] + [1.0])
+
+
+def _keep_alive(listener: socket.socket) -> None:
+    """Those that are accepted inherit it."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        option = getattr(socket, name, None)
+        if option is not None:
+            listener.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,0 +1,76 @@
+"""How an answer ended, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.fields import JsonObject
+
+_REASONS = {
+    "end_turn": FinishReason.STOP,
+    "max_tokens": FinishReason.LENGTH,
+    "stop_sequence": FinishReason.STOP_SEQUENCE,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "pause_turn": FinishReason.PAUSE,
+    "refusal": FinishReason.CONTENT_FILTER,
+    "model_context_window_exceeded": FinishReason.CONTEXT_WINDOW,
+}
+_STOP_REASONS = {reason: word for word, reason in _REASONS.items()}
+_BY_CALLS = ("end_turn", "tool_use")
+_FILTERED = FinishReason.CONTENT_FILTER
+_STOPPED = Finish(FinishReason.STOP)
+_CALLED = Finish(FinishReason.TOOL_CALLS)
+
+
+def read_finish(stop: Mapping[str, Any], has_calls: bool) -> Finish:
+    """The end of an answer from its `stop_reason`, `stop_sequence` and `stop_details`.
+
+    Whether tools are to be called is told by the calls themselves, for servers get the word
+    wrong both ways; an unknown word is an ordinary end.
+    """
+    word = stop.get("stop_reason")
+    if type(word) is not str or word not in _REASONS or word in _BY_CALLS:
+        return _CALLED if has_calls else _STOPPED
+    reason = _REASONS[word]
+    sequence = stop.get("stop_sequence") if reason is FinishReason.STOP_SEQUENCE else None
+    details = stop.get("stop_details")
+    category = None
+    if reason is FinishReason.CONTENT_FILTER and isinstance(details, dict):
+        category = details.get("category")
+    return Finish(
+        reason,
+        sequence if isinstance(sequence, str) else None,
+        category if isinstance(category, str) else None,
+    )
+
+
+def is_known_reason(word: object) -> bool:
+    """Whether a `stop_reason` is one of the protocol's own, or absent."""
+    return word is None or (isinstance(word, str) and word in _REASONS)
+
+
+def explanation_of(stop: Mapping[str, Any]) -> str:
+    """The model's words for a refusal, empty if it gave none."""
+    details = stop.get("stop_details")
+    if stop.get("stop_reason") != "refusal" or not isinstance(details, dict):
+        return ""
+    explanation = details.get("explanation")
+    return explanation if isinstance(explanation, str) else ""
+
+
+def write_finish(finish: Finish, has_calls: bool, refusal: str | None) -> JsonObject:
+    """The members of an answer that tell how it ended; `stop_details` only of refusals.
+
+    `has_calls` tells whether tool calls were written, `refusal` is the text of a refusal.
+    """
+    if refusal is None and finish.reason is not _FILTERED:
+        word = _STOP_REASONS[finish.reason]
+        if word in _BY_CALLS:
+            word = "tool_use" if has_calls else "end_turn"
+        return {"stop_reason": word, "stop_sequence": finish.stop_sequence}
+    category = finish.category if finish.category in wire.REFUSAL_CATEGORIES else None
+    details = {"type": "refusal", "category": category, "explanation": refusal or None}
+    return {"stop_reason": "refusal", "stop_sequence": None, "stop_details": details}

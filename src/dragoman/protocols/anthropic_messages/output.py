@@ -1,0 +1,201 @@
+"""The two forms of an answer: frames that a stream sends at once, and one object that is kept.
+
+Both take the same calls, from `stream_writer`, which decides what a client is shown. What the
+official SDKs need of the frames: a name on every event, one open block at a time, dense indexes,
+text never inside content_block_start, full usage in message_start and message_delta.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from dragoman.canonical.usage import Usage
+from dragoman.protocols.anthropic_messages.partial_json import read_cut_object
+from dragoman.protocols.anthropic_messages.usage import write_usage
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.sse import encode, escape
+
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+
+_MESSAGE_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+_END = b"}}\n\n"
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class Streamed(NamedTuple):
+    """How the text of a block streams: the type of its deltas, their member for the text, and the
+    block's own member for it."""
+
+    delta: bytes
+    member: bytes
+    field: str
+
+
+TEXT = Streamed(b"text_delta", b"text", "text")
+THINKING = Streamed(b"thinking_delta", b"thinking", "thinking")
+INPUT = Streamed(b"input_json_delta", b"partial_json", "input")
+
+
+def _message(identifier: str, model: str, usage: JsonObject) -> JsonObject:
+    """The answer as it begins."""
+    return {
+        "id": identifier,
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage,
+    }
+
+
+def _event(name: str, members: JsonObject) -> bytes:
+    return encode(to_json({"type": name, **members}), name.encode())
+
+
+class Frames:
+    """The answer as frames. Nothing of it is kept."""
+
+    __slots__ = ("_head", "_index", "_tier", "live")
+
+    def __init__(self) -> None:
+        self._index = -1
+        self._head = b""
+        """A delta of the live block up to its text."""
+        self._tier: str | None = None
+        self.live = False
+        """Whether a block was started and not yet stopped."""
+
+    def begin(self, identifier: str, model: str, usage: Usage | None, tier: str | None) -> bytes:
+        """The start of the message, with the usage and the service tier known so far."""
+        self._tier = tier
+        message = _message(identifier, model, write_usage(usage, tier))
+        return _event("message_start", {"message": message}) + PING
+
+    def shows_tier(self, tier: str) -> bool:
+        """Whether the client is told the service tier that is known at the end: only the start
+        can tell one."""
+        return tier == self._tier
+
+    def start(self, block: JsonObject, streamed: Streamed | None = None) -> bytes:
+        """Start a block, after stopping the one before."""
+        stopped = self.stop()
+        self._index += 1
+        self.live = True
+        if streamed is not None:
+            self._head = (
+                b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,'
+                b'"delta":{"type":"%b","%b":' % (self._index, streamed.delta, streamed.member)
+            )
+        start = {"index": self._index, "content_block": block}
+        return stopped + _event("content_block_start", start)
+
+    def text(self, text: str) -> bytes:
+        """More text of the live block."""
+        return self._head + escape(_encode(text)) + _END
+
+    def cite(self, citation: JsonObject) -> bytes:
+        """A citation of the live text block."""
+        return self._delta({"type": "citations_delta", "citation": citation})
+
+    def sign(self, signature: str) -> bytes:
+        """The signature of the live thinking block."""
+        return self._delta({"type": "signature_delta", "signature": signature})
+
+    def _delta(self, delta: JsonObject) -> bytes:
+        return _event("content_block_delta", {"index": self._index, "delta": delta})
+
+    def stop(self, *, cut: bool = False) -> bytes:
+        """Stop the live block, if there is one; `cut`: what came of its input is not whole."""
+        if not self.live:
+            return b""
+        self.live = False
+        return _event("content_block_stop", {"index": self._index})
+
+    def end(self, stop: JsonObject, usage: Usage | None, tier: str | None) -> bytes:
+        """The end of the message; `stop` are the members that tell how it ended."""
+        ending = {"delta": stop, "usage": write_usage(usage)}
+        return self.stop() + _event("message_delta", ending) + _MESSAGE_STOP
+
+    def message(self) -> JsonObject:
+        """Raises RuntimeError: a streamed answer is not kept."""
+        raise RuntimeError("a streamed answer is not kept")
+
+
+class Whole:
+    """The answer as one `message` object. Its methods return no bytes."""
+
+    __slots__ = ("_block", "_content", "_message", "_pieces", "_streamed", "live")
+
+    def __init__(self) -> None:
+        self._message: JsonObject = {}
+        self._content: list[JsonObject] = []
+        self._block: JsonObject = {}
+        self._streamed: Streamed | None = None
+        self._pieces: list[str] = []
+        """Text of the live block."""
+        self.live = False
+
+    def begin(self, identifier: str, model: str, usage: Usage | None, tier: str | None) -> bytes:
+        """Usage and tier wait for the end."""
+        self._message = _message(identifier, model, {})
+        self._content = self._message["content"]
+        return b""
+
+    def shows_tier(self, tier: str) -> bool:
+        """Always."""
+        return True
+
+    def start(self, block: JsonObject, streamed: Streamed | None = None) -> bytes:
+        """Start a block, after stopping the one before."""
+        self.stop()
+        self._content.append(block)
+        self._block, self._streamed, self.live = block, streamed, True
+        return b""
+
+    def text(self, text: str) -> bytes:
+        """More text of the live block."""
+        self._pieces.append(text)
+        return b""
+
+    def cite(self, citation: JsonObject) -> bytes:
+        """A citation of the live text block."""
+        self._block.setdefault("citations", []).append(citation)
+        return b""
+
+    def sign(self, signature: str) -> bytes:
+        """The signature of the live thinking block."""
+        self._block["signature"] = signature
+        return b""
+
+    def stop(self, *, cut: bool = False) -> bytes:
+        """Stop the live block, if there is one; of a `cut` input all is kept that can be read."""
+        if self._pieces:
+            assert self._streamed is not None
+            text = "".join(self._pieces)
+            self._pieces.clear()
+            if self._streamed is not INPUT:
+                self._block[self._streamed.field] = text
+            else:
+                self._block["input"] = read_cut_object(text) if cut else _decode(text)
+        self.live = False
+        return b""
+
+    def end(self, stop: JsonObject, usage: Usage | None, tier: str | None) -> bytes:
+        """The end of the message; `stop` are the members that tell how it ended."""
+        self.stop()
+        self._message.update(stop)
+        self._message["usage"] = write_usage(usage, tier)
+        return b""
+
+    def message(self) -> JsonObject:
+        """The message."""
+        return self._message
+
+
+Output: TypeAlias = Frames | Whole

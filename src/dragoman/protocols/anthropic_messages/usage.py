@@ -1,0 +1,90 @@
+"""Token counts and service tiers, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.canonical.usage import Usage
+from dragoman.protocols.fields import JsonObject
+
+TIERS = {"standard": "default", "priority": "priority"}
+"""Service tiers, and what the OpenAI protocols call them."""
+SHOWN_TIERS = {tier: word for word, tier in TIERS.items()}
+"""The same the other way: the tiers that a client can be shown."""
+
+_TIER_WORDS = tuple(TIERS)
+_COUNTS = (
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "output_tokens",
+)
+
+
+def merge_usage(known: JsonObject, update: Any) -> None:
+    """Take over what `update` says: totals so far, which replace earlier ones unless null."""
+    if isinstance(update, dict):
+        for name, value in update.items():
+            if value is not None:
+                known[name] = value
+
+
+def read_usage(usage: Mapping[str, Any]) -> Usage:
+    """Anthropic counts input without what was read from or written to a cache; our totals
+    include it."""
+    written = _count(usage, "cache_creation_input_tokens")
+    cached = _count(usage, "cache_read_input_tokens")
+    details = usage.get("output_tokens_details")
+    return Usage(
+        input=(_count(usage, "input_tokens") or 0) + (written or 0) + (cached or 0),
+        output=_count(usage, "output_tokens") or 0,
+        cached=cached,
+        cache_write=written,
+        reasoning=_count(details, "thinking_tokens") if isinstance(details, dict) else None,
+    )
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int | None:
+    value = usage.get(name)
+    return value if type(value) is int and value >= 0 else None
+
+
+def read_tier(usage: Mapping[str, Any], map_fast: bool) -> str | None:
+    """The service tier in the words of the OpenAI protocols."""
+    if map_fast and usage.get("speed") == "fast":
+        return "priority"
+    tier = usage.get("service_tier")
+    return TIERS.get(tier) if isinstance(tier, str) else None
+
+
+def untold_tier(usage: Mapping[str, Any], tier: str | None) -> str | None:
+    """The member of usage that says more of the service's quality than `tier` does."""
+    if usage.get("speed") == "fast" and tier != "priority":
+        return "speed"
+    if tier is not None:
+        return None
+    told = usage.get("service_tier")
+    return None if told is None or told in _TIER_WORDS else "service_tier"
+
+
+def write_usage(usage: Usage | None, tier: str | None = None) -> JsonObject:
+    """Usage as the client is to see it: all four counts, zero when unknown."""
+    if usage is None:
+        written: JsonObject = dict.fromkeys(_COUNTS, 0)
+    else:
+        cached, cache_write = usage.cached or 0, usage.cache_write or 0
+        written = {
+            "input_tokens": max(0, usage.input - cached - cache_write),
+            "cache_creation_input_tokens": cache_write,
+            "cache_read_input_tokens": cached,
+            "output_tokens": usage.output,
+        }
+        if usage.reasoning:
+            written["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+        if usage.searches:
+            hosted = {"web_search_requests": usage.searches, "web_fetch_requests": 0}
+            written["server_tool_use"] = hosted
+    if tier in SHOWN_TIERS:
+        written["service_tier"] = SHOWN_TIERS[tier]
+    return written

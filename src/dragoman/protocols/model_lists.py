@@ -1,0 +1,125 @@
+"""The list of models that both vendors' SDKs read (types/model.py of openai, types/model_info.py of
+anthropic): one form for their three protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from dragoman import jsontext
+from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
+from dragoman.protocols.base import ModelList
+from dragoman.protocols.fields import JsonObject
+
+PATH = "/models"
+
+_CARRIED = (
+    "max_input_tokens",
+    "max_tokens",
+    "context_length",
+    "capabilities",
+    "line",
+    "shutdown_date",
+    "deprecated_at",
+    "retires_at",
+)
+"""What else an upstream may tell of a model and SDKs read."""
+
+
+def write_model(name: str, owner: str, told: JsonObject) -> JsonObject:
+    """One model in a form that satisfies both vendors' SDKs; `told` is the upstream's own."""
+    created, created_at = _created(told)
+    display = told.get("display_name")
+    return {
+        "id": name,
+        "object": "model",
+        "type": "model",
+        "created": created,
+        "created_at": created_at,
+        "owned_by": owner,
+        "display_name": display if isinstance(display, str) else name,
+        "lifecycle": "active",
+        **{key: told[key] for key in _CARRIED if told.get(key) is not None},
+    }
+
+
+def _created(told: JsonObject) -> tuple[int, str]:
+    """When a model was made, in Unix seconds and as text; the epoch if that is not said."""
+    try:
+        if type(told.get("created")) is int:
+            moment = datetime.fromtimestamp(told["created"], UTC)
+        else:
+            moment = datetime.fromisoformat(told["created_at"]).astimezone(UTC)
+        seconds = int(moment.timestamp())
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        seconds = 0
+    if seconds <= 0:
+        moment, seconds = datetime.fromtimestamp(0, UTC), 0
+    return seconds, moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read_list(body: bytes) -> list[JsonObject]:
+    """The models in an upstream's answer, those with a usable id.
+
+    Raises:
+        ValueError: it is not a list of models.
+    """
+    value = jsontext.decode(body)
+    entries = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(entries, list):
+        raise ValueError("not a list of models")
+    return [
+        entry
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str) and entry["id"]
+    ]
+
+
+def write_list(models: list[JsonObject], wanted: Mapping[str, str]) -> JsonObject:
+    """The part of the list that a query asks for: `limit`, `after_id`, `before_id` as Anthropic
+    pages; all of it when it asks for nothing, as OpenAI lists.
+
+    Raises:
+        InvalidRequest: for a limit that is none, or an id that is not there.
+    """
+    ids = [model["id"] for model in models]
+    start, end, more = 0, len(models), False
+    if "after_id" in wanted:
+        start = _index(ids, "after_id", wanted["after_id"]) + 1
+    if "before_id" in wanted:
+        end = _index(ids, "before_id", wanted["before_id"])
+    if "limit" in wanted:
+        limit = _limit(wanted["limit"])
+        more = end - start > limit
+        if "before_id" in wanted and "after_id" not in wanted:
+            start = max(start, end - limit)
+        else:
+            end = min(end, start + limit)
+    data = models[start:end]
+    return {
+        "object": "list",
+        "data": data,
+        "has_more": more,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+    }
+
+
+def _index(ids: list[str], param: str, value: str) -> int:
+    try:
+        return ids.index(value)
+    except ValueError:
+        raise _bad(param, "no such model in the list") from None
+
+
+def _limit(value: str) -> int:
+    if not (value.isdecimal() and 1 <= int(value) <= 1000):
+        raise _bad("limit", "must be a number from 1 to 1000")
+    return int(value)
+
+
+def _bad(param: str, problem: str) -> InvalidRequest:
+    return InvalidRequest(Fault(FaultKind.INVALID_REQUEST, f"{param}: {problem}", param=param))
+
+
+MODELS = ModelList(path=PATH, read=read_list, write_model=write_model, write_list=write_list)

@@ -1,0 +1,58 @@
+"""Citations of an answer, both ways. Chat counts their places in the whole message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dragoman.canonical.blocks import Annotation, ForeignCitation, UrlCitation
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_chat import wire
+from dragoman.protocols.openai_chat.visibility import Reporter
+
+
+def read_annotation(raw: JsonObject, offset: int) -> Annotation:
+    """An annotation of the text block that begins `offset` characters into the message.
+
+    A place before the block, or none, becomes the whole block.
+    """
+    citation = raw.get("url_citation")
+    if raw.get("type") != "url_citation" or type(citation) is not dict:
+        return ForeignCitation(wire.NAME, raw)
+    start, end = citation.get("start_index"), citation.get("end_index")
+    if type(start) is not int or type(end) is not int or not offset <= start <= end:
+        start = end = None
+    else:
+        start, end = start - offset, end - offset
+    cited = citation.get("content")
+    return UrlCitation(
+        url=_text(citation.get("url")),
+        title=_text(citation.get("title")),
+        start=start,
+        end=end,
+        cited_text=cited if type(cited) is str else None,
+    )
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
+def write_annotations(
+    annotations: Iterable[Annotation], start: int, end: int, report: Reporter
+) -> list[JsonObject]:
+    """Citations of a text block that stands at `start` to `end` in the whole message."""
+    written: list[JsonObject] = []
+    for annotation in annotations:
+        if not isinstance(annotation, UrlCitation):
+            report.foreign_citation()
+            continue
+        report.citation(annotation)
+        citation = {
+            "start_index": start if annotation.start is None else start + annotation.start,
+            "end_index": end if annotation.end is None else start + annotation.end,
+            "title": annotation.title,
+            "url": annotation.url,
+        }
+        written.append({"type": "url_citation", "url_citation": citation})
+    return written

@@ -1,0 +1,54 @@
+"""How an answer ended, both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_chat import wire
+
+_STOP = Finish(FinishReason.STOP)
+_CALLED = Finish(FinishReason.TOOL_CALLS)
+_KNOWN = wire.STOP_WORDS | wire.TOOL_WORDS | wire.LENGTH_WORDS | wire.FILTER_WORDS
+_WORDS = {
+    FinishReason.STOP: "stop",
+    FinishReason.STOP_SEQUENCE: "stop",
+    FinishReason.PAUSE: "stop",
+    FinishReason.TOOL_CALLS: "tool_calls",
+    FinishReason.LENGTH: "length",
+    FinishReason.CONTEXT_WINDOW: "length",
+    FinishReason.CONTENT_FILTER: "content_filter",
+}
+
+
+def is_known_reason(word: str) -> bool:
+    """Whether a `finish_reason`, in lower case, is known of some server."""
+    return word in _KNOWN
+
+
+def read_finish(word: str, choice: JsonObject, *, has_calls: bool) -> Finish:
+    """The end of an answer from its `finish_reason`, in lower case, and the choice it stands in.
+
+    An unknown word is an ordinary end.
+    """
+    if word in wire.LENGTH_WORDS:
+        return Finish(FinishReason.LENGTH)
+    if word in wire.FILTER_WORDS:
+        return Finish(FinishReason.CONTENT_FILTER)
+    # Servers confuse stop and tool_calls both ways: what was produced decides.
+    if has_calls:
+        return _CALLED
+    for name in ("stop_reason", "matched_stop"):
+        matched: Any = choice.get(name)
+        if type(matched) is str and matched and matched not in wire.STOP_WORDS:
+            return Finish(FinishReason.STOP_SEQUENCE, matched)
+    return _STOP
+
+
+def write_finish(finish: Finish, *, has_calls: bool) -> str:
+    """`finish_reason`; whether the answer has tool calls decides between stop and tool_calls."""
+    word = _WORDS[finish.reason]
+    if word in ("stop", "tool_calls"):
+        return "tool_calls" if has_calls else "stop"
+    return word

@@ -1,0 +1,189 @@
+"""Secrets at rest: the key, headers and proxy of an account, encrypted for the store.
+
+AES-256-GCM with the account's name as associated data, so that what is sealed for one account
+opens as no other. The key is derived from `storage.key` by scrypt (RFC 7914), since people choose
+such keys by hand. What is sealed:
+
+    1 byte    version of this form
+    4 bytes   which key it was, by a hash
+    12 bytes  nonce
+    the rest  ciphertext and tag
+
+An account without secrets is kept with nothing sealed, and needs no key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.accounts.cipher import SealError
+from dragoman.accounts.store import Definition
+from dragoman.config import Account, Secret
+from dragoman.jsontext import decoder
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_FORM = b"\x01"
+_ID_BYTES = 4
+_NONCE_BYTES = 12
+_SALT = b"dragoman.storage.key.v1"
+"""The same everywhere: what is derived must be so in every process, before anything is read."""
+_SCRYPT = {"n": 2**14, "r": 8, "p": 1, "dklen": 64}
+
+
+class _Secrets(Struct, omit_defaults=True):
+    """What is encrypted of an account, as JSON."""
+
+    key: str | None = None
+    headers: dict[str, str] = {}
+    proxy: str | None = None
+
+
+class _Key(Struct, frozen=True):
+    """A key and the hash that identifies it."""
+
+    cipher: AESGCM
+    id: bytes
+
+    @classmethod
+    @lru_cache(maxsize=4)
+    def derived(cls, secret: Secret) -> _Key:
+        """The key made of `secret`; made once, so that workers have it of the process they were
+        forked from."""
+        # Takes time and memory, and is only needed where accounts with secrets are stored.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        derived = hashlib.scrypt(secret.reveal().encode(), salt=_SALT, **_SCRYPT)
+        return cls(AESGCM(derived[:32]), derived[32 : 32 + _ID_BYTES])
+
+
+class AesGcmCipher:
+    """Seals accounts with `key`, and opens what was sealed with it or with one of `previous`.
+
+    Keys are derived when they are first needed, which takes some 50 ms each.
+    """
+
+    def __init__(self, key: Secret | None, previous: Iterable[Secret] = ()) -> None:
+        self._secrets = [] if key is None else [key, *previous]
+        self._keys: list[_Key] = []
+
+    def seal(self, account: Account) -> Definition:
+        """The account with its secrets encrypted.
+
+        Raises:
+            SealError: there is no key to encrypt them with.
+        """
+        return Definition(
+            name=account.name,
+            upstream=account.upstream,
+            sealed=self._sealed(account),
+            models=account.models,
+            priority=account.priority,
+            weight=account.weight,
+            max_concurrent=account.max_concurrent,
+            balance=account.balance,
+        )
+
+    def open(self, definition: Definition) -> Account:
+        """The account with its secrets.
+
+        Raises:
+            SealError: they cannot be decrypted with the keys that there are.
+        """
+        secrets = self._opened(definition)
+        return Account(
+            name=definition.name,
+            upstream=definition.upstream,
+            key=_secret(secrets.key),
+            headers={name: Secret(value) for name, value in secrets.headers.items()},
+            proxy=_secret(secrets.proxy),
+            models=definition.models,
+            priority=definition.priority,
+            weight=definition.weight,
+            max_concurrent=definition.max_concurrent,
+            balance=definition.balance,
+        )
+
+    def resealed(self, definitions: Iterable[Definition]) -> list[Definition]:
+        """Those of `definitions` that were sealed with a previous key, sealed with the present one.
+
+        Raises:
+            SealError: one of them cannot be decrypted.
+        """
+        return [
+            self.seal(self.open(definition))
+            for definition in definitions
+            if definition.sealed and not self._is_current(definition.sealed)
+        ]
+
+    def _is_current(self, sealed: bytes) -> bool:
+        keys = self._derived()
+        return bool(keys) and sealed[:1] == _FORM and sealed[1 : 1 + _ID_BYTES] == keys[0].id
+
+    def _sealed(self, account: Account) -> bytes:
+        if account.key is None and not account.headers and account.proxy is None:
+            return b""
+        keys = self._derived()
+        if not keys:
+            raise SealError(
+                "an account with secrets is only stored encrypted: set [storage] key, "
+                'commonly "env:DRAGOMAN_STORE_KEY"'
+            )
+        secrets = _Secrets(
+            key=None if account.key is None else account.key.reveal(),
+            headers={name: value.reveal() for name, value in account.headers.items()},
+            proxy=None if account.proxy is None else account.proxy.reveal(),
+        )
+        nonce = os.urandom(_NONCE_BYTES)
+        head = _FORM + keys[0].id
+        sealed = keys[0].cipher.encrypt(
+            nonce, msgspec.json.encode(secrets), _bound_to(head, account.name)
+        )
+        return head + nonce + sealed
+
+    def _opened(self, definition: Definition) -> _Secrets:
+        sealed = definition.sealed
+        if not sealed:
+            return _Secrets()
+        name = definition.name
+        if sealed[:1] != _FORM:
+            raise SealError(f"the secrets of {name} are sealed in a form of a newer dragoman")
+        if not self._secrets:
+            raise SealError(f"the secrets of {name} are encrypted, and [storage] key is not set")
+        head = sealed[: 1 + _ID_BYTES]
+        key = next((key for key in self._derived() if key.id == head[1:]), None)
+        if key is None:
+            raise SealError(f"the secrets of {name} were encrypted with another [storage] key")
+        from cryptography.exceptions import InvalidTag
+
+        nonce, text = sealed[len(head) :][:_NONCE_BYTES], sealed[len(head) + _NONCE_BYTES :]
+        try:
+            plain = key.cipher.decrypt(nonce, text, _bound_to(head, name))
+            return _read_secrets(plain)
+        except (InvalidTag, ValueError):
+            # No cause: it might quote what was decrypted.
+            raise SealError(f"the secrets of {name} are damaged") from None
+
+    def _derived(self) -> list[_Key]:
+        if len(self._keys) < len(self._secrets):
+            self._keys = [_Key.derived(secret) for secret in self._secrets]
+        return self._keys
+
+
+_read_secrets = decoder(_Secrets)
+
+
+def _bound_to(head: bytes, name: str) -> bytes:
+    return b"dragoman.account\0" + head + name.encode()
+
+
+def _secret(value: str | None) -> Secret | None:
+    return None if value is None else Secret(value)

@@ -1,0 +1,111 @@
+"""The library call: what it is given is checked here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.options import Capabilities, Extensible, Options
+from dragoman.protocols import CODECS, ProtocolName
+from dragoman.protocols.base import Codec
+from dragoman.protocols.settings import checked, with_settings
+from dragoman.translation.call import Call, CallSettings
+from dragoman.translation.client_request import ClientRequest
+
+E = TypeVar("E", bound=Extensible)
+
+
+def translate_request(
+    client: ProtocolName,
+    upstream: ProtocolName,
+    body: bytes | str | Mapping[str, Any],
+    *,
+    model: str | None = None,
+    options: Options | Mapping[str, Any] | None = None,
+    capabilities: Capabilities | Mapping[str, Any] | None = None,
+    path: str | None = None,
+    base_url: str = "",
+    account: str = "",
+    envelope_key: bytes = b"",
+    response_id: str | None = None,
+    created: int | None = None,
+) -> Call:
+    """Translate a request between two protocols. No I/O is done.
+
+    Args:
+        client: the protocol of the client, which wrote the request.
+        upstream: the protocol of the upstream that is to answer it.
+        body: the request: JSON as bytes or text, or as a mapping.
+        model: the upstream's name of the model; None: the one that the client names.
+        options: how requests and answers are translated, as `[options]` of a configuration: a
+            mapping of their names, or an `Options`.
+        capabilities: what the upstream accepts and needs, as `[upstreams.capabilities]`: a mapping
+            of their names, or a `Capabilities`.
+        path: the path that the client called, for protocols whose path names the model.
+        base_url: the upstream's base URL, for what it tells of the upstream.
+        account: tags reasoning state with the account that it will be bound to.
+        envelope_key: authenticates the envelopes in which reasoning of one vendor travels through
+            clients of another; empty: they are not authenticated.
+        response_id: the id to show in the answer; None: a fresh one.
+        created: Unix seconds to show for an upstream that does not tell when it answered; None:
+            now.
+
+    Returns:
+        The call: what to send where, and the way back for its answer.
+
+    Raises:
+        ValueError: a protocol, option or capability does not exist, or has no such value.
+        InvalidRequest: the request is malformed; the error names the field.
+        Refused: the policy does not allow what would be lost.
+    """
+    source, target = _codec("client", client), _codec("upstream", upstream)
+    able = _validated(Capabilities, capabilities)
+    settings = CallSettings(
+        model=model,
+        options=_validated(Options, options),
+        capabilities=target.endpoint.completed(able, base_url) if base_url else able,
+        sealer=Sealer(envelope_key),
+        account=account,
+        response_id=response_id,
+        created=created,
+    )
+    endpoint = source.endpoint
+    operation = (
+        None
+        if path is None or endpoint.read_path is None
+        else endpoint.read_path(path.removeprefix(endpoint.version))
+    )
+    request = ClientRequest(source.name, _encoded(body), operation=operation)
+    return Call(request, target.name, settings)
+
+
+def _codec(side: str, name: str) -> Codec:
+    codec = CODECS.get(name)
+    if codec is None:
+        raise ValueError(f"{side} must be one of {', '.join(CODECS)}, not {name!r}")
+    return codec
+
+
+def _validated(kind: type[E], given: E | Mapping[str, Any] | None) -> E:
+    """Settings as they were given, each of them checked."""
+    if given is None:
+        return kind()
+    if isinstance(given, Mapping):
+        return with_settings(kind(), checked(kind, given))
+    for part in (given, *given.own.values()):
+        names = [name for name in part.__struct_fields__ if name != "own"]
+        checked(kind, {name: getattr(part, name) for name in names})
+    return given
+
+
+def _encoded(body: bytes | str | Mapping[str, Any]) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    try:
+        return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+    except (UnicodeEncodeError, TypeError, ValueError) as error:
+        raise InvalidRequest.at("", f"The request body cannot be JSON: {error}") from None

@@ -1,0 +1,322 @@
+"""One request and its answer on a connection: what has arrived, who waits, and the clock."""
+
+import asyncio
+from collections.abc import Callable
+from copy import copy
+from typing import Protocol
+
+from dragoman.http.clock import Clock, Timeout
+from dragoman.upstream.errors import (
+    CallError,
+    ConnectionReset,
+    FirstByteTimeout,
+    IdleTimeout,
+    TotalTimeout,
+    Truncated,
+)
+from dragoman.upstream.request import Timeouts
+
+HIGH_WATER = 32 * 1024
+"""Bytes of a body held for a slow caller before the socket is no longer read."""
+
+
+class Carrier(Protocol):
+    """The connection that the answer comes over."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+    def pause(self, paused: bool) -> None:
+        """Stop or resume reading from the socket."""
+
+
+class IncomingResponse:
+    """The state of one answer.
+
+    The connection feeds it (`on_*`), one caller takes from it (`head`, `next_chunk`, `pipe`).
+    Whatever ends it early closes the connection at once.
+    """
+
+    __slots__ = (
+        "_body_clock",
+        "_buffered",
+        "_chunks",
+        "_clock",
+        "_connection",
+        "_loop",
+        "_sent_at",
+        "_sink",
+        "_timeouts",
+        "_timer",
+        "_total_at",
+        "_waiter",
+        "_waiting_since",
+        "complete",
+        "error",
+        "has_head",
+        "paused",
+        "raw_headers",
+        "received",
+        "status",
+    )
+
+    def __init__(
+        self,
+        clock: Clock,
+        timeouts: Timeouts,
+        total_at: float,
+        connection: Carrier,
+    ) -> None:
+        """The request is handed to the connection: the clock runs.
+
+        Args:
+            clock: of the running loop.
+            timeouts: limits of the call.
+            total_at: loop time at which the whole call must be over; 0 for no limit.
+            connection: the connection.
+        """
+        self._connection = connection
+        self._clock = clock
+        self._loop = clock.loop
+        self._timeouts = timeouts
+        self._total_at = total_at
+        self._timer: asyncio.TimerHandle | Timeout | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._waiting_since = 0.0
+        self._sent_at = self._loop.time()
+        self._sink: Callable[[bytes], bool] | None = None
+        self._chunks: list[bytes] = []
+        self._buffered = 0
+        self._body_clock = False
+        self.status = 0
+        self.raw_headers: list[tuple[bytes, bytes]] = []
+        """Names, in lower case, and values."""
+        self.received = 0
+        """Bytes of the answer that arrived, counted while its head is incomplete."""
+        self.has_head = False
+        self.paused = False
+        """Whether the socket is not read because the caller is slow."""
+        self.complete = False
+        self.error: CallError | None = None
+        """What ended the call early. Copies are raised: with a traceback it would hold itself."""
+        self._limit(timeouts.first_byte)
+
+    # What the caller does
+
+    async def head(self) -> None:
+        """Wait until status and headers are there.
+
+        Raises:
+            CallError: they will not come.
+        """
+        try:
+            while not self.has_head:
+                if self.error is not None:
+                    raise copy(self.error)
+                await self._arrival()
+        except asyncio.CancelledError:
+            self.close()
+            raise
+
+    async def next_chunk(self) -> bytes:
+        """The bytes of the body that have arrived, at least one.
+
+        Raises:
+            StopAsyncIteration: the body is complete, and all of it was taken.
+            CallError: the body will not be complete. Raised once all that came was taken.
+        """
+        try:
+            while not self._chunks:
+                if self.error is not None:
+                    raise copy(self.error)
+                if self.complete:
+                    raise StopAsyncIteration
+                self._start_body_clock()
+                await self._arrival()
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        return self.take()
+
+    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
+        """Give the body to `sink` as it arrives, at once: neither this task nor those who wait for
+        it are woken for it. Until `sink` says False (returns True), or has had all (False).
+
+        Raises:
+            CallError: the body will not be complete. Raised once all that came was taken.
+            Exception: `sink`'s own.
+        """
+        try:
+            while True:
+                if self._chunks and not sink(self.take()):
+                    return True
+                if self.error is not None:
+                    raise copy(self.error)
+                if self.complete:
+                    return False
+                self._start_body_clock()
+                self._sink = sink
+                await self._arrival()
+                if self._sink is None:
+                    return True
+                self._sink = None
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        finally:
+            self._sink = None
+
+    def take(self) -> bytes:
+        """The bytes of the body that have arrived, without waiting for any."""
+        chunks = self._chunks
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
+        self._buffered = 0
+        if self.paused:
+            self.paused = False
+            if self.error is None and not self.complete:
+                self._connection.pause(False)
+        return data
+
+    def close(self) -> None:
+        """End the call; where the answer is not complete, the connection closes at once.
+
+        A caller that waits in another task gets `Truncated`.
+        """
+        if not self.complete and self.error is None:
+            self.fail(Truncated("the call was ended here"))
+
+    def drop(self) -> None:
+        """As `close`, from wherever the last reference was dropped."""
+        if not (self.complete or self.error is not None or self._loop.is_closed()):
+            self.close()
+
+    def _arrival(self) -> asyncio.Future[None]:
+        """Done when more has arrived, or nothing more will."""
+        self._waiting_since = self._loop.time()
+        self._waiter = waiter = self._loop.create_future()
+        return waiter
+
+    # What the connection does
+
+    def on_head(self, status: int) -> None:
+        """Status and headers are complete."""
+        self.status = status
+        self.has_head = True
+        self._wake()
+
+    def on_body(self, data: bytes) -> None:
+        """Bytes of the body arrived."""
+        self._chunks.append(data)
+        self._buffered += len(data)
+        if self._buffered > HIGH_WATER and not self.paused:
+            self.paused = True
+            self._connection.pause(True)
+        if self._sink is None:
+            self._wake()
+
+    def on_read(self) -> None:
+        """All bytes of one read of the socket were passed to `on_head` and `on_body`."""
+        sink, waiter = self._sink, self._waiter
+        # Nothing is given to a caller that was cancelled but has not run yet.
+        if sink is None or waiter is None or waiter.done() or not self._chunks:
+            return
+        self._waiting_since = self._loop.time()
+        try:
+            if sink(self.take()):
+                return
+        except Exception as error:
+            if not waiter.done():
+                waiter.set_exception(error)
+        self._sink = None
+        self._wake()
+        # The traceback of an error holds this frame, and the waiter the error.
+        del waiter
+
+    def on_complete(self) -> None:
+        """The answer is whole."""
+        self.complete = True
+        self._stop_timer()
+        self._wake()
+
+    def on_lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        if self.complete or self.error is not None:
+            return
+        if not self.has_head:
+            self.fail(ConnectionReset("the connection was closed before an answer began"))
+        elif error is None and not _is_framed(self.raw_headers):
+            self.on_complete()
+        else:
+            self.fail(Truncated("the connection was closed before the answer was complete"))
+
+    def fail(self, error: CallError) -> None:
+        """End the call with an error; the caller gets it after what has arrived."""
+        if self.complete or self.error is not None:
+            return
+        self.error = error
+        self._stop_timer()
+        self._connection.abort()
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        # A caller that was cancelled has cancelled what it waits for.
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # The clock: one timer that is set anew when it rings, so that a chunk costs no timer
+
+    def _start_body_clock(self) -> None:
+        """Not as soon as the head is there: most whole answers come with it in one read."""
+        if not self._body_clock:
+            self._body_clock = True
+            self._stop_timer()
+            self._limit(self._timeouts.idle)
+
+    def _limit(self, seconds: float) -> None:
+        """Ring after `seconds` (0: never), or when the call must be over if that is sooner."""
+        if self._total_at and (not seconds or self._total_at < self._loop.time() + seconds):
+            self._timer = self._loop.call_at(self._total_at, self._ring)
+        elif seconds:
+            self._timer = self._clock.after(seconds, self._ring)
+
+    def _arm(self) -> None:
+        self._stop_timer()
+        deadlines = [self._total_at] if self._total_at else []
+        if not self.has_head:
+            if self._timeouts.first_byte:
+                deadlines.append(self._sent_at + self._timeouts.first_byte)
+        elif self._timeouts.idle:
+            since = self._waiting_since if self._waiter is not None else self._loop.time()
+            deadlines.append(since + self._timeouts.idle)
+        if deadlines:
+            self._timer = self._loop.call_at(min(deadlines), self._ring)
+
+    def _ring(self) -> None:
+        now = self._loop.time()
+        limits = self._timeouts
+        if self._total_at and now >= self._total_at:
+            self.fail(TotalTimeout(f"the call took longer than {limits.total:g} s"))
+        elif not self.has_head:
+            if limits.first_byte and now >= self._sent_at + limits.first_byte:
+                self.fail(FirstByteTimeout(f"no answer began within {limits.first_byte:g} s"))
+        elif limits.idle and self._waiter is not None and now >= self._waiting_since + limits.idle:
+            self.fail(IdleTimeout(f"the answer was silent for {limits.idle:g} s"))
+        if self.error is None:
+            self._arm()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _is_framed(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether the headers say where the body ends; otherwise the connection's end is its end."""
+    for name, value in headers:
+        if name == b"content-length":
+            return True
+        if name == b"transfer-encoding" and b"chunked" in value.lower():
+            return True
+    return False

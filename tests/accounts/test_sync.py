@@ -1,0 +1,351 @@
+"""Pools and a store kept in step: real pools, a real file, and a store that fails on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from dragoman.accounts import sync as sync_module
+from dragoman.accounts.pool import AccountPool, LeaseRequest, NoAccount
+from dragoman.accounts.states import Disabled, Enabled, Transition
+from dragoman.accounts.store import Batch, Changes, StoreError
+from dragoman.accounts.symptoms import Symptom
+from dragoman.accounts.sync import AccountSync
+from dragoman.accounts.usage import Meter
+from dragoman.canonical.usage import Usage
+from dragoman.config import Account, Config, Secret, Upstream
+from dragoman.storage.encryption import AesGcmCipher
+from dragoman.storage.sqlite import SqliteStore
+
+KEY = Secret("correct horse battery")
+UP = Upstream(name="up", protocol="openai_chat", base_url="http://127.0.0.1:9")
+WANTED = LeaseRequest("up", "m")
+REFUSED = Symptom(401)
+SYNC_S = 0.05
+
+
+class Failing(SqliteStore):
+    """A store that cannot be used while `broken` is set."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.broken = False
+        self.threads: set[int] = set()
+        self.exchanges = 0
+
+    def exchange(self, worker: str, batch: Batch, since: int) -> Changes:
+        self.threads.add(threading.get_ident())
+        self.exchanges += 1
+        if self.broken:
+            raise StoreError("the disk is full")
+        return super().exchange(worker, batch, since)
+
+
+class Worker:
+    """A pool with its synchronisation."""
+
+    def __init__(self, path: Path, *accounts: Account, sync_s: float, key: Secret | None) -> None:
+        self.pool = AccountPool(Config(upstreams=(UP,), accounts=accounts))
+        self.store = Failing(path)
+        self.meter = Meter()
+        self.sync = AccountSync(
+            self.pool, self.store, AesGcmCipher(key), accounts, sync_s=sync_s, meter=self.meter
+        )
+
+    def used(self) -> str:
+        """The account that serves one request."""
+        with self.pool.lease(WANTED) as lease:
+            lease.succeeded()
+            return lease.account.name
+
+
+@asynccontextmanager
+async def working(
+    path: Path, *accounts: Account, sync_s: float = SYNC_S, key: Secret | None = KEY
+) -> AsyncIterator[Worker]:
+    worker = Worker(path, *accounts, sync_s=sync_s, key=key)
+    await worker.sync.start()
+    try:
+        yield worker
+    finally:
+        await worker.sync.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to that"
+        await asyncio.sleep(0.005)
+
+
+def account(name: str, key: str = "sk-1") -> Account:
+    return Account(name=name, upstream="up", key=Secret(key))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def keep(path: Path, *accounts: Account) -> None:
+    with closing(SqliteStore(path)) as store:
+        store.define([AesGcmCipher(KEY).seal(one) for one in accounts])
+
+
+def damage(path: Path) -> Callable[[], object]:
+    """Make the file useless. Returns what makes it whole again."""
+    healthy = path.read_bytes()
+    path.write_bytes(b"no database at all" * 300)
+    return lambda: path.write_bytes(healthy)
+
+
+async def test_what_was_known_is_known_after_a_restart(path: Path) -> None:
+    both = account("a"), account("b")
+    async with working(path, *both) as worker:
+        worker.pool.observe(Transition("a", Disabled("by me"), time.time()))
+        with worker.pool.lease(WANTED) as lease:
+            lease.pin(b"digest")
+    async with working(path, *both) as worker:
+        assert worker.pool.state("a").disabled == "by me"
+        assert worker.used() == "b"
+        worker.pool.observe(Transition("a", Enabled(), time.time()))
+        # The least recently used is so by what came before the restart.
+        assert worker.used() == "a"
+        with worker.pool.lease(LeaseRequest("up", "m", b"digest")) as lease:
+            assert lease.account.name == "b"
+
+
+async def test_what_one_worker_decides_the_others_obey(path: Path) -> None:
+    both = account("a"), account("b")
+    async with working(path, *both) as one, working(path, *both) as two:
+        while True:
+            with one.pool.lease(WANTED) as lease:
+                if lease.account.name == "a":
+                    lease.failed(REFUSED)
+                    break
+                lease.succeeded()
+        await until(lambda: bool(two.pool.state("a").disabled))
+        assert {two.used() for _ in range(6)} == {"b"}
+        two.pool.observe(Transition("a", Enabled(), time.time()))
+        await until(lambda: not one.pool.state("a").disabled)
+
+
+async def test_a_disable_does_not_wait_for_the_next_exchange(path: Path) -> None:
+    """It is told long before the exchange that was due."""
+    async with working(path, account("a"), sync_s=3600.0) as one:
+        one.pool.observe(Transition("a", Disabled("by me"), time.time()))
+        with closing(SqliteStore(path)) as other:
+            await until(lambda: bool(other.states()))
+
+
+async def test_requests_of_other_workers_count(path: Path) -> None:
+    capped = Account(name="a", upstream="up", max_concurrent=1)
+    async with working(path, capped) as one, working(path, capped) as two:
+        with one.pool.lease(WANTED):
+            await until(lambda: two.pool.in_flight("a") == 1)
+            with pytest.raises(NoAccount):
+                two.pool.lease(WANTED)
+        await until(lambda: two.pool.in_flight("a") == 0)
+        two.pool.lease(WANTED).give_back()
+
+
+async def test_stored_accounts_serve_and_come_and_go(path: Path) -> None:
+    keep(path, account("a", "sk-a"))
+    async with working(path) as one, working(path) as two:
+        for worker in (one, two):
+            with worker.pool.lease(WANTED) as lease:
+                assert lease.account == account("a", "sk-a")
+        await one.sync.ask(lambda store: store.define([AesGcmCipher(KEY).seal(account("b"))]))
+        for worker in (one, two):
+            await until(lambda worker=worker: len(worker.pool.accounts()) == 2)  # type: ignore[misc]
+        assert {two.used(), two.used()} == {"a", "b"}
+        assert await one.sync.ask(lambda store: store.remove(["a"])) == 1
+        for worker in (one, two):
+            await until(lambda worker=worker: len(worker.pool.accounts()) == 1)  # type: ignore[misc]
+        assert {two.used(), two.used()} == {"b"}
+
+
+async def test_the_configuration_wins(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    keep(path, account("a", "sk-stored"), account("b"))
+    async with working(path, account("a", "sk-own")) as worker:
+        assert worker.pool.account("a").key == Secret("sk-own")
+        await worker.sync.ask(lambda store: store.remove(["a", "b"]))
+        await until(lambda: len(worker.pool.accounts()) == 1)
+        assert worker.pool.account("a").key == Secret("sk-own")
+    assert "that of the configuration is used" in caplog.text
+    assert "sk-" not in caplog.text
+
+
+async def test_a_new_key_gives_an_account_another_chance(path: Path) -> None:
+    """Wherever it is written; the same key does not, nor does it undo what a person did."""
+    async with working(path, account("a", "old"), account("b", "old")) as worker:
+        for _ in range(2):
+            with worker.pool.lease(WANTED) as lease:
+                lease.failed(REFUSED)
+        worker.pool.observe(Transition("b", Disabled("by me"), time.time()))
+    async with working(path, account("a", "old"), account("b", "new")) as worker:
+        assert worker.pool.state("a").disabled
+    async with working(path, account("a", "new"), account("b", "new")) as worker:
+        assert not worker.pool.state("a").disabled
+        assert worker.pool.state("b").disabled == "by me"
+    with closing(SqliteStore(path)) as store:
+        assert store.history("a")[0].why == "its key changed"
+
+
+async def test_a_stored_accounts_new_key_does_so_at_once(path: Path) -> None:
+    keep(path, account("a", "old"))
+    async with working(path) as one, working(path) as two:
+        with one.pool.lease(WANTED) as before, one.pool.lease(WANTED) as lease:
+            lease.failed(REFUSED)
+            await until(lambda: bool(two.pool.state("a").disabled))
+            replaced = AesGcmCipher(KEY).seal(account("a", "new"))
+            await two.sync.ask(lambda store: store.define([replaced]))
+            for worker in (one, two):
+                await until(lambda worker=worker: not worker.pool.state("a").disabled)  # type: ignore[misc]
+            # This request began with the old key, and says nothing of the new one.
+            before.failed(REFUSED)
+            assert not one.pool.state("a").disabled
+
+
+async def test_a_wrong_key_of_the_store_shows_nothing(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keep(path, account("a", "sk-hidden"), account("b", "sk-hidden"))
+    async with working(path, account("c"), key=Secret("another horse entirely")) as worker:
+        assert [one.name for one in worker.pool.accounts()] == ["c"]
+    assert "2 stored accounts cannot be used" in caplog.text
+    assert "another [storage] key" in caplog.text
+    assert "sk-hidden" not in caplog.text
+    assert "horse" not in caplog.text
+
+
+async def test_a_failing_store_stops_nothing_and_loses_nothing(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    both = account("a"), account("b")
+    async with working(path, *both) as worker:
+        worker.store.broken = True
+        tried = worker.store.exchanges
+        worker.pool.observe(Transition("a", Disabled("by me"), time.time()))
+        for _ in range(5):
+            worker.meter.count(0.0, "b", "me", "m", "/", Usage(input=10, output=1), 1.0)
+            assert worker.used() == "b"
+            await asyncio.sleep(SYNC_S)
+        await until(lambda: worker.store.exchanges > tried + 3)
+        assert not worker.sync.working
+        worker.store.broken = False
+        await until(lambda: worker.sync.working)
+    with closing(SqliteStore(path)) as store:
+        assert store.states()["a"].disabled == "by me"
+        (count,) = store.usage(0, 1).values()
+        assert (count.requests, count.input) == (5, 50)
+    told = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) == 2
+    assert "the disk is full" in told[0].getMessage()
+    assert "can be used again" in told[1].getMessage()
+
+
+async def test_a_store_that_cannot_be_used_at_first_is_loaded_later(path: Path) -> None:
+    keep(path, account("stored"))
+    mend = damage(path)
+    async with working(path, account("a")) as worker:
+        assert worker.used() == "a"
+        assert not worker.sync.working
+        mend()
+        await until(lambda: worker.sync.working)
+        assert len(worker.pool.accounts()) == 2
+
+
+async def test_what_cannot_be_told_at_the_end_is_said_to_be_lost(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(path, account("a")) as worker:
+        worker.store.broken = True
+    assert "is lost" in caplog.text
+
+
+async def test_a_slow_disk_delays_nobody(path: Path) -> None:
+    """The store is locked by someone else: the loop goes on."""
+    async with working(path, account("a")) as worker:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            worker.pool.observe(Transition("a", Disabled("by me"), time.time()))
+            tried = worker.store.exchanges
+            await until(lambda: worker.store.exchanges > tried)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            # Only the store's own thread waits.
+            assert threading.get_ident() not in worker.store.threads
+            assert len(worker.store.threads) == 1
+            other.execute("ROLLBACK")
+
+
+async def test_many_accounts_are_taken_over_in_parts(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And none is missing, whatever the parts."""
+    monkeypatch.setattr(sync_module, "_AT_ONCE", 7)
+    names = [f"a{number}" for number in range(50)]
+    keep(path, *(account(name) for name in names))
+    with closing(SqliteStore(path)) as store:
+        now = time.time()
+        store.apply([Transition(name, Disabled("by me"), now) for name in names[:30]])
+        store.exchange(
+            "w",
+            Batch(
+                used={name: now - 100 + place for place, name in enumerate(names)},
+                pins={name.encode(): (name, now) for name in names},
+                balances=dict.fromkeys(names, 5.0),
+            ),
+            0,
+        )
+    async with working(path) as worker:
+        assert sorted(one.name for one in worker.pool.accounts()) == sorted(names)
+        assert [bool(worker.pool.state(name).disabled) for name in names] == [True] * 30 + [
+            False
+        ] * 20
+        assert [worker.used() for _ in range(20)] == names[30:]
+        for name in names[30:]:
+            with worker.pool.lease(LeaseRequest("up", "m", name.encode())) as lease:
+                assert lease.account.name == name
+        await worker.sync.ask(lambda store: store.remove(names[:45]))
+        await until(lambda: len(worker.pool.accounts()) == 5)
+
+
+async def test_balances_of_the_configuration_are_told_and_spent(path: Path) -> None:
+    def rich(balance: float) -> Account:
+        return Account(name="a", upstream="up", balance=balance)
+
+    async with working(path, rich(1000)) as worker:
+        with worker.pool.lease(WANTED) as lease:
+            lease.succeeded(300)
+    async with working(path, rich(1000)) as worker:
+        assert worker.pool.balance("a") == 700
+    async with working(path, rich(2000)) as worker:
+        assert worker.pool.balance("a") == 2000
+
+
+@pytest.mark.parametrize("tokens", [2**80, float("nan")])
+async def test_what_can_never_be_kept_does_not_stop_the_rest(path: Path, tokens: float) -> None:
+    """An upstream may tell any number of tokens."""
+    both = account("a"), account("b")
+    async with working(path, *both) as worker:
+        usage = Usage(input=tokens, output=1)  # type: ignore[arg-type]
+        worker.meter.count(0.0, "a", "me", "m", "/", usage, float(tokens))
+        worker.pool.observe(Transition("a", Disabled("by me"), time.time()))
+        with closing(SqliteStore(path)) as store:
+            await until(lambda: bool(store.states()))
+        worker.meter.count(0.0, "a", "me", "n", "/", Usage(input=3, output=1), 1.0)
+    with closing(SqliteStore(path)) as store:
+        counts = store.usage(0, 1)
+        assert [count.input for key, count in counts.items() if key.model == "n"] == [3]
+        assert store.states()["a"].disabled == "by me"

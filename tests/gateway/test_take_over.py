@@ -1,0 +1,241 @@
+"""One gateway follows another on the same address, under load: nobody is refused or cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway.processes import take_over
+from dragoman.gateway.processes.listening import address_of, bind, deal
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.clients import PATHS, body, completed, stream_error
+from tests.gateway.http import AUTH, Connection, call
+from tests.gateway.load import Load
+from tests.gateway.services import Services, needs_linux, services, until
+
+pytestmark = needs_linux
+
+
+@pytest.fixture
+def running(tmp_path: Path, simulator: RunningSimulator) -> Iterator[Services]:
+    with services(tmp_path, simulator.base_url) as found:
+        yield found
+
+
+def under_load(port: int, change: Callable[[], Awaitable[None]]) -> Counter[str]:
+    """What became of the requests that were made while something changed."""
+
+    async def run() -> Counter[str]:
+        load = Load(port)
+        load.start()
+        await asyncio.sleep(1.0)
+        await change()
+        await asyncio.sleep(1.0)
+        return await load.stop()
+
+    return asyncio.run(run())
+
+
+def all_ok(outcomes: Counter[str]) -> bool:
+    return set(outcomes) == {"opening ok", "keeping ok", "streaming ok"}
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (1, 3), (3, 2), (2, 1)])
+def test_nobody_is_refused_or_cut_off(running: Services, before: int, after: int) -> None:
+    """Three times in a row, each with streams, kept and new connections under way."""
+
+    async def change() -> None:
+        for number in range(3):
+            old = running.started[-1]
+            await asyncio.to_thread(
+                running.start, workers=after if number % 2 == 0 else before, serves="took over"
+            )
+            status = await asyncio.to_thread(old.process.wait, 20)
+            assert status == 0, old.log()
+            assert "another gateway took over" in old.log()
+
+    running.start(workers=before)
+    until(lambda: serves(running.url))
+    outcomes = under_load(running.port, change)
+    assert all_ok(outcomes), outcomes
+    assert outcomes["keeping ok"] > 200
+    for service in running.started:
+        assert "Traceback" not in service.log()
+
+
+def serves(url: str) -> bool:
+    try:
+        return call(url, "GET", "/readyz").status == 200
+    except OSError:
+        return False
+
+
+def test_one_that_cannot_start_takes_nothing_over(running: Services) -> None:
+    """A program that asks for the sockets and dies is as if it had not been."""
+    old = running.start(workers=2)
+    until(lambda: serves(running.url))
+
+    async def change() -> None:
+        for _ in range(3):
+            found = take_over.ask(("127.0.0.1", running.port))
+            assert found is not None
+            assert found.pid == old.pid
+            for sock in found.sockets:
+                assert address_of(sock) == ("127.0.0.1", running.port)
+                sock.close()
+            found._link.close()
+            await asyncio.sleep(0.3)
+
+    outcomes = under_load(running.port, change)
+    assert all_ok(outcomes), outcomes
+    assert old.process.poll() is None
+    assert "took over" not in old.log()
+
+
+def test_only_one_at_a_time_is_given_the_sockets(running: Services) -> None:
+    running.start()
+    until(lambda: serves(running.url))
+    first = take_over.ask(("127.0.0.1", running.port))
+    assert first is not None
+    with pytest.raises(OSError, match="did not hand over"):
+        take_over.ask(("127.0.0.1", running.port))
+    first._link.close()
+    for sock in first.sockets:
+        sock.close()
+    until(lambda: asks_again(running.port))
+
+
+def asks_again(port: int) -> bool:
+    try:
+        found = take_over.ask(("127.0.0.1", port))
+    except OSError:
+        return False
+    assert found is not None
+    found._link.close()
+    for sock in found.sockets:
+        sock.close()
+    return True
+
+
+def test_other_users_are_given_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with bind("127.0.0.1", 0) as sock:
+        address = address_of(sock)
+        offer = take_over.Offer([sock], lambda: None)
+        offer.open(address)
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            link.settimeout(5)
+            link.connect(f"\0dragoman/take-over/{address[0]}/{address[1]}")
+            monkeypatch.setattr(os, "geteuid", lambda: 12345)
+            monkeypatch.setattr(struct, "unpack", lambda *_: (1, 54321, 1))
+            offer.work()
+            assert link.recv(100) == b""
+            with pytest.raises(OSError, match="another user"):
+                take_over.ask(address)
+        finally:
+            link.close()
+            offer.close()
+
+
+def test_streams_of_the_old_one_end_in_their_time(running: Services) -> None:
+    """In an error in their own words when that is over, while the new one serves."""
+    old = running.start(workers=2, settings="shutdown_grace_s = 1")
+    until(lambda: serves(running.url))
+    with Connection(running.url) as connection:
+        made = body("chat", "chat/sim-text?delay_ms=50&words=5000", stream=True)
+        connection.send("POST", PATHS["chat"], made, AUTH)
+        assert connection.head().status == 200
+        running.start(workers=2, serves="took over")
+        for _ in range(5):
+            assert serves(running.url)
+        stream = b"".join(iter(connection.chunk, b""))
+    error = stream_error("chat", stream)
+    assert error is not None
+    assert "shutting down" in error["message"]
+    assert not completed("chat", stream)
+    assert old.process.wait(timeout=10) == 0
+    assert serves(running.url)
+
+
+def as_systemd(file: int) -> list[str]:
+    """Begins a command that is given the listening socket `file` as systemd would."""
+    code = (
+        "import os, sys; os.dup2(int(sys.argv[1]), 3); "
+        "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
+        "os.execv(sys.argv[2], sys.argv[2:])"
+    )
+    return [sys.executable, "-c", code, str(file)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_restart_with_sockets_of_systemd(running: Services, workers: int) -> None:
+    """They stay open when the gateway ends, so those who come meanwhile wait for the next."""
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", 0))
+        sock.listen(1024)
+        running.port = sock.getsockname()[1]
+
+        def start() -> None:
+            running.start(
+                workers=workers, pass_fds=[sock.fileno()], prefix=as_systemd(sock.fileno())
+            )
+
+        async def change() -> None:
+            old = running.started[-1]
+            old.process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(old.process.wait, 20) == 0
+            await asyncio.to_thread(start)
+
+        start()
+        until(lambda: serves(running.url))
+        outcomes = under_load(running.port, change)
+        assert all_ok(outcomes), outcomes
+
+
+def test_sockets_of_systemd_are_held_to_the_same_rule(tmp_path: Path) -> None:
+    """Without client keys only loopback, whatever the configuration says of the address."""
+    config = tmp_path / "dragoman.toml"
+    config.write_text('[storage]\npath = ""\n')
+    with socket.socket() as sock:
+        sock.bind(("0.0.0.0", 0))
+        gateway = [sys.executable, "-m", "dragoman", "serve", "--config", str(config)]
+        done = subprocess.run(
+            [*as_systemd(sock.fileno()), *gateway],
+            pass_fds=[sock.fileno()],
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+    assert done.returncode == 1
+    assert "loopback only" in done.stderr
+
+
+def test_sockets_are_dealt_to_workers() -> None:
+    """Each has one of its own on the address; those of a gateway with more workers are all kept."""
+    with bind("127.0.0.1", 0) as first:
+        sockets = [first]
+        try:
+            dealt = deal(sockets, 3)
+            assert [len(some) for some in dealt] == [1, 1, 1]
+            assert len({address_of(sock) for sock in sockets}) == 1
+            assert [len(some) for some in deal(sockets, 2)] == [2, 1]
+            assert {id(sock) for some in deal(sockets, 2) for sock in some} == {
+                id(sock) for sock in sockets
+            }
+        finally:
+            for sock in sockets[1:]:
+                sock.close()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        assert deal([other], 3) == [[other]] * 3

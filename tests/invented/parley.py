@@ -1,0 +1,545 @@
+"""Parley: an invented protocol, unlike the three in what they have in common.
+
+- The model and whether the answer is streamed stand in the URL:
+  `POST /p1/models/{model}:answer`, `:pieces` for a stream, `:weigh` to count.
+- The key is sent as `x-parley-key`; `x-parley-edition` names the edition, which is a capability.
+- A request has `rules`, `lines` (`from` human, machine or tool), `tools`, `most` and `heat`.
+- An answer has `says`, an `end` and what was `spent`; a stream says the same in `data:` frames,
+  whose last is `BYE`. A failure is `{"trouble": {"kind", "words"}}`, also with status 200.
+- Opaque state (`proof`) stands on thoughts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman import jsontext
+from dragoman.canonical.blocks import Block, Opaque, Reasoning, Text, ToolCall, ToolResult
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
+from dragoman.canonical.events import (
+    Closed,
+    Delta,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    Metered,
+    Opened,
+    Sealed,
+    Started,
+)
+from dragoman.canonical.grammar import State, step
+from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.requests import Extra, FunctionTool, Request, Role, Turn
+from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.canonical.usage import Usage
+from dragoman.protocols.base import (
+    OFFICIAL,
+    Beginning,
+    Codec,
+    Counting,
+    Endpoint,
+    Inbound,
+    ModelList,
+    Operation,
+    Outbound,
+    Passthrough,
+    Rendered,
+    Reply,
+    Translate,
+    to_json,
+)
+from dragoman.protocols.fields import JsonObject
+from dragoman.sse import Frame, encode
+
+NAME = "parley"
+EDITION = "x-parley-edition"
+BYE = b"BYE"
+
+Members = Mapping[str, Raw]
+
+
+class ParleyOptions(Struct, frozen=True, kw_only=True):
+    """How Parley clients are answered."""
+
+    farewell: bool = True
+    """End streams with `BYE`."""
+
+
+class ParleyCapabilities(Struct, frozen=True, kw_only=True):
+    """What one Parley upstream accepts and needs."""
+
+    edition: str = "second"
+    """Value of the `x-parley-edition` header."""
+
+
+# --- where it is called ---------------------------------------------------------------------------
+
+_PATH = re.compile(r"/models/(?P<model>[^:]+):(?P<verb>answer|pieces|weigh)")
+
+
+def read_path(path: str) -> Operation | None:
+    """What a client asks for."""
+    found = _PATH.fullmatch(path)
+    if found is None:
+        return None
+    verb = found["verb"]
+    return Operation(
+        name=f"/models:{verb}",
+        counts=verb == "weigh",
+        model=found["model"],
+        stream=verb == "pieces",
+    )
+
+
+def _read_models(body: bytes) -> list[JsonObject]:
+    return [{"id": entry["title"]} for entry in msgspec.json.decode(body)["titles"]]
+
+
+def _read_count(body: bytes) -> int | None:
+    count: int | None = msgspec.json.decode(body).get("weight")
+    return count
+
+
+ENDPOINT = Endpoint(
+    path="/models",
+    version="/p1",
+    read_path=read_path,
+    locate=lambda model, stream: f"/models/{model}:{'pieces?as=frames' if stream else 'answer'}",
+    id_prefix="parley-",
+    auth="x-parley-key",
+    key_headers=(b"x-parley-key",),
+    sign=EDITION.encode(),
+    headers=lambda able: {EDITION: able.of(ParleyCapabilities).edition},
+    counting=Counting(
+        locate=lambda model: f"/models/{model}:weigh",
+        read=_read_count,
+        write=lambda count: {"weight": count},
+    ),
+    models=ModelList(
+        path="/titles",
+        read=_read_models,
+        write_model=lambda name, owner, told: {"title": name, "house": owner},
+        write_list=lambda models, query: {"titles": models},
+    ),
+    capabilities=ParleyCapabilities,
+)
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+_ROLES: Mapping[str, Role] = {"human": "user", "machine": "assistant", "tool": "user"}
+_KNOWN = ("rules", "lines", "tools", "most", "heat")
+
+
+def read_request(body: JsonObject, sealer: Sealer) -> Request:
+    """The request of a Parley client."""
+    lines = body.get("lines")
+    if not isinstance(lines, list):
+        raise InvalidRequest.at("lines", "must be a list")
+    return Request(
+        model="",
+        instructions=(Text(text=body["rules"], path="rules"),) if "rules" in body else (),
+        turns=tuple(_read_line(line, f"lines[{at}]", sealer) for at, line in enumerate(lines)),
+        tools=tuple(
+            FunctionTool(
+                name=tool["name"],
+                description=tool.get("about"),
+                schema=tool.get("takes"),
+                path=f"tools[{at}]",
+            )
+            for at, tool in enumerate(body.get("tools", ()))
+        ),
+        max_output_tokens=body.get("most"),
+        temperature=body.get("heat"),
+        include_usage=True,
+        extras=tuple(
+            Extra(name, value, LossKind.KNOB) for name, value in body.items() if name not in _KNOWN
+        ),
+        paths={"max_output_tokens": "most", "temperature": "heat"},
+        source=body,
+    )
+
+
+def _read_line(line: JsonObject, path: str, sealer: Sealer) -> Turn:
+    speaker = str(line.get("from"))
+    if speaker not in _ROLES:
+        raise InvalidRequest.at(f"{path}.from", "must be human, machine or tool")
+    blocks: list[Block] = []
+    if "thought" in line:
+        proof = line["thought"].get("proof", "")
+        sealed = sealer.open(proof)
+        own = Reasoning(parts=(line["thought"]["text"],), opaque=Opaque(NAME, proof), path=path)
+        blocks.append(own if sealed is None else sealed)
+    if line.get("text"):
+        blocks.append(Text(text=line["text"], path=f"{path}.text"))
+    for at, call in enumerate(line.get("calls", ())):
+        arguments = to_json(call["with"]).decode()
+        where = f"{path}.calls[{at}]"
+        blocks.append(ToolCall(id=call["key"], name=call["tool"], arguments=arguments, path=where))
+    if speaker == "tool":
+        said = Text(text=line["result"], path=f"{path}.result")
+        blocks = [ToolResult(call_id=line["key"], content=(said,), path=path)]
+    return Turn(role=_ROLES[speaker], blocks=tuple(blocks), path=path)
+
+
+def write_request(request: Request, outbound: Outbound) -> JsonObject:
+    """The request for a Parley upstream."""
+    body: JsonObject = {}
+    if request.instructions:
+        body["rules"] = "\n\n".join(text.text for text in request.instructions)
+    body["lines"] = [line for turn in request.turns for line in _write_turn(turn, outbound)]
+    tools = [tool for tool in request.tools if isinstance(tool, FunctionTool)]
+    if tools:
+        body["tools"] = [
+            {
+                "name": outbound.names.outward(tool.name, tool.namespace),
+                "about": tool.description,
+                "takes": tool.schema,
+            }
+            for tool in tools
+        ]
+    if request.max_output_tokens is not None:
+        body["most"] = request.max_output_tokens
+    if request.temperature is not None:
+        body["heat"] = request.temperature
+    for name in ("top_p", "top_k", "service_tier", "metadata", "user", "verbosity"):
+        if getattr(request, name) is not None:
+            outbound.ledger.add(request.path_of(name), LossKind.KNOB, "has no counterpart upstream")
+    for extra in request.extras:
+        outbound.ledger.add(extra.path, extra.kind, extra.detail)
+    return body
+
+
+def _write_turn(turn: Turn, outbound: Outbound) -> Iterator[JsonObject]:
+    line: JsonObject = {"from": "machine" if turn.role == "assistant" else "human"}
+    for block in turn.blocks:
+        match block:
+            case Text():
+                line["text"] = line.get("text", "") + block.text
+            case ToolCall():
+                arguments = msgspec.json.decode(block.arguments or "{}")
+                name = outbound.names.outward(block.name, block.namespace)
+                call = {"key": block.id, "tool": name, "with": arguments}
+                line.setdefault("calls", []).append(call)
+            case ToolResult():
+                said = "".join(part.text for part in block.content if isinstance(part, Text))
+                yield {"from": "tool", "key": block.call_id, "result": said}
+            case Reasoning() if block.opaque is not None and block.opaque.origin == NAME:
+                line["thought"] = {"text": block.text, "proof": block.opaque.data}
+            case _:
+                kind = LossKind.KNOB if isinstance(block, Reasoning) else LossKind.CONTENT
+                outbound.ledger.add(block.path, kind, "has no counterpart upstream")
+    if len(line) > 1:
+        yield line
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+_ENDS = {
+    "done": FinishReason.STOP,
+    "tools": FinishReason.TOOL_CALLS,
+    "limit": FinishReason.LENGTH,
+    "blocked": FinishReason.CONTENT_FILTER,
+}
+_WORDS = {reason: word for word, reason in _ENDS.items()} | {FinishReason.STOP_SEQUENCE: "done"}
+
+
+class StreamReader:
+    """Reads a Parley stream."""
+
+    def __init__(self, inbound: Inbound) -> None:
+        self._account = inbound.account
+        self._open: type[Block] | None = None
+        self._blocks = 0
+        self._over = False
+
+    def read(self, frame: Frame) -> Iterable[Event]:
+        """The events of one frame."""
+        if frame.data == BYE:
+            self._over = True
+            return [Ended()]
+        try:
+            return list(self.said(msgspec.json.decode(frame.data)))
+        except (msgspec.DecodeError, KeyError, TypeError):
+            raise UpstreamError.unreadable("a frame is not of the protocol") from None
+
+    def finish(self) -> Iterable[Event]:
+        """The end of the bytes."""
+        if self._over:
+            return []
+        return [Failed(UpstreamError.unreadable("it broke off").fault)]
+
+    def said(self, frame: JsonObject) -> Iterator[Event]:
+        """The events of one object of the stream."""
+        if "trouble" in frame:
+            self._over = True
+            yield Failed(_fault(frame["trouble"], None))
+            return
+        if "title" in frame:
+            yield Started(frame["name"], frame["title"])
+        for piece in frame.get("says", ()):
+            yield from self._piece(piece)
+        if "end" in frame:
+            yield from self._close()
+            yield Finished(Finish(_ENDS[frame["end"]]))
+            spent = frame["spent"]
+            yield Metered(Usage(input=spent["in"], output=spent["out"]))
+
+    def _piece(self, piece: JsonObject) -> Iterator[Event]:
+        if "call" in piece:
+            call = piece["call"]
+            yield from self._switch(None)
+            yield from self._switch(ToolCall(id=call["key"], name=call["tool"]))
+            yield Delta(self._blocks, to_json(call["with"]).decode())
+        elif "thought" in piece:
+            yield from self._switch(Reasoning(style="raw"))
+            yield Delta(self._blocks, piece["thought"])
+            if "proof" in piece:
+                yield Sealed(self._blocks, Opaque(NAME, piece["proof"], account=self._account))
+        else:
+            yield from self._switch(Text(text=""))
+            yield Delta(self._blocks, piece["text"])
+
+    def _switch(self, head: Block | None) -> Iterator[Event]:
+        """Go on with a block of the kind of `head`: the open one, if it is of that kind."""
+        if head is not None and self._open is type(head):
+            return
+        yield from self._close()
+        if head is not None:
+            self._open = type(head)
+            self._blocks += 1
+            yield Opened(self._blocks, head)
+
+    def _close(self) -> Iterator[Event]:
+        if self._open is not None:
+            self._open = None
+            yield Closed(self._blocks)
+
+
+def read_response(body: JsonObject, inbound: Inbound) -> Iterable[Event]:
+    """The events of a whole answer: what its stream would say in one frame."""
+    if "says" not in body and "trouble" not in body:
+        raise UpstreamError.unreadable("it says nothing")
+    try:
+        return [*StreamReader(inbound).said(body), Ended()]
+    except (KeyError, TypeError):
+        raise UpstreamError.unreadable("it is not of the protocol") from None
+
+
+class AnswerWriter:
+    """Writes an answer for a Parley client."""
+
+    def __init__(self, reply: Reply, streamed: bool) -> None:
+        self._streamed = streamed
+        self._sealer = reply.sealer
+        self._farewell = reply.options.of(ParleyOptions).farewell
+        self._state = State.NEW
+        self._answer: JsonObject = {"name": reply.id, "title": reply.model}
+        self._says: list[JsonObject] = []
+        self._block: Block = Text(text="")
+        self._text = ""
+
+    def write(self, event: Event) -> bytes:
+        """The frames of one event."""
+        self._state = step(self._state, event)
+        match event:
+            case Started():
+                return self._frame(self._answer)
+            case Opened():
+                self._block, self._text = event.block, ""
+            case Delta() if isinstance(self._block, ToolCall):
+                self._text += event.text
+            case Delta():
+                kind = "thought" if isinstance(self._block, Reasoning) else "text"
+                return self._say({kind: event.text})
+            case Sealed():
+                proof = self._sealer.seal(Reasoning(opaque=event.opaque))
+                return self._say({"thought": "", "proof": proof})
+            case Closed() if isinstance(self._block, ToolCall):
+                with_ = msgspec.json.decode(self._text)
+                call = {"key": self._block.id, "tool": self._block.name, "with": with_}
+                return self._say({"call": call})
+            case Finished():
+                self._answer["end"] = _WORDS.get(event.finish.reason, "limit")
+            case Metered():
+                spent = event.usage
+                self._answer["spent"] = {"in": spent.input, "out": spent.output}
+            case Failed():
+                return encode(to_json(_trouble(event.fault)))
+            case Ended():
+                self._answer.setdefault("spent", {"in": 0, "out": 0})
+                last = {name: self._answer[name] for name in ("end", "spent")}
+                return self._frame(last) + (encode(BYE) if self._farewell else b"")
+        return b""
+
+    def answer(self) -> JsonObject:
+        """The whole answer."""
+        return {**self._answer, "says": self._says}
+
+    def keepalive(self) -> bytes:
+        """A frame that says nothing."""
+        return KEEPALIVE
+
+    def _say(self, piece: JsonObject) -> bytes:
+        if not self._streamed:
+            self._says.append(piece)
+        return self._frame({"says": [piece]})
+
+    def _frame(self, value: JsonObject) -> bytes:
+        return encode(to_json(value)) if self._streamed else b""
+
+
+KEEPALIVE = b'data: {"says":[]}\n\n'
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+_KINDS = {
+    "nonsense": (400, FaultKind.INVALID_REQUEST),
+    "stranger": (401, FaultKind.UNAUTHENTICATED),
+    "unknown": (404, FaultKind.MODEL_NOT_FOUND),
+    "busy": (429, FaultKind.RATE_LIMITED),
+    "broken": (500, FaultKind.UPSTREAM_FAILED),
+}
+
+
+def _fault(trouble: JsonObject, status: int | None) -> Fault:
+    _, kind = _KINDS.get(trouble["kind"], _KINDS["broken"])
+    return Fault(kind, trouble["words"], code=trouble["kind"])
+
+
+def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+    """An error answer of an upstream."""
+    try:
+        return _fault(msgspec.json.decode(body)["trouble"], status)
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return Fault(FaultKind.UPSTREAM_FAILED, f"The upstream answered {status}.")
+
+
+def _trouble(fault: Fault) -> JsonObject:
+    kinds = {kind: word for word, (_, kind) in _KINDS.items()}
+    return {"trouble": {"kind": kinds.get(fault.kind, "broken"), "words": fault.message}}
+
+
+def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
+    """A fault as a Parley client sees it."""
+    body = _trouble(fault)
+    status, _ = _KINDS[body["trouble"]["kind"]]
+    return Rendered(fault.status or status, body)
+
+
+TRANSLATE = Translate(
+    read_request=read_request,
+    write_request=write_request,
+    read_response=read_response,
+    stream_reader=StreamReader,
+    answer_writer=AnswerWriter,
+    read_error=read_error,
+    write_error=write_error,
+    keepalive=KEEPALIVE,
+    tool_name_limit=40,
+    taken_stops=lambda stops: (),
+    options=ParleyOptions,
+)
+
+
+# --- pass-through ---------------------------------------------------------------------------------
+
+
+class _Shape(Struct):
+    lines: list[dict[str, Any]]
+
+
+class Relay:
+    """Watches a stream that is passed through."""
+
+    def __init__(
+        self, model: str | None, include_usage: bool, shown: Mapping[str, Any] = {}, /
+    ) -> None:
+        self._model = model
+        self.answer_id = ""
+        self.begun = self.ended = False
+        self.blank = 0
+        self.usage: Usage | None = None
+        self.fault: Fault | None = None
+
+    def relay(self, frame: Frame) -> bytes:
+        """The bytes to pass on."""
+        if frame.data == BYE:
+            self.ended = True
+            return frame.raw
+        value: JsonObject = msgspec.json.decode(frame.data)
+        self.begun = self.begun or bool(value.get("says"))
+        if "spent" in value:
+            self.usage = Usage(input=value["spent"]["in"], output=value["spent"]["out"])
+        if "trouble" in value:
+            self.fault = _fault(value["trouble"], None)
+        if self._model is not None and "title" in value:
+            return encode(to_json({**value, "title": self._model}))
+        return frame.raw
+
+    def finish(self) -> bytes:
+        """The bytes are over."""
+        if self.ended or self.fault is not None:
+            return b""
+        return self.fail(UpstreamError.unreadable("it broke off").fault)
+
+    def fail(self, fault: Fault) -> bytes:
+        """The stream is cut short."""
+        self.fault = fault
+        return encode(to_json(_trouble(fault)))
+
+
+def forward_response(
+    body: bytes, model: str, shown: Mapping[str, Any] = {}, /
+) -> tuple[bytes, Usage | None]:
+    """A whole answer under the name that the client asked for."""
+    value: JsonObject = msgspec.json.decode(body)
+    if "trouble" in value:
+        raise UpstreamError(_fault(value["trouble"], None))
+    spent = value["spent"]
+    return to_json({**value, "title": model}), Usage(input=spent["in"], output=spent["out"])
+
+
+def beginning(members: Members) -> Beginning:
+    """What stays the same in a conversation."""
+    lines = msgspec.json.decode(members["lines"], type=list[Raw])
+    return Beginning(bytes(members.get("rules", b"")) + bytes(lines[0]), len(lines) == 1)
+
+
+def _as_is(members: Members, *_: object) -> Members:
+    return members
+
+
+def _without_reasoning(members: Members, ledger: Ledger, most: int) -> tuple[Members, int]:
+    return members, 0
+
+
+def _forward(members: Members, model: str, capabilities: Capabilities) -> bytes:
+    return to_json(members)
+
+
+_fitted: Callable[[Members, Capabilities, Ledger], Members] = _as_is
+_without_envelopes: Callable[[Members, Ledger], Members] = _as_is
+
+PASSTHROUGH = Passthrough(
+    shape=jsontext.decoder(_Shape),
+    without_envelopes=_without_envelopes,
+    without_reasoning=_without_reasoning,
+    fitted=_fitted,
+    beginning=beginning,
+    forward_request=_forward,
+    forward_response=forward_response,
+    relay=Relay,
+)
+
+CODEC = Codec(NAME, ENDPOINT, TRANSLATE, PASSTHROUGH)
+"""The protocol, both ways."""

@@ -1,0 +1,114 @@
+"""A service that speaks Parley, for an upstream: it echoes, calls tools, and refuses keys."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.invented.parley import BYE, EDITION
+
+REFUSED = "pk-refused-account-0000000001"
+"""The key of an account that the service does not take; it quotes it, as vendors do."""
+
+
+@dataclass
+class Service:
+    """What runs, and what it was asked: path, headers with lower-case names, body."""
+
+    base_url: str
+    asked: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
+
+
+def _answer(body: dict[str, Any]) -> dict[str, Any]:
+    last = body["lines"][-1]
+    says: list[dict[str, Any]]
+    if body.get("tools") and last["from"] == "human":
+        tool = body["tools"][0]["name"]
+        says = [
+            {"thought": "I shall look.", "proof": "proof-1"},
+            {"call": {"key": "k1", "tool": tool, "with": {"city": "Paris"}}},
+        ]
+        return {"says": says, "end": "tools", "spent": {"in": 11, "out": 5}}
+    said = last.get("result") or last["text"]
+    says = [{"text": "You said: "}, {"text": said}]
+    return {"says": says, "end": "done", "spent": {"in": 7, "out": 3}}
+
+
+@contextmanager
+def parley_service() -> Iterator[Service]:
+    """Serve on loopback."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:  # the name is the library's
+            if self._known():
+                self._reply(200, {"titles": [{"title": "talker"}]})
+
+        def do_POST(self) -> None:  # the name is the library's
+            raw = self.rfile.read(int(self.headers["content-length"]))
+            body = json.loads(raw)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            service.asked.append((self.path, headers, body))
+            if not self._known():
+                return
+            path, _, query = self.path.partition("?")
+            model, _, verb = path.removeprefix("/p1/models/").partition(":")
+            if model == "broken":
+                self._reply(200, {"trouble": {"kind": "broken", "words": "fell over"}})
+            elif model == "quoting":
+                words = f"the account of {headers['x-parley-key']} may not ask that"
+                self._reply(400, {"trouble": {"kind": "nonsense", "words": words}})
+            elif verb == "weigh":
+                self._reply(200, {"weight": len(raw)})
+            elif verb == "answer":
+                self._reply(200, {"name": "n1", "title": model, **_answer(body)})
+            else:
+                assert query == "as=frames"
+                self._stream(model, _answer(body))
+
+        def _known(self) -> bool:
+            key = self.headers.get("x-parley-key", "")
+            if key != REFUSED and self.headers.get(EDITION):
+                return True
+            words = f"we do not know the key {key}"
+            self._reply(401, {"trouble": {"kind": "stranger", "words": words}})
+            return False
+
+        def _reply(self, status: int, value: Any) -> None:
+            self._send(status, "application/json", json.dumps(value).encode())
+
+        def _stream(self, model: str, answer: dict[str, Any]) -> None:
+            frames: list[Any] = [{"name": "n1", "title": model}]
+            frames += [{"says": [piece]} for piece in answer["says"]]
+            frames.append({"end": answer["end"], "spent": answer["spent"]})
+            lines = [json.dumps(frame).encode() for frame in frames]
+            body = b"".join(b"data: %b\n\n" % line for line in [*lines, BYE])
+            self._send(200, "text/event-stream", body)
+
+        def _send(self, status: int, kind: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    service = Service(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield service
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

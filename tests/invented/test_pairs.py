@@ -1,0 +1,352 @@
+"""The invented protocol through the real gateway, in every pair with the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config import Account, Client, Config, Secret, Upstream, parse_config
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.protocols import CODECS, register, unregister
+from dragoman.protocols.settings import make_options, setting
+from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.translation import ClientRequest
+from tests.gateway.conftest import PROTOCOLS, SERVER, TIMEOUTS
+from tests.gateway.http import KEY, Answer, call
+from tests.invented import parley
+from tests.invented.service import REFUSED, Service, parley_service
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+ASKED = "What is the weather in Paris?"
+GOOD = "pk-good-account-0000000002"
+
+CLIENTS = ("chat", "messages", "responses")
+
+
+@pytest.fixture(scope="module")
+def protocol() -> Iterator[None]:
+    """The protocol, registered with one call."""
+    register(parley.CODEC)
+    yield
+    unregister(parley.NAME)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with parley_service() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[RunningSimulator]:
+    with running_simulator() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    protocol: None, service: Service, simulator: RunningSimulator
+) -> Iterator[RunningGateway]:
+    upstreams = [
+        Upstream(name=name, protocol=spoken, base_url=simulator.base_url, timeouts=TIMEOUTS)
+        for name, spoken in PROTOCOLS.items()
+    ]
+    own = Upstream(name="own", protocol=parley.NAME, base_url=service.base_url, timeouts=TIMEOUTS)
+    accounts = [
+        Account(name=f"{name}-0", upstream=name, key=Secret("sk-sim-account")) for name in PROTOCOLS
+    ]
+    accounts += [
+        Account(name="own-refused", upstream="own", key=Secret(REFUSED), priority=-1),
+        Account(name="own-good", upstream="own", key=Secret(GOOD)),
+    ]
+    config = Config(
+        server=SERVER,
+        clients=(Client(name="tester", key=Secret(KEY)),),
+        upstreams=(*upstreams, own),
+        accounts=tuple(accounts),
+    )
+    with running_gateway(config) as running:
+        yield running
+
+
+def ask_parley(
+    gateway: RunningGateway, model: str, body: dict[str, Any], verb: str = "answer", key: str = KEY
+) -> Answer:
+    """Call as a Parley client does."""
+    headers = {"x-parley-key": key}
+    path = f"/p1/models/{model}:{verb}"
+    return call(gateway.base_url, "POST", path, body, headers, key=None)
+
+
+def human(text: str = "Hello") -> dict[str, Any]:
+    return {"lines": [{"from": "human", "text": text}]}
+
+
+def pieces(body: bytes) -> list[dict[str, Any]]:
+    """What a Parley stream said; it must end with the final frame."""
+    *frames, last = [frame.removeprefix(b"data: ") for frame in body.split(b"\n\n") if frame]
+    assert last == parley.BYE
+    return [json.loads(frame) for frame in frames]
+
+
+def whole(gateway: RunningGateway, model: str, body: dict[str, Any], *, stream: bool) -> Any:
+    """The answer that a Parley client puts together."""
+    if not stream:
+        answer = ask_parley(gateway, model, body)
+        assert answer.status == 200, answer.body
+        return answer.json
+    answer = ask_parley(gateway, model, body, "pieces")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    joined: dict[str, Any] = {"says": []}
+    for frame in pieces(answer.body):
+        joined["says"] += frame.pop("says", [])
+        joined |= frame
+    return joined
+
+
+def said(answer: Any) -> str:
+    return "".join(piece.get("text", "") for piece in answer["says"])
+
+
+PATHS = {"chat": "/chat/completions", "messages": "/messages", "responses": "/responses"}
+
+
+def vendor_body(client: str, text: str, **more: Any) -> dict[str, Any]:
+    turn = [{"role": "user", "content": text}]
+    if client == "responses":
+        return {"input": turn, "store": False, **more}
+    return {"messages": turn, **({"max_tokens": 99} if client == "messages" else {}), **more}
+
+
+def text_of(client: str, answer: Any) -> str:
+    if client == "chat":
+        return str(answer["choices"][0]["message"]["content"])
+    if client == "messages":
+        return "".join(block.get("text", "") for block in answer["content"])
+    return "".join(
+        part["text"]
+        for item in answer["output"]
+        if item["type"] == "message"
+        for part in item["content"]
+    )
+
+
+TOOLS: dict[str, Any] = {
+    "chat": {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA}},
+    "messages": {"name": "get_weather", "input_schema": SCHEMA},
+    "responses": {"type": "function", "name": "get_weather", "parameters": SCHEMA},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("upstream", CLIENTS)
+def test_its_clients_are_answered_by_every_other(
+    gateway: RunningGateway, upstream: str, stream: bool
+) -> None:
+    answer = whole(gateway, f"{upstream}%2Fsim-text", human(), stream=stream)
+    assert said(answer)
+    assert answer["end"] == "done"
+    assert answer["title"] == f"{upstream}/sim-text"
+    assert answer["spent"]["out"] > 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("upstream", CLIENTS)
+def test_its_clients_call_tools_of_every_other(
+    gateway: RunningGateway, upstream: str, stream: bool
+) -> None:
+    tool = {"name": "get_weather", "about": "Tells the weather.", "takes": SCHEMA}
+    body: dict[str, Any] = {**human(ASKED), "tools": [tool]}
+    answer = whole(gateway, f"{upstream}%2Fsim-tool", body, stream=stream)
+    assert answer["end"] == "tools"
+    (called,) = [piece["call"] for piece in answer["says"] if "call" in piece]
+    assert called["tool"] == "get_weather"
+    body["lines"] += [
+        {"from": "machine", "calls": [called]},
+        {"from": "tool", "key": called["key"], "result": "Sunny"},
+    ]
+    assert whole(gateway, f"{upstream}%2Fsim-text", body, stream=stream)["end"] == "done"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_within_the_protocol_answers_pass_through(
+    gateway: RunningGateway, service: Service, stream: bool
+) -> None:
+    body = {**human(), "unheard": {"of": 1}}
+    answer = whole(gateway, "own%2Ftalker", body, stream=stream)
+    assert said(answer) == "You said: Hello"
+    assert answer["title"] == "own/talker"
+    path, headers, received = service.asked[-1]
+    assert path == ("/p1/models/talker:pieces?as=frames" if stream else "/p1/models/talker:answer")
+    assert headers["x-parley-key"] == GOOD
+    assert received == body
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_other_client_is_answered_by_it(
+    gateway: RunningGateway, service: Service, client: str
+) -> None:
+    body = vendor_body(client, "Hello", model="own/talker")
+    answer = call(gateway.base_url, "POST", f"/v1{PATHS[client]}", body)
+    assert answer.status == 200, answer.body
+    assert text_of(client, answer.json) == "You said: Hello"
+    assert answer.json["model"] == "own/talker"
+    _, headers, received = service.asked[-1]
+    assert headers[parley.EDITION] == "second"
+    assert received["lines"] == [{"from": "human", "text": "Hello"}]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_other_client_is_streamed_its_answers(gateway: RunningGateway, client: str) -> None:
+    body = vendor_body(client, "Hello", model="own/talker", stream=True)
+    answer = call(gateway.base_url, "POST", f"/v1{PATHS[client]}", body)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert b"You said: " in answer.body
+    assert b"Hello" in answer.body
+    assert {
+        "chat": b"data: [DONE]",
+        "messages": b"event: message_stop",
+        "responses": b"event: response.completed",
+    }[client] in answer.body
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_other_client_calls_its_tools(
+    gateway: RunningGateway, client: str, stream: bool
+) -> None:
+    body = vendor_body(client, ASKED, model="own/talker", stream=stream, tools=[TOOLS[client]])
+    answer = call(gateway.base_url, "POST", f"/v1{PATHS[client]}", body)
+    assert answer.status == 200, answer.body
+    assert b"get_weather" in answer.body
+    assert b"Paris" in answer.body
+
+
+def test_an_account_that_is_refused_is_followed_by_the_next(
+    gateway: RunningGateway, service: Service
+) -> None:
+    gateway.app.pool.enable("own-refused")
+    assert said(whole(gateway, "own%2Ftalker", human("Once"), stream=False)) == "You said: Once"
+    keys = [headers["x-parley-key"] for _, headers, _ in service.asked[-2:]]
+    assert keys == [REFUSED, GOOD]
+    assert said(whole(gateway, "own%2Ftalker", human("Twice"), stream=False)) == "You said: Twice"
+    assert service.asked[-2][1]["x-parley-key"] == GOOD
+
+
+@pytest.mark.parametrize("verb", ["answer", "pieces"])
+def test_a_key_that_the_service_quotes_is_hidden(gateway: RunningGateway, verb: str) -> None:
+    answer = ask_parley(gateway, "own%2Fquoting", human(), verb)
+    assert answer.status == 400
+    assert answer.json["trouble"]["kind"] == "nonsense"
+    assert GOOD not in answer.body.decode()
+    assert "[hidden]" in answer.json["trouble"]["words"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_failure_with_status_200_is_none_to_others(gateway: RunningGateway, client: str) -> None:
+    gateway.app.pool.enable("own-good")
+    body = vendor_body(client, "Hello", model="own/broken")
+    answer = call(gateway.base_url, "POST", f"/v1{PATHS[client]}", body)
+    assert answer.status >= 500
+    assert "fell over" in answer.json["error"]["message"]
+    gateway.app.pool.enable("own-good")
+
+
+def test_counting(gateway: RunningGateway) -> None:
+    own = ask_parley(gateway, "own%2Ftalker", human(), "weigh")
+    sent = b'{"lines":%b}' % json.dumps(human()["lines"]).encode()
+    assert own.json == {"weight": len(sent)}
+    translated = ask_parley(gateway, "messages%2Fsim-text", human(), "weigh")
+    assert translated.json["weight"] > 0
+    assert "x-dragoman-estimate" not in translated.headers
+    body = vendor_body("messages", "Hello", model="own/talker")
+    counted = call(gateway.base_url, "POST", "/v1/messages/count_tokens", body)
+    assert counted.json["input_tokens"] > 0
+    assert "x-dragoman-estimate" not in counted.headers
+
+
+def test_models(gateway: RunningGateway) -> None:
+    listed = call(
+        gateway.base_url, "GET", "/p1/titles", headers={"x-parley-key": KEY}, key=None
+    ).json
+    assert {"title": "own/talker", "house": "own"} in listed["titles"]
+    shown = call(gateway.base_url, "GET", "/p1/titles/own/talker").json
+    assert shown == {"title": "own/talker", "house": "own"}
+    vendors = call(gateway.base_url, "GET", "/v1/models").json["data"]
+    assert "own/talker" in [model["id"] for model in vendors]
+
+
+def test_errors_are_told_in_its_words(gateway: RunningGateway) -> None:
+    unknown = ask_parley(gateway, "nobody", human())
+    assert (unknown.status, unknown.json["trouble"]["kind"]) == (404, "unknown")
+    stranger = ask_parley(gateway, "own%2Ftalker", human(), key="wrong")
+    assert (stranger.status, stranger.json["trouble"]["kind"]) == (401, "stranger")
+    bad = ask_parley(gateway, "chat%2Fsim-text", {"lines": [{"from": "nobody"}]})
+    assert (bad.status, bad.json["trouble"]["kind"]) == (400, "nonsense")
+    assert "lines[0].from" in bad.json["trouble"]["words"]
+    no_json = call(
+        gateway.base_url,
+        "POST",
+        "/p1/models/own%2Ftalker:answer",
+        b"{",
+        {
+            "x-parley-key": KEY,
+            "content-type": "application/json",
+        },
+    )
+    assert (no_json.status, no_json.json["trouble"]["kind"]) == (400, "nonsense")
+    elsewhere = call(gateway.base_url, "GET", "/nowhere", headers={parley.EDITION: "second"})
+    assert "trouble" in elsewhere.json
+
+
+def test_what_is_lost_is_told(gateway: RunningGateway) -> None:
+    body = {**human(), "unheard": 1}
+    answer = ask_parley(gateway, "chat%2Fsim-text", body)
+    assert answer.headers["x-dragoman-losses"] == "unheard:knob; total=1"
+    there = vendor_body("chat", "Hello", model="own/talker", top_p=0.5)
+    answer = call(gateway.base_url, "POST", "/v1/chat/completions", there)
+    assert answer.headers["x-dragoman-losses"] == "top_p:knob; total=1"
+
+
+def test_metrics_name_its_paths_without_models(gateway: RunningGateway) -> None:
+    assert ask_parley(gateway, "own%2Ftalker", human()).status == 200
+    page = call(gateway.base_url, "GET", "/metrics").body.decode()
+    assert 'dragoman_requests_total{route="/p1/models:answer",status="2xx",upstream="own"}' in page
+    assert "talker" not in page
+
+
+def test_its_settings_are_part_of_a_configuration(protocol: None, service: Service) -> None:
+    text = f"""
+        [[upstreams]]
+        name = "own"
+        protocol = "parley"
+        base_url = "{service.base_url}"
+        [upstreams.capabilities]
+        edition = "third"
+
+        [options]
+        farewell = false
+    """
+    config = parse_config(text).config
+    (upstream,) = config.upstreams
+    assert upstream.auth_style == "x-parley-key"
+    assert setting(upstream.capabilities, "edition") == "third"
+    assert not setting(config.options, "farewell")
+    with pytest.raises(ValueError, match="no such setting: farewel"):
+        make_options(farewel=True)
+
+
+def test_nothing_is_left_of_it_when_it_is_gone() -> None:
+    codec = replace(parley.CODEC, name="parley-again")
+    register(codec)
+    try:
+        with pytest.raises(ValueError, match="already"):
+            register(codec)
+        assert ClientRequest(codec.name, b'{"model": "m", "lines": []}').model == "m"
+    finally:
+        unregister(codec.name)
+    assert codec.name not in CODECS

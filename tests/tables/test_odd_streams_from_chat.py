@@ -1,0 +1,336 @@
+"""Streams of Chat servers, and how else they are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.errors import FaultKind
+from tests.tables.cells import (
+    CHAT_USAGE,
+    ROLE,
+    STOP,
+    chat_chunk,
+    chat_stream,
+)
+from tests.tables.odd import Row, check, ids
+from tests.tables.requests import C, JsonObject
+
+
+def delta(finish: str | None = None, /, **members: Any) -> JsonObject:
+    return chat_chunk(members, finish)
+
+
+def fragment(at: int | None, text: Any = None, **members: Any) -> JsonObject:
+    """A fragment of a tool call; a name goes into its function."""
+    function = {} if text is None else {"arguments": text}
+    if "name" in members:
+        function["name"] = members.pop("name")
+    head = {} if at is None else {"index": at}
+    return delta(tool_calls=[{**head, **members, "function": function}])
+
+
+def first(at: int | None, call_id: str, name: str, text: str = "") -> JsonObject:
+    return fragment(at, text, id=call_id, type="function", name=name)
+
+
+CALLS = delta("tool_calls")
+X = delta(content="x")
+PLAIN = chat_stream(ROLE, X, STOP)
+TWO = chat_stream(ROLE, first(0, "c1", "f", '{"a":1}'), first(1, "c2", "g", '{"b":2}'), CALLS)
+THOUGHT = chat_stream(ROLE, delta(reasoning_content="hm"), X, STOP)
+COUNTS: JsonObject = {
+    "prompt_tokens": 9,
+    "completion_tokens": 5,
+    "total_tokens": 14,
+    "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
+    "completion_tokens_details": {"reasoning_tokens": 3},
+}
+COUNTED = chat_stream(ROLE, X, STOP, chat_chunk(usage=COUNTS))
+
+
+def detail(**members: Any) -> JsonObject:
+    """A fragment of an entry of reasoning details."""
+    return delta(reasoning_details=[{"index": 0, **members}])
+
+
+def cited(start: int, end: int, **members: Any) -> JsonObject:
+    citation = {"start_index": start, "end_index": end, "title": "T", "url": "u", **members}
+    return delta(annotations=[{"type": "url_citation", "url_citation": citation}])
+
+
+def counting(**members: Any) -> bytes:
+    """A stream with other members of usage."""
+    return chat_stream(ROLE, X, {**STOP, "usage": {**CHAT_USAGE, **members}})
+
+
+def counted(**details: Any) -> bytes:
+    """The same with the members where they belong."""
+    return chat_stream(ROLE, X, STOP, chat_chunk(usage={**CHAT_USAGE, **details}))
+
+
+def finished(word: str | None, *chunks: JsonObject, **choice: Any) -> bytes:
+    """A stream that ends with this finish reason."""
+    last = delta(word)
+    last["choices"][0].update(choice)
+    return chat_stream(ROLE, *(chunks or [X]), last)
+
+
+A_CALL = first(0, "c1", "f", "{}")
+FROM_CHAT = [
+    *(
+        Row(f"tool calls, {how}", chat_stream(ROLE, *chunks, CALLS), TWO)
+        for how, chunks in {
+            "id and name repeated": [
+                first(0, "c1", "f", '{"a"'),
+                first(0, "c1", "f", ":1}"),
+                first(1, "c2", "g", '{"b":2}'),
+                first(1, "c2", "g", ""),
+            ],
+            "no index": [
+                first(None, "c1", "f"),
+                fragment(None, '{"a":1}'),
+                first(None, "c2", "g", '{"b":2}'),
+            ],
+            "a new id with every fragment": [
+                first(0, "c1", "f"),
+                fragment(0, '{"a":1}', id="zz1"),
+                first(1, "c2", "g"),
+                fragment(1, '{"b":2}', id="zz2"),
+            ],
+            "id after the name": [
+                fragment(0, "", name="f"),
+                fragment(0, '{"a"', id="c1"),
+                fragment(0, ":1}"),
+                first(1, "c2", "g", '{"b":2}'),
+            ],
+            "name after the arguments began": [
+                fragment(0, '{"a"', id="c1"),
+                fragment(0, ":1}", name="f"),
+                first(1, "c2", "g", '{"b":2}'),
+            ],
+            "arguments as an object": [
+                delta(
+                    tool_calls=[
+                        {"id": "c1", "function": {"name": "f", "arguments": {"a": 1}}},
+                        {"id": "c2", "function": {"name": "g", "arguments": {"b": 2}}},
+                    ]
+                )
+            ],
+            "a first fragment without arguments": [
+                fragment(0, None, id="c1", name="f"),
+                fragment(0, '{"a":1}'),
+                first(1, "c2", "g", '{"b":2}'),
+            ],
+            "blank pieces of a call that is over": [
+                first(0, "c1", "f", '{"a":1}'),
+                first(1, "c2", "g", '{"b":2}'),
+                fragment(0, " "),
+                fragment(0, ""),
+            ],
+        }.items()
+    ),
+    Row(
+        "more of a call that is over",
+        chat_stream(ROLE, A_CALL, first(1, "c2", "g"), fragment(0, "x")),
+    ),
+    Row("a call without a name", chat_stream(ROLE, fragment(0, "{}", id="c1"), CALLS)),
+    Row(
+        "text after a call",
+        chat_stream(ROLE, A_CALL, X, CALLS),
+        chat_stream(ROLE, A_CALL, {**ROLE, **X}, CALLS),
+    ),
+    *(
+        Row(
+            f"reasoning in {', '.join(members)}",
+            chat_stream(ROLE, delta(**members), X, STOP),
+            THOUGHT,
+        )
+        for members in (
+            {"reasoning": "hm"},
+            {"reasoning_content": "hm", "reasoning": "hm"},
+        )
+    ),
+    Row(
+        "content as parts",
+        chat_stream(
+            ROLE,
+            delta(
+                content=[
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+                    {"type": "text", "text": "x"},
+                ]
+            ),
+            STOP,
+        ),
+        THOUGHT,
+    ),
+    Row(
+        "an entry of reasoning details in fragments",
+        chat_stream(
+            ROLE,
+            detail(type="reasoning.text", text="h"),
+            detail(text="m", format=None),
+            detail(signature="SIG"),
+            X,
+            STOP,
+        ),
+        chat_stream(ROLE, detail(type="reasoning.text", text="hm", signature="SIG"), X, STOP),
+    ),
+    Row(
+        "an entry that says nothing",
+        chat_stream(ROLE, detail(type="reasoning.text", text=""), X, STOP),
+        PLAIN,
+    ),
+    *(
+        Row(f"finish reason {word}", finished(word), PLAIN)
+        for word in ("eos", "end_turn", "STOP", "tool_calls", "function_call")
+    ),
+    *(
+        Row(
+            f"finish reason {word} beside a call",
+            finished(word, A_CALL),
+            finished("tool_calls", A_CALL),
+        )
+        for word in ("stop", "tool_call", "function_call", "end_turn")
+    ),
+    *(Row(f"finish reason {word}", finished(word), finished("length")) for word in ("max_tokens",)),
+    *(
+        Row(f"finish reason {word} is a failure", finished(word))
+        for word in ("error", "insufficient_system_resource")
+    ),
+    *(
+        Row(f"no stop string: {matched!r}", finished("stop", stop_reason=matched), PLAIN)
+        for matched in (None, 128001, "", "stop")
+    ),
+    Row("finish reason with the last piece", chat_stream(ROLE, delta("stop", content="x")), PLAIN),
+    Row("blank finish reason", finished(""), PLAIN),
+    *(
+        Row(f"blank finish reason beside the delta {value!r}", finished("", delta=value), PLAIN)
+        for value in ("x", ["x"], 5, None)
+    ),
+    Row("blank finish reason without a terminator", chat_stream(ROLE, X, delta(""), done=False)),
+    Row("blank finish reason beside content", chat_stream(ROLE, delta("", content="x"))),
+    Row(
+        "nothing more after the finish",
+        chat_stream(ROLE, X, STOP, delta(), delta(content=""), delta("stop", role="assistant")),
+        PLAIN,
+    ),
+    *(
+        Row(f"usage {where}", chat_stream(ROLE, X, *chunks), COUNTED)
+        for where, chunks in {
+            "on the finish chunk": [{**STOP, "usage": COUNTS}],
+            "before the finish": [chat_chunk(usage=COUNTS), STOP],
+            "twice": [{**STOP, "usage": CHAT_USAGE}, chat_chunk(usage=COUNTS)],
+            "and then none": [{**STOP, "usage": COUNTS}, chat_chunk(usage=None)],
+            "beside choices of null": [STOP, {**chat_chunk(usage=COUNTS), "choices": None}],
+        }.items()
+    ),
+    Row(
+        "cached tokens as DeepSeek counts them",
+        counting(prompt_cache_hit_tokens=4),
+        counted(prompt_tokens_details={"cached_tokens": 4}),
+    ),
+    Row(
+        "cached tokens beside the others",
+        counting(cached_tokens=4),
+        counted(prompt_tokens_details={"cached_tokens": 4}),
+    ),
+    Row(
+        "reasoning tokens beside the others",
+        counting(reasoning_tokens=4),
+        counted(completion_tokens_details={"reasoning_tokens": 4}),
+    ),
+    Row(
+        "counts without a counterpart",
+        counting(prompt_tokens_details={"audio_tokens": 7, "image_tokens": 0}),
+        counted(),
+        {"usage.prompt_tokens_details.audio_tokens": "knob"},
+    ),
+    Row(
+        "numbers that are none",
+        b'data: {"id":5,"created":"now","model":null,"choices":[{"delta":{"content":"x"},'
+        b'"finish_reason":"stop"}],"usage":{"prompt_tokens":0.5,"completion_tokens":5.0,'
+        b'"total_tokens":-1}}\n\n',
+        chat_stream(
+            {**delta(content="x"), "created": 5},
+            STOP,
+            chat_chunk(usage={"prompt_tokens": 0, "completion_tokens": 5}),
+        ),
+    ),
+    Row(
+        "places of citations are counted in their block",
+        chat_stream(
+            ROLE, X, delta(reasoning="hm"), delta(content="defg"), cited(2, 4), cited(0, 1), STOP
+        ),
+        chat_stream(
+            ROLE, X, delta(reasoning="hm"), delta(content="defg"), cited(2, 4), cited(0, 0), STOP
+        ),
+    ),
+    Row(
+        "a citation before its text",
+        chat_stream(ROLE, cited(0, 1), X, STOP),
+        chat_stream(ROLE, X, cited(0, 1), STOP),
+    ),
+    Row(
+        "a citation of nothing",
+        chat_stream(ROLE, cited(0, 1), STOP),
+        chat_stream(ROLE, STOP),
+        {"choices[0].delta.annotations": "knob"},
+    ),
+    *(
+        Row(
+            f"members of wrong types: {members}",
+            chat_stream(ROLE, delta(**members), STOP),
+            chat_stream(ROLE, STOP),
+            lost,
+        )
+        for members, lost in (
+            ({"tool_calls": 5}, {}),
+            ({"tool_calls": [5, None, {"index": "x", "function": 5}]}, {}),
+            ({"content": 5, "refusal": {}, "annotations": {}, "reasoning": []}, {}),
+            (
+                {"reasoning_details": {"a": 1}, "annotations": [5, {"type": "url_citation"}]},
+                {"choices[0].delta.annotations": "knob"},
+            ),
+            ({"function_call": "x"}, {}),
+        )
+    ),
+    *(
+        Row(f"choices: {choices!r}", chat_stream(ROLE, {**ROLE, "choices": choices}))
+        for choices in (["x"], 5, {"a": 1})
+    ),
+    *(
+        Row(f"error: {error!r}", chat_stream(ROLE, X, {"error": error}), kind)
+        for error, kind in (
+            ({"message": "boom", "type": "server_error"}, FaultKind.UPSTREAM_FAILED),
+            ({"message": "boom", "code": "slow_down"}, FaultKind.OVERLOADED),
+            ({"message": "boom", "code": 429}, FaultKind.RATE_LIMITED),
+            ("boom", FaultKind.UPSTREAM_FAILED),
+        )
+    ),
+    Row("an event named error", b'event: error\ndata: {"message":"boom"}\n\n'),
+    Row("a stream of Messages", b'event: message_start\ndata: {"type":"message_start"}\n\n'),
+    *(
+        Row(f"no chunks: {data!r}", data)
+        for data in (b"data: <html>\n\n", b"data: [1]\n\n", b'data: {"a":\n\n', b"", b"data: 5\n\n")
+    ),
+    Row(
+        "members without a counterpart",
+        chat_stream(
+            ROLE,
+            {**delta(content="x"), "moderation": {"x": 1}, "obfuscation": "xyz", "error": None},
+            {**delta(audio={"data": "x"}), "prompt_filter_results": [{"a": 1}]},
+            {**STOP, "system_fingerprint": "fp"},
+        ),
+        PLAIN,
+        {"choices[0].delta.audio": "content", "moderation": "knob"},
+    ),
+]
+
+
+@pytest.mark.parametrize("row", FROM_CHAT, ids=ids(FROM_CHAT))
+def test_row(row: Row) -> None:
+    """Never a false success, nor a failure of what can be read. req: 94, 127, 156, 163"""
+    check(C, row)

@@ -1,0 +1,167 @@
+"""Streams of Messages servers, and how else they are written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dragoman.canonical.errors import FaultKind
+from tests.tables.cells import (
+    DONE,
+    block,
+    message_end,
+    message_start,
+    named_stream,
+    text_block,
+    tool_block,
+)
+from tests.tables.odd import Row, check, ids
+from tests.tables.requests import A, JsonObject
+
+BEGIN = message_start(input_tokens=5)
+ENDING = message_end()
+SAID = named_stream(BEGIN, *text_block(0, "x"), *ENDING)
+A_TOOL = {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}
+
+
+def piece(at: int, kind: str, **members: Any) -> JsonObject:
+    return {"type": "content_block_delta", "index": at, "delta": {"type": kind, **members}}
+
+
+def used(start: JsonObject, *pieces: str) -> bytes:
+    """A stream with one call."""
+    deltas = [{"type": "input_json_delta", "partial_json": text} for text in pieces]
+    return named_stream(BEGIN, *block(0, start, *deltas), *message_end("tool_use"))
+
+
+def amid(data: bytes) -> bytes:
+    """A stream with something else in it."""
+    return named_stream(BEGIN) + data + named_stream(*text_block(0, "x"), *ENDING)
+
+
+FROM_MESSAGES = [
+    Row(
+        "no names, a start and a block twice, blocks closed late or never",
+        b"".join(
+            [
+                b": comment\r\n\r\n",
+                named_stream({"type": "ping"}),
+                named_stream(BEGIN).replace(b"\n", b"\r\n"),
+                named_stream({**BEGIN, "message": {"id": "other"}}),
+                named_stream(text_block(0)[0], text_block(0)[0]),
+                b"data:" + json.dumps(piece(0, "text_delta", text="a")).encode() + b"\n\n",
+                named_stream(
+                    tool_block(1, 1, name="f")[0],
+                    piece(0, "text_delta", text="b"),
+                    piece(2, "thinking_delta", thinking="t"),
+                    text_block(0)[-1],
+                    text_block(0)[-1],
+                    text_block(9)[-1],
+                    *message_end("end_turn"),
+                ),
+                DONE,
+                named_stream(text_block(5)[0]),
+            ]
+        ),
+        named_stream(
+            BEGIN,
+            *text_block(0, "a", "b"),
+            *tool_block(1, 1, name="f"),
+            *block(
+                2, {"type": "thinking", "thinking": ""}, {"type": "thinking_delta", "thinking": "t"}
+            ),
+            *message_end("end_turn"),
+        ),
+    ),
+    Row("no start", named_stream(*text_block(0, "x"), *message_end(input_tokens=5)), SAID),
+    Row(
+        "what comes when its block is over",
+        named_stream(BEGIN, *text_block(0, "x"), piece(0, "text_delta", text="late"), *ENDING),
+        SAID,
+        {"content[0].text_delta": "knob"},
+    ),
+    Row(
+        "text in the start of its block",
+        named_stream(
+            BEGIN,
+            *block(0, {"type": "thinking", "thinking": "t", "signature": "S"}),
+            *block(1, {"type": "text", "text": "a"}, {"type": "text_delta", "text": "b"}),
+            *ENDING,
+        ),
+        named_stream(
+            BEGIN,
+            *block(
+                0,
+                {"type": "thinking", "thinking": "", "signature": ""},
+                {"type": "thinking_delta", "thinking": "t"},
+                {"type": "signature_delta", "signature": "S"},
+            ),
+            *text_block(1, "ab"),
+            *ENDING,
+        ),
+    ),
+    Row("input in the start of its block", used(A_TOOL), used({**A_TOOL, "input": {}}, '{"a":1}')),
+    Row("input in the start, and a blank piece", used(A_TOOL, ""), used(A_TOOL)),
+    Row(
+        "input in the start, and pieces",
+        used(A_TOOL, "", '{"b"', ":2}"),
+        used({**A_TOOL, "input": {"b": 2}}),
+    ),
+    Row(
+        "a call without an id",
+        used({**A_TOOL, "id": "toolu_msg_theirs_0"}),
+        used({k: v for k, v in A_TOOL.items() if k != "id"}),
+    ),
+    *(
+        Row(
+            f"error {kind}",
+            named_stream(BEGIN, {"type": "error", "error": {"type": kind, "message": "m"}}),
+            fault,
+        )
+        for kind, fault in (
+            ("overloaded_error", FaultKind.OVERLOADED),
+            ("rate_limit_error", FaultKind.RATE_LIMITED),
+            ("api_error", FaultKind.UPSTREAM_FAILED),
+            ("timeout_error", FaultKind.UPSTREAM_TIMEOUT),
+            ("invalid_request_error", FaultKind.INVALID_REQUEST),
+        )
+    ),
+    Row(
+        "an error of another shape",
+        amid(b'data: {"error":{"message":"m","type":"server_error"}}\n\n'),
+    ),
+    *(
+        Row(
+            f"cut after {kept} events",
+            named_stream(*[BEGIN, {"type": "ping"}, *text_block(0, "x"), *ENDING][:kept]),
+        )
+        for kept in range(7)
+    ),
+    *(
+        Row(f"not understood: {data[-60:]!r}", amid(data))
+        for data in (
+            b"data: {\n\n",
+            b"data: 5\n\n",
+            b'event: content_block_start\ndata: {"type":"content_block_start"}\n\n',
+            b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0}\n\n',
+            named_stream(piece(0, "text_delta", text=5)),
+            named_stream(piece(3, "input_json_delta", partial_json="{}")),
+            named_stream(
+                {
+                    "type": "content_block_start",
+                    "index": 0,
+                    "content_block": {"type": "tool_use", "id": "t", "input": {}},
+                }
+            ),
+        )
+    ),
+    Row("nothing but its ends", named_stream(BEGIN, ENDING[1])),
+]
+
+
+@pytest.mark.parametrize("row", FROM_MESSAGES, ids=ids(FROM_MESSAGES))
+def test_row(row: Row) -> None:
+    """Never a false success, nor a failure of what can be read. req: 128, 156"""
+    check(A, row)

@@ -1,0 +1,310 @@
+"""Streams of Responses servers, and how else they are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.canonical.errors import FaultKind
+from tests.protocols.openai_responses.upstream import (
+    call,
+    custom_call,
+    events_of,
+    frame_events,
+    item_events,
+    message,
+    reasoning,
+    refusal,
+    response,
+    stream_of,
+    text,
+)
+from tests.tables.odd import Row, check, ids
+from tests.tables.requests import JsonObject, R
+
+SPAN = {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0, "end_index": 3}
+ANSWER = response(
+    reasoning("First", "second", encrypted_content="E"),
+    message(text("Hello", annotations=[SPAN]), refusal("no")),
+    call('{"a":1}'),
+    custom_call("free"),
+)
+EVENTS = events_of(ANSWER)
+EXACT = stream_of(EVENTS)
+HELLO = response(message(text("Hello")))
+
+
+def without(kind: str) -> bytes:
+    """The stream without events of a kind."""
+    return stream_of(event for event in EVENTS if event["type"] != f"response.{kind}")
+
+
+def beside(event: JsonObject) -> bytes:
+    """A stream with one more event in it."""
+    events = events_of(HELLO)
+    return stream_of([*events[:4], event, *events[4:]])
+
+
+def late() -> bytes:
+    """A stream that goes on with items that are over."""
+    *body, terminal = events_of(response(message(text("Hi")), reasoning("s"), call("{}")))
+    again = [{**event, "delta": "late"} for event in body if event["type"].endswith(".delta")]
+    return stream_of([*body, *again, terminal])
+
+
+def ended_by(*ending: JsonObject) -> bytes:
+    """A stream that has begun and ends otherwise."""
+    return stream_of([*events_of(HELLO)[:5], *ending])
+
+
+FROM_RESPONSES = [
+    *(
+        Row(f"no events {kind}", without(kind), EXACT)
+        for kind in (
+            "in_progress",
+            "content_part.added",
+            "content_part.done",
+            "output_text.delta",
+            "output_text.done",
+            "refusal.delta",
+            "output_text.annotation.added",
+            "reasoning_summary_part.added",
+            "reasoning_summary_part.done",
+            "reasoning_summary_text.delta",
+            "reasoning_summary_text.done",
+            "function_call_arguments.delta",
+            "function_call_arguments.done",
+            "custom_tool_call_input.delta",
+            "custom_tool_call_input.done",
+            "output_item.added",
+            "output_item.done",
+        )
+    ),
+    Row("the last event is all there is", stream_of(frame_events(ANSWER)), EXACT),
+    Row(
+        "the last event repeats nothing",
+        stream_of([*EVENTS[:-1], {**EVENTS[-1], "response": {**ANSWER, "output": []}}]),
+        EXACT,
+    ),
+    *(
+        Row(
+            f"no {name} in any event",
+            stream_of(
+                {key: value for key, value in event.items() if key != name} for event in EVENTS
+            ),
+            EXACT,
+        )
+        for name in ("item_id", "output_index", "logprobs")
+    ),
+    Row("no names", stream_of(EVENTS, named=False), EXACT),
+    Row(
+        "other ids in the last event",
+        stream_of(
+            [
+                *EVENTS[:-1],
+                {
+                    **EVENTS[-1],
+                    "response": {
+                        **ANSWER,
+                        "output": [
+                            {**item, "id": f"{item['id']}_again"} for item in ANSWER["output"]
+                        ],
+                    },
+                },
+            ]
+        ),
+        EXACT,
+    ),
+    Row(
+        "a comment before and a terminator after",
+        b": keepalive\n\n" + EXACT + b"data: [DONE] \n\n",
+        EXACT,
+    ),
+    *(
+        Row(
+            f"event {event['type']} {', '.join(lost)}",
+            beside(event),
+            stream_of(events_of(HELLO)),
+            lost,
+        )
+        for event, lost in (
+            ({"type": "keepalive"}, {}),
+            ({"type": "ping"}, {}),
+            ({"type": "response.mystery", "x": 1}, {"response.mystery": "knob"}),
+            ({"type": "response.audio.delta", "delta": "x"}, {"response.audio.delta": "knob"}),
+            (
+                {"type": "response.web_search_call.searching", "output_index": 0},
+                {"response.web_search_call.searching": "knob"},
+            ),
+            (
+                {"type": "response.output_text.delta", "delta": "", "mood": 1},
+                {"response.output_text.delta.mood": "knob"},
+            ),
+            ({"type": "response.output_text.delta", "delta": "", "obfuscation": "x"}, {}),
+        )
+    ),
+    Row(
+        "raw reasoning by the name Open Responses has",
+        stream_of(
+            {**event, "type": event["type"].replace("reasoning_text", "reasoning")}
+            for event in events_of(
+                response(reasoning(content=[{"type": "reasoning_text", "text": "hm"}]))
+            )
+        ),
+        stream_of(
+            events_of(response(reasoning(content=[{"type": "reasoning_text", "text": "hm"}])))
+        ),
+    ),
+    Row(
+        "reasoning whose part is not announced",
+        stream_of(
+            frame_events(
+                response(reasoning(content=[{"type": "reasoning_text", "text": "hm"}])),
+                {
+                    "type": "response.reasoning_text.delta",
+                    "item_id": "rs_u1",
+                    "output_index": 0,
+                    "content_index": 0,
+                    "delta": "hm",
+                },
+            )
+        ),
+        stream_of(
+            events_of(response(reasoning(content=[{"type": "reasoning_text", "text": "hm"}])))
+        ),
+    ),
+    Row(
+        "two forms of reasoning in one item",
+        stream_of(
+            events_of(
+                response(reasoning("short", content=[{"type": "reasoning_text", "text": "long"}]))
+            )
+        ),
+        stream_of(events_of(response(reasoning("short")))),
+        {
+            "response.output[0]": "knob",
+            "response.output_item.done[0].item.content": "knob",
+        },
+    ),
+    Row(
+        "arguments in the first event too",
+        stream_of(
+            {**event, "item": call('{"a":1}')} if event["type"].endswith("item.added") else event
+            for event in events_of(response(call('{"a":1}')))
+        ),
+        stream_of(events_of(response(call('{"a":1}')))),
+    ),
+    Row(
+        "arguments before the name",
+        stream_of(
+            frame_events(
+                response(call('{"a":1}')),
+                {
+                    "type": "response.function_call_arguments.delta",
+                    "item_id": "fc_u1",
+                    "output_index": 0,
+                    "delta": '{"a',
+                },
+            )
+        ),
+        stream_of(events_of(response(call('{"a":1}')))),
+    ),
+    Row(
+        "what comes when its item is over",
+        late(),
+        stream_of(events_of(response(message(text("Hi")), reasoning("s"), call("{}")))),
+        {"output[0].content[0]": "knob", "output[1]": "knob", "output[2]": "knob"},
+    ),
+    Row(
+        "calls side by side",
+        stream_of(
+            frame_events(
+                response(call('{"a":1}'), call('{"b":2}', id="fc_u2", call_id="call_9", name="h")),
+                *(
+                    event
+                    for pair in zip(
+                        item_events(call('{"a":1}'), 0),
+                        item_events(call('{"b":2}', id="fc_u2", call_id="call_9", name="h"), 1),
+                        strict=True,
+                    )
+                    for event in pair
+                ),
+            )
+        ),
+        stream_of(
+            events_of(
+                response(call('{"a":1}'), call('{"b":2}', id="fc_u2", call_id="call_9", name="h"))
+            )
+        ),
+    ),
+    *(
+        Row(f"error {code}, told as {ending['type']}", ended_by(ending), kind)
+        for code, kind in (
+            ("rate_limit_exceeded", FaultKind.RATE_LIMITED),
+            ("insufficient_quota", FaultKind.PAYMENT_REQUIRED),
+            ("context_length_exceeded", FaultKind.CONTEXT_TOO_LONG),
+            ("server_is_overloaded", FaultKind.OVERLOADED),
+            ("server_error", FaultKind.UPSTREAM_FAILED),
+            ("invalid_prompt", FaultKind.INVALID_REQUEST),
+            ("bio_policy", FaultKind.INVALID_REQUEST),
+            ("image_too_large", FaultKind.INVALID_REQUEST),
+            ("something_new", FaultKind.UPSTREAM_FAILED),
+        )
+        for ending in (
+            {
+                "type": "response.failed",
+                "response": response(status="failed", error={"code": code, "message": "m"}),
+            },
+            {"type": "error", "code": code, "message": "m", "param": None},
+        )
+    ),
+    Row(
+        "an error in an object of its own",
+        ended_by({"type": "error", "error": {"code": "rate_limit_exceeded", "message": "m"}}),
+        FaultKind.RATE_LIMITED,
+    ),
+    Row(
+        "failed under the name of success",
+        ended_by(
+            {
+                "type": "response.completed",
+                "response": response(
+                    status="failed", error={"code": "rate_limit_exceeded", "message": "m"}
+                ),
+            }
+        ),
+        FaultKind.RATE_LIMITED,
+    ),
+    *(
+        Row(
+            f"only a client could do {kind}",
+            stream_of(events_of(response({"type": kind, "id": "x_1", "call_id": "c"}))),
+        )
+        for kind in ("computer_call", "shell_call", "apply_patch_call", "local_shell_call")
+    ),
+    *(
+        Row(f"no events: {data[:50]!r}", data)
+        for data in (
+            b"",
+            b"data: nonsense\n\n",
+            b"data: [1]\n\n",
+            b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\ndata: [DONE]\n\n',
+            b'event: message_start\ndata: {"type":"message_start","message":{}}\n\n',
+            b'data: {"error":{"message":"overloaded"}}\n\n',
+            b'data: {"error":"overloaded"}\n\n',
+            b'event: x\ndata: {"type":"response.output_text.delta","delta":"\xff"}\n\n',
+        )
+    ),
+    *(
+        Row(
+            f"cut after {kept} events",
+            stream_of(events_of(response(reasoning("Think"), call('{"a":1}')))[:kept]),
+        )
+        for kept in range(1, 15)
+    ),
+]
+
+
+@pytest.mark.parametrize("row", FROM_RESPONSES, ids=ids(FROM_RESPONSES))
+def test_row(row: Row) -> None:
+    """Never a false success, nor a failure of what can be read. req: 115, 128, 163"""
+    check(R, row)

@@ -1,0 +1,93 @@
+"""A fact of one protocol stands in its package: elsewhere no code names a protocol, or there is a
+reason for it here."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import dragoman
+
+ROOT = Path(dragoman.__file__).parent
+
+NAMES = re.compile(
+    r"openai_chat|anthropic|openai_responses|\bopenai\b|/(chat/completions|messages|responses)\b"
+    r"|x-api-key",
+    re.IGNORECASE,
+)
+"""Names of protocols and their vendors, their paths, and a header of one of them."""
+
+APART = ("protocols/", "simulator/", "doctor/", "guides.py")
+"""Places that are about protocols: each speaks for itself."""
+
+REASONS = {
+    "api_page.py": "the example at the head of the library's page",
+    "accounts/limits.py": "rate-limit headers are of services: a bridge of any protocol passes on "
+    "those of the vendor behind it",
+    "config/names.py": "providers' prefixes of model names, which clients write out of habit",
+    "config/reference.py": "the example of the configuration reference",
+    "config/settings.py": "`auth` may name the header of a service, whatever protocol it speaks",
+    "demo.py": "the demo shows three models, each on the simulator's upstream of one protocol",
+    "gateway/app.py": "the CORS headers that browsers were promised, letter by letter",
+    "gateway/stored/": "the Responses API's own: what it stores, makes in the background, and "
+    "leaves to upstreams that speak it",
+}
+"""Files and folders that name a protocol, and why."""
+
+
+def places() -> Iterator[tuple[str, int, str]]:
+    """Where code names a protocol: file, line and what stands there. Docstrings are no code."""
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(APART):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        prose = {
+            id(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        for node in ast.walk(tree):
+            word = word_of(node)
+            if word and id(node) not in prose and NAMES.search(word):
+                yield name, getattr(node, "lineno", 0), word
+
+
+def word_of(node: ast.AST) -> str:
+    """The name or text that a node holds, empty if it holds none."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Constant(value=bytes(data)):
+            return data.decode("latin-1")
+        case ast.Name(id=word) | ast.Attribute(attr=word) | ast.arg(arg=word):
+            return word
+        case ast.ImportFrom(module=str(word)) | ast.alias(name=word):
+            return word
+        case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word) | ast.ClassDef(name=word):
+            return word
+    return ""
+
+
+def test_no_code_names_a_protocol_without_a_reason() -> None:
+    unexplained = [
+        f"{name}:{line}: {word!r}"
+        for name, line, word in places()
+        if not any(name.startswith(known) for known in REASONS)
+    ]
+    assert unexplained == []
+
+
+def test_every_reason_is_still_needed() -> None:
+    named = {name for name, _, _ in places()}
+    assert [known for known in REASONS if not any(name.startswith(known) for name in named)] == []
+
+
+def test_a_name_would_be_found() -> None:
+    code = (
+        'if codec.name == "openai_chat":\n    from dragoman.protocols import anthropic_messages\n'
+    )
+    found = [word_of(node) for node in ast.walk(ast.parse(code))]
+    assert [word for word in found if NAMES.search(word)] == ["openai_chat", "anthropic_messages"]
