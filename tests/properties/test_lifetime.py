@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from dragoman.canonical.blocks import Block, Refusal, Text, ToolCall
-from dragoman.canonical.events import Closed, Delta, Opened, Started
+from dragoman.canonical.events import Closed, Delta, Event, Opened, Started
 from dragoman.canonical.requests import Request
 from dragoman.protocols import CODECS
 from dragoman.sse import Decoder
@@ -63,7 +63,8 @@ def test_a_stream_does_not_hold_its_text(client: str) -> None:
 def test_a_responses_stream_holds_no_more_than_its_answer() -> None:
     """All of it is sent once more at the end, so it is kept, but not piece by piece."""
     writer = CODECS[RESPONSES].translate.answer_writer(reply(RESPONSES, stream=True), True)
-    for event in (Started("1", "m"), Opened(0, Text(text="")), Delta(0, "x")):
+    begun: tuple[Event, ...] = (Started("1", "m"), Opened(0, Text(text="")), Delta(0, "x"))
+    for event in begun:
         writer.write(event)
     before = _size(writer)
     text = "".join([f"word{number} " for number in range(2000)])

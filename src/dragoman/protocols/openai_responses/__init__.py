@@ -20,14 +20,14 @@ from dragoman.protocols.openai_responses.relay import (
     forward_response,
 )
 from dragoman.protocols.openai_responses.requests import read_request, write_request
-from dragoman.protocols.openai_responses.responses import read_response
 from dragoman.protocols.openai_responses.settings import (
     ResponsesCapabilities,
     ResponsesOptions,
     suits,
 )
 from dragoman.protocols.openai_responses.shape import SHAPE
-from dragoman.protocols.openai_responses.streams import ResponsesReader, ResponsesWriter
+from dragoman.protocols.openai_responses.stream_reader import ResponsesReader, read_response
+from dragoman.protocols.openai_responses.stream_writer import ResponsesWriter
 from dragoman.sse import COMMENT
 
 CODEC = Codec(
