@@ -17,6 +17,7 @@ from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, streamed_text, text_of
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY, Answer, call
+from tests.gateway.processes import until
 
 PATHS_AND_MODES = list(itertools.product(APIS, (False, True)))
 GOOD = "sk-sim-good"
@@ -251,6 +252,7 @@ def test_usage_is_noted(
     caplog.set_level("INFO", "dragoman.requests")
     answer = ask(gateway, api, "messages/sim-cached_usage", stream)
     assert answer.status == 200
+    until(lambda: bool(caplog.messages))  # written once the upstream's answer is at its end
     assert '"usage":{"input":200,"output":50,"cached":64' in caplog.messages[-1]
 
 

@@ -44,6 +44,8 @@ REQUESTS: dict[str, str] = {
     "ChatCompletionStreamOptionsParam.include_usage": "Other protocols always send usage.",
     "*.include=reasoning.encrypted_content": "Reasoning comes back in an envelope anyway.",
     "Reasoning.*summary=*": "The gateway itself shows reasoning or does not.",
+    "ThinkingConfig*Param.display=*": "The gateway itself shows reasoning or does not.",
+    "ThinkingConfigAdaptiveParam": "Without an effort the model decides elsewhere as well.",
 }
 
 SEARCHES: dict[str, str] = {

@@ -14,8 +14,8 @@ import pytest
 
 from dragoman.accounts.store import StoreError
 from dragoman.canonical.errors import DragomanError
-from dragoman.gateway.stored import memory
-from dragoman.gateway.stored.memory import Shelf
+from dragoman.gateway.stored import response_store
+from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.storage.responses import Items, StoredEvent, StoredResponse, TooLarge
 from dragoman.storage.sqlite_responses import SqliteResponses
 
@@ -50,12 +50,12 @@ class Watched(SqliteResponses):
 
 
 @asynccontextmanager
-async def shelf_of(store: SqliteResponses) -> AsyncIterator[Shelf]:
-    shelf = Shelf(store, 1.0)
+async def opened(store: SqliteResponses) -> AsyncIterator[ResponseStoreThread]:
+    responses = ResponseStoreThread(store, 1.0)
     try:
-        yield shelf
+        yield responses
     finally:
-        await shelf.aclose()
+        await responses.aclose()
 
 
 async def outcomes(*puts: Awaitable[None]) -> list[str]:
@@ -66,27 +66,27 @@ async def outcomes(*puts: Awaitable[None]) -> list[str]:
 
 async def test_those_that_end_together_are_written_together(tmp_path: Path) -> None:
     store, other = Watched(tmp_path / "a.db"), SqliteResponses(tmp_path / "a.db")
-    async with shelf_of(store) as shelf:
-        await shelf.put(answer("first"))
+    async with opened(store) as responses:
+        await responses.put(answer("first"))
         assert store.groups == [1]
         assert other.get("first", "me") == answer("first")
-        await asyncio.gather(*[shelf.put(answer(f"n{number}")) for number in range(600)])
+        await asyncio.gather(*[responses.put(answer(f"n{number}")) for number in range(600)])
         for number in range(600):
             assert other.get(f"n{number}", "me") is not None
     assert sum(store.groups) == 601
     assert len(store.groups) < 8
-    assert max(store.groups) <= memory._MOST_IN_GROUP
+    assert max(store.groups) <= response_store._MOST_IN_GROUP
     other.close()
 
 
 async def test_who_waits_knows_that_it_is_safe(tmp_path: Path) -> None:
     """Each of many that come as they like is there for others when its own wait is over."""
     store, other = Watched(tmp_path / "a.db"), SqliteResponses(tmp_path / "a.db")
-    async with shelf_of(store) as shelf:
+    async with opened(store) as responses:
 
         async def put(number: int) -> None:
             await asyncio.sleep(number % 7 / 1000)
-            await shelf.put(answer(f"n{number}"))
+            await responses.put(answer(f"n{number}"))
             assert other.get(f"n{number}", "me") is not None
 
         await asyncio.gather(*[put(number) for number in range(100)])
@@ -97,10 +97,10 @@ async def test_a_slow_store_keeps_nobody_else_waiting(tmp_path: Path) -> None:
     """The loop runs on, those that come meanwhile wait as one group, and not for each other."""
     store, go = Watched(tmp_path / "a.db"), threading.Event()
     store.before = lambda _: assert_true(go.wait(10))
-    async with shelf_of(store) as shelf:
-        first = asyncio.create_task(shelf.put(answer("first")))
+    async with opened(store) as responses:
+        first = asyncio.create_task(responses.put(answer("first")))
         await asyncio.sleep(0.05)
-        later = [asyncio.create_task(shelf.put(answer(f"n{number}"))) for number in range(50)]
+        later = [asyncio.create_task(responses.put(answer(f"n{number}"))) for number in range(50)]
         loop = asyncio.get_running_loop()
         for _ in range(50):
             begun = loop.time()
@@ -119,23 +119,23 @@ def assert_true(holds: bool) -> None:
 async def test_more_than_may_wait_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "_MOST_WAITING", 3)
+    monkeypatch.setattr(response_store, "_MOST_WAITING", 3)
     store, go = Watched(tmp_path / "a.db"), threading.Event()
     store.before = lambda _: assert_true(go.wait(10))
-    async with shelf_of(store) as shelf:
-        puts = [asyncio.create_task(shelf.put(answer(f"n{number}"))) for number in range(6)]
+    async with opened(store) as responses:
+        puts = [asyncio.create_task(responses.put(answer(f"n{number}"))) for number in range(6)]
         await asyncio.sleep(0.05)
         # One is being written, and three wait for it.
         assert [task.done() for task in puts] == [False] * 4 + [True] * 2
         go.set()
         assert await outcomes(*puts) == ["kept"] * 4 + ["DragomanError"] * 2
-        monkeypatch.setattr(memory, "_MOST_WAITING_BYTES", 100)
+        monkeypatch.setattr(response_store, "_MOST_WAITING_BYTES", 100)
         large = answer("large", response=b"x" * 1000)
-        assert await outcomes(shelf.put(large), shelf.put(answer("small"))) == [
+        assert await outcomes(responses.put(large), responses.put(answer("small"))) == [
             "kept",
             "DragomanError",
         ]
-        await shelf.put(answer("small"))
+        await responses.put(answer("small"))
 
 
 async def test_a_store_that_fails_fails_the_group(tmp_path: Path) -> None:
@@ -144,27 +144,27 @@ async def test_a_store_that_fails_fails_the_group(tmp_path: Path) -> None:
     def fail(_: object) -> None:
         raise StoreError("gone")
 
-    async with shelf_of(store) as shelf:
+    async with opened(store) as responses:
         store.before = fail
-        found = await outcomes(shelf.put(answer("a")), shelf.put(answer("b")))
+        found = await outcomes(responses.put(answer("a")), responses.put(answer("b")))
         assert found == ["DragomanError"] * 2
         # Who comes right after it does not wait for the store again.
         groups = len(store.groups)
-        assert await outcomes(shelf.put(answer("c"))) == ["DragomanError"]
+        assert await outcomes(responses.put(answer("c"))) == ["DragomanError"]
         assert len(store.groups) == groups
         store.before = lambda _: None
-        shelf._again_at = 0.0
-        await shelf.put(answer("d"))
+        responses._again_at = 0.0
+        await responses.put(answer("d"))
 
 
 async def test_what_cannot_be_written_is_nobody_elses_fault(tmp_path: Path) -> None:
     store = Watched(tmp_path / "a.db", largest_bytes=5000)
-    async with shelf_of(store) as shelf:
+    async with opened(store) as responses:
         found = await outcomes(
-            shelf.put(answer("a")),
-            shelf.put(answer("b", response=b"x" * 5001)),
-            shelf.put(answer("c", owner=None)),
-            shelf.put(answer("d")),
+            responses.put(answer("a")),
+            responses.put(answer("b", response=b"x" * 5001)),
+            responses.put(answer("c", owner=None)),
+            responses.put(answer("d")),
         )
         assert found == ["kept", "TooLarge", "IntegrityError", "kept"]
 
@@ -173,8 +173,8 @@ async def test_who_leaves_while_it_is_written(tmp_path: Path) -> None:
     """What was handed over is written; the others of the group notice nothing."""
     store, go = Watched(tmp_path / "a.db"), threading.Event()
     store.before = lambda _: assert_true(go.wait(10))
-    async with shelf_of(store) as shelf:
-        leaving, staying = (asyncio.create_task(shelf.put(answer(name))) for name in "ab")
+    async with opened(store) as responses:
+        leaving, staying = (asyncio.create_task(responses.put(answer(name))) for name in "ab")
         await asyncio.sleep(0.05)
         leaving.cancel()
         go.set()
@@ -188,9 +188,9 @@ async def test_who_leaves_while_it_is_written(tmp_path: Path) -> None:
 
 async def test_what_waits_is_written_before_the_end(tmp_path: Path) -> None:
     store = Watched(tmp_path / "a.db")
-    async with shelf_of(store) as shelf:
-        await shelf.put(answer("first"))
-        puts = [asyncio.create_task(shelf.put(answer(f"n{number}"))) for number in range(600)]
+    async with opened(store) as responses:
+        await responses.put(answer("first"))
+        puts = [asyncio.create_task(responses.put(answer(f"n{number}"))) for number in range(600)]
         await asyncio.sleep(0)
     assert await outcomes(*puts) == ["kept"] * 600
 
@@ -198,6 +198,6 @@ async def test_what_waits_is_written_before_the_end(tmp_path: Path) -> None:
 async def test_a_store_that_cannot_be_used_is_an_error_of_its_own(tmp_path: Path) -> None:
     store = Watched(tmp_path / "none" / "a.db")
     (tmp_path / "none").write_text("no folder")
-    async with shelf_of(store) as shelf:
+    async with opened(store) as responses:
         with pytest.raises(DragomanError, match="cannot be used"):
-            await shelf.put(answer("a"))
+            await responses.put(answer("a"))

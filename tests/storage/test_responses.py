@@ -369,17 +369,17 @@ def test_an_item_is_found_as_long_as_one_response_has_it(make: Make, clock: Cloc
 
 def test_where_things_are_kept_is_its_owners_to_know(make: Make, clock: Clock) -> None:
     store, other = make(), make()
-    store.refer(["resp_9", "rs_9"], "me", "acme-1", clock.now + DAY)
-    store.refer(["resp_9"], "you", "acme-2", clock.now + DAY)
-    assert other.referred("resp_9", "me") == "acme-1"
-    assert other.referred("rs_9", "me") == "acme-1"
-    assert other.referred("resp_9", "you") == "acme-2"
-    assert other.referred("rs_9", "you") is None
-    other.unrefer("resp_9", "me")
-    assert store.referred("resp_9", "me") is None
-    assert store.referred("resp_9", "you") == "acme-2"
+    store.save_owner(["resp_9", "rs_9"], "me", "acme-1", clock.now + DAY)
+    store.save_owner(["resp_9"], "you", "acme-2", clock.now + DAY)
+    assert other.owning_account("resp_9", "me") == "acme-1"
+    assert other.owning_account("rs_9", "me") == "acme-1"
+    assert other.owning_account("resp_9", "you") == "acme-2"
+    assert other.owning_account("rs_9", "you") is None
+    other.forget_owner("resp_9", "me")
+    assert store.owning_account("resp_9", "me") is None
+    assert store.owning_account("resp_9", "you") == "acme-2"
     clock.now += 2 * DAY
-    assert store.referred("rs_9", "me") is None
+    assert store.owning_account("rs_9", "me") is None
     assert store.sweep(clock.now)
     assert not store.sweep(clock.now)
 

@@ -71,6 +71,7 @@ TOOLS = [
         "parameters without a root type",
         {"tools": [function(parameters={"properties": {}})]},
         {"tools": [{"name": "f", "input_schema": NO_ARGUMENTS}]},
+        {"tools[0].function": REPAIRED},
     ),
     Row(
         "strict function",
@@ -232,7 +233,7 @@ SETTINGS = [
         "a temperature above one",
         {"temperature": 1.5},
         {"temperature": 1.0},
-        {"temperature": KNOB},
+        {"temperature": REPAIRED},
         upstream=OLD,
     ),
     Row("stop string", {"stop": "x"}, {"stop_sequences": ["x"]}),
@@ -394,14 +395,14 @@ THINKING = [
         "effort none, for a model that always thinks",
         effort("none"),
         {**LIMIT, "output_config": {"effort": "low"}},
-        {"reasoning_effort": KNOB},
+        {"reasoning_effort": CONVERTED},
         upstream={"disable_thinking": False},
     ),
     Row(
         "effort minimal",
         effort("minimal"),
         {**LIMIT, "thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
-        {"reasoning_effort": KNOB},
+        {"reasoning_effort": CONVERTED},
     ),
     *(
         Row(
@@ -415,7 +416,7 @@ THINKING = [
         "effort xhigh, for a model without it",
         effort("xhigh"),
         {**LIMIT, "thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
-        {"reasoning_effort": KNOB},
+        {"reasoning_effort": CONVERTED},
         upstream={"efforts": ("low", "medium", "high")},
     ),
     Row(

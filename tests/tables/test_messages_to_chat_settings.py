@@ -311,22 +311,29 @@ THINKING = [
         "disabled, for a model without none",
         asked({"type": "disabled"}),
         {**LIMIT, "reasoning_effort": "minimal"},
-        {"thinking": KNOB},
+        {"thinking": CONVERTED},
         upstream={"efforts": ("minimal", "low", "medium", "high")},
     ),
-    Row("adaptive", asked({"type": "adaptive"}), LIMIT, {"thinking": KNOB}),
+    Row("adaptive", asked({"type": "adaptive"}), LIMIT),
+    Row(
+        "adaptive, for a server where thinking is on or off",
+        asked({"type": "adaptive"}),
+        LIMIT,
+        {"thinking": KNOB},
+        upstream={"effort": "enable_thinking"},
+    ),
     Row(
         "between tools",
         asked({"type": "between_tools"}),
         {**LIMIT, "reasoning_effort": "none"},
-        {"thinking": KNOB},
+        {"thinking": CONVERTED},
     ),
     *(
         Row(
             f"budget of {budget}",
             asked({"type": "enabled", "budget_tokens": budget}),
             {**LIMIT, "reasoning_effort": effort},
-            {"thinking": KNOB},
+            {"thinking": CONVERTED},
         )
         for budget, effort in (
             (2048, "low"),
@@ -354,7 +361,7 @@ THINKING = [
         "effort max, for a model without it",
         {"output_config": {"effort": "max"}},
         {"reasoning_effort": "high"},
-        {"output_config.effort": KNOB},
+        {"output_config.effort": CONVERTED},
         upstream={"efforts": ("low", "medium", "high")},
     ),
     Row(
@@ -371,7 +378,7 @@ THINKING = [
             asked({"type": "disabled"} if effort == "none" else {"type": "adaptive"})
             | ({} if effort == "none" else {"output_config": {"effort": effort}}),
             {**LIMIT, **written},
-            {} if effort == "none" else {"thinking": KNOB},
+            {} if effort == "none" else {"thinking": CONVERTED},
             upstream={"effort": style},
         )
         for style, effort, written in (

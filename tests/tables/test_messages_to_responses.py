@@ -513,7 +513,7 @@ THINKING = [
         "a way of showing that only Anthropic has",
         asked({"type": "adaptive", "display": "updates"}),
         {**LIMIT, **STATE, "reasoning": {"summary": "auto"}},
-        {"thinking": CONVERTED},
+        {"thinking": KNOB},
     ),
     Row(
         "an upstream without reasoning state",

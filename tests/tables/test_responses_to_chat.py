@@ -276,6 +276,7 @@ MESSAGES = [
 F = function(description="d", parameters=SCHEMA, strict=None)
 SENT_F = sent.function(description="d", parameters=SCHEMA)
 OFFER = {"tools": [F, free()]}
+IN_GRAMMAR = "The text in `input` must conform to this lark grammar:"
 SENT_OFFER = {"tools": [SENT_F, sent.emulated("g")]}
 FREE_LOST = {"tools[1]": CONVERTED}
 SPACE = {"type": "namespace", "name": "ns", "description": "ns", "tools": [F, free()]}
@@ -301,7 +302,7 @@ TOOLS = [
     Row(
         "free-text tool with a grammar, emulated",
         {"tools": [free(description="d", format=grammar("x"))]},
-        {"tools": [sent.emulated("g", "d\n\nThe input must match this lark grammar:\nx")]},
+        {"tools": [sent.emulated("g", f"d\n\n{IN_GRAMMAR}\nx")]},
         {"tools[0]": CONVERTED},
     ),
     Row(

@@ -385,7 +385,7 @@ SETTINGS = [
         "sampling under the older version",
         {"temperature": 1.5, "top_p": 0.5},
         {"temperature": 1.0, "top_p": 0.5},
-        {"temperature": KNOB},
+        {"temperature": REPAIRED},
         upstream=OLD,
     ),
     Row(

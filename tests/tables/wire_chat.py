@@ -81,7 +81,7 @@ def emulated(name: str, description: str | None = None) -> JsonObject:
     schema = {
         "type": "object",
         "properties": {
-            "input": {"type": "string", "description": "The tool's input, as plain text."}
+            "input": {"type": "string", "description": "The whole input, as plain text."}
         },
         "required": ["input"],
         "additionalProperties": False,

@@ -41,13 +41,19 @@ def errors(config: Config) -> Iterator[Fault]:
     for index, route in enumerate(config.routes):
         yield from _fallbacks(route, [entry.name for entry in config.upstreams], index)
     yield from _storage(config.storage)
-    for index, network in enumerate(config.server.trusted_proxies):
+    server = config.server
+    if server.tls_key is not None and server.tls_certificate is None:
+        yield ("server", "tls_key"), "is of no use without tls_certificate"
+    if server.memory_limit_bytes < _COPIES * server.body_limit_bytes:
+        told = f"at least {_COPIES} times body_limit_bytes, or the largest bodies never fit"
+        yield ("server", "memory_limit_bytes"), told
+    for index, network in enumerate(server.trusted_proxies):
         if not _is_network(network):
             yield (
                 ("server", "trusted_proxies", index),
                 "expected an address, a network such as 10.0.0.0/8, or unix",
             )
-    if not config.clients and not is_loopback(config.server.host):
+    if not config.clients and server.unix_socket is None and not is_loopback(server.host):
         yield (
             ("server", "host"),
             "anyone who reaches this address could spend your accounts: "
@@ -81,6 +87,9 @@ def warnings(config: Config) -> Iterator[Fault]:
 
 _SHORTEST_STORAGE_KEY = 16
 _SHORTEST_ADMIN_KEY = 16
+_COPIES = 3
+"""Of a body that are held at most: packed, unpacked, and as it is sent upstream."""
+
 _PROXIES = ("http", "https", "socks5", "socks5h")
 
 

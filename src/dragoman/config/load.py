@@ -66,7 +66,23 @@ def read_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os
         raise ConfigError(file, (Problem(1, "", f"not UTF-8: {error.reason}"),)) from None
     directory = Path(path).parent
     loaded = parse_config(text, file=file, environ=environ, directory=directory)
-    return replace(loaded, config=_with_storage(loaded.config, directory))
+    return replace(loaded, config=_with_storage(_with_files(loaded.config, directory), directory))
+
+
+def _with_files(config: Config, directory: Path) -> Config:
+    """The configuration with the files of its server where they are."""
+    server = config.server
+    named = {
+        "unix_socket": server.unix_socket,
+        "tls_certificate": server.tls_certificate,
+        "tls_key": server.tls_key,
+    }
+    found = {
+        name: os.fspath(directory / Path(path).expanduser())
+        for name, path in named.items()
+        if path is not None
+    }
+    return replace(config, server=replace(server, **found)) if found else config
 
 
 def _with_storage(config: Config, directory: Path) -> Config:

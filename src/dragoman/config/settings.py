@@ -51,6 +51,14 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `[[clients]]` entry."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8080
     """TCP port to listen on; 0 takes any free one."""
+    unix_socket: NonEmpty | None = None
+    """Path of a Unix socket to listen on, from the directory of the configuration file, instead of
+    `host` and `port`. Who may open the file may call."""
+    tls_certificate: NonEmpty | None = None
+    """File of the certificate, with those it depends on, to speak TLS; from the directory of the
+    configuration file. Read anew at a reload. Absent: HTTP without TLS."""
+    tls_key: NonEmpty | None = None
+    """File of the certificate's key; absent: it is in the file of the certificate."""
     workers: AtLeastOne = 1
     """Processes that serve. They share the states of accounts through `[storage]`."""
     head_limit_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024

@@ -22,8 +22,8 @@ from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.gateway.serving.routing import Target
 from dragoman.gateway.serving.upstreams import Upstreams
-from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
-from dragoman.gateway.stored.memory import Memory
+from dragoman.gateway.stored.conversations import StoredConversations
+from dragoman.gateway.stored.upstream_responses import UpstreamResponses, is_left_to
 from dragoman.jsontext import members as members_of
 from dragoman.protocols.base import Counting, to_json
 from dragoman.translation import Call, CallSettings, ClientRequest
@@ -39,12 +39,16 @@ class Counter:
     """Serves the endpoints that count, of every protocol that has one."""
 
     def __init__(
-        self, exchange: Exchange, upstreams: Upstreams, memory: Memory, elsewhere: Elsewhere
+        self,
+        exchange: Exchange,
+        upstreams: Upstreams,
+        conversations: StoredConversations,
+        upstream_responses: UpstreamResponses,
     ) -> None:
         self._exchange = exchange
         self._upstreams = upstreams
-        self._memory = memory
-        self._elsewhere = elsewhere
+        self._conversations = conversations
+        self._upstream_responses = upstream_responses
 
     async def serve(self, visit: Visit, caller: Caller, record: Record) -> None:
         """Count the tokens of one request.
@@ -59,12 +63,14 @@ class Counter:
         only = ""
         if request.codec.endpoint.stores_responses:
             if is_left_to(target.upstream, settings.options):
-                passing = await self._elsewhere.admit(
+                passing = await self._upstream_responses.retarget(
                     request, caller, target.upstream, answered=False
                 )
                 only = passing.only
             else:
-                request, _ = await self._memory.recall(request, caller, target, answered=False)
+                request, _ = await self._conversations.with_history(
+                    request, caller, target, answered=False
+                )
         # Nothing is answered, so nothing is refused: what cannot be translated is not counted.
         lenient = replace(settings, options=replace(settings.options, policy=Policy.LENIENT))
         await while_connected(visit, self._count(visit, request, target, lenient, record, only))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import uvloop
 
@@ -15,7 +17,7 @@ from dragoman.config.checks import is_loopback
 from dragoman.gateway.app import Gateway
 from dragoman.gateway.edge.record import log_line
 from dragoman.gateway.edge.refusals import refuse
-from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.reload import Reload
 from dragoman.http import Limits
 from dragoman.http import Server as HTTPServer
@@ -26,7 +28,7 @@ from dragoman.http.server import Listener
 def build_app(
     config: Config,
     log: Callable[[bytes], None] | None = log_line,
-    place: Place | None = None,
+    slot: WorkerSlot | None = None,
 ) -> Gateway:
     """The gateway as an application, for a server or for tests.
 
@@ -34,8 +36,9 @@ def build_app(
         ValueError: without client keys it listens on loopback only, so that nobody on the network
             can spend the accounts.
     """
-    check_reach(config, config.server.host)
-    return Gateway(config, log, place)
+    if config.server.unix_socket is None:
+        check_reach(config, config.server.host)
+    return Gateway(config, log, slot)
 
 
 def check_reach(config: Config, host: str) -> None:
@@ -49,27 +52,34 @@ def check_reach(config: Config, host: str) -> None:
 
 
 class Server:
-    """Serves an application on sockets, from `serve` to `stop`.
+    """Serves an application on sockets, from `serve` or `run` to `stop`. What is told by signals is
+    told by calls here: `on_signal`, and `reloads`, which read anew what can be, each whole or not
+    at all, and say what it was.
 
-    `on_started` is called when requests can come. `reloads` are what SIGHUP reads anew.
-
-    Signals are handled by the process, which calls `on_signal`.
+    `on_started` is called when requests can come.
     """
 
     def __init__(self, app: Gateway, on_started: Callable[[], object] = lambda: None) -> None:
+        """
+        Raises:
+            OSError: the certificate cannot be used.
+        """
+        settings = app.config.server
         self.app = app
         self.http = HTTPServer(
             app,
             refuse=refuse,
-            limits=limits_of(app.config.server),
+            limits=limits_of(settings),
+            tls=None if settings.tls_certificate is None else partial(server_tls, settings),
             exempt=lambda address: is_here(address) or app.proxies.believes(address),
         )
         self.started = False
         self.on_started = on_started
         self.reloads: Sequence[Reload] = ()
+        if settings.tls_certificate is not None:
+            self.reloads = (self._reload_certificate,)
         self._sockets: Sequence[socket.socket] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._draining: asyncio.Task[None] | None = None
 
     def run(self, sockets: Sequence[socket.socket]) -> None:
         """As `serve`, in a loop of its own."""
@@ -77,23 +87,20 @@ class Server:
             runner.run(self.serve(sockets))
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
-        """Serve until `stop` is called, and requests in flight are over."""
+        """Serve until `stop` is called, and requests in flight are over or their time is."""
         loop = self._loop = asyncio.get_running_loop()
         self._sockets = sockets
         await self.app.start()
         try:
             loop.call_soon(self._begin)
             await self.http.serve(sockets)
-            self._draining = loop.create_task(
-                self.http.drain(self.app.config.server.shutdown_grace_s)
-            )
-            await self._draining
+            await self.http.drain(self.app.config.server.shutdown_grace_s)
         finally:
             await self.app.close()
 
     async def listen(self, sock: socket.socket) -> Listener:
         """Take connections from a further socket, until what is returned is closed."""
-        return self.http.listen_also(sock)
+        return self.http.listen(sock)
 
     def stop(self) -> None:
         """Take no more connections, and end when requests in flight have, or their time is over.
@@ -102,9 +109,13 @@ class Server:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._close)
 
+    def close_listening(self) -> None:
+        """Take no more connections; the sockets stay open. `serve` goes on to its end."""
+        self.http.close_listening()
+
     def on_signal(self, number: int) -> None:
         """A signal to stop came. A second interrupt does not wait for requests in flight."""
-        if self._draining is not None and number == signal.SIGINT:
+        if self.app.draining and number == signal.SIGINT:
             self.http.hurry()
         self.stop()
 
@@ -113,9 +124,26 @@ class Server:
         self.on_started()
 
     def _close(self) -> None:
-        self.http.close_listening()
+        self.close_listening()
         for sock in self._sockets:
             sock.close()
+
+    def _reload_certificate(self) -> str:
+        self.http.reload_tls()
+        return "the certificate"
+
+
+def server_tls(settings: Settings) -> ssl.SSLContext:
+    """The context for TLS with clients.
+
+    Raises:
+        OSError: the certificate or its key cannot be read, or do not belong together.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["http/1.1"])
+    assert settings.tls_certificate is not None
+    context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    return context
 
 
 def limits_of(settings: Settings) -> Limits:

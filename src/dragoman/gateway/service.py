@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import resource
 import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, TextIO
 
@@ -19,10 +21,11 @@ from dragoman.config import Config
 from dragoman.gateway.allocation import settle
 from dragoman.gateway.edge.lines import LineWriter, Outlet
 from dragoman.gateway.operation.metrics import Board
-from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.listening import (
     address_of,
     bind,
+    bind_unix,
     deal,
     given_by_systemd,
     resolve,
@@ -33,7 +36,7 @@ from dragoman.gateway.processes.supervisor import Supervisor
 from dragoman.gateway.processes.table import WorkerTable
 from dragoman.gateway.processes.take_over import Offer, Predecessor, ask
 from dragoman.gateway.processes.worker import Attendance, handled_signals, show_stacks
-from dragoman.gateway.server import Server, build_app, check_reach
+from dragoman.gateway.server import Server, build_app, check_reach, server_tls
 from dragoman.storage.opening import prepare
 
 _FILES = 65536
@@ -64,8 +67,11 @@ def serve(
     configure_log(config.server.log_level)
     prepare(config)
     _raise_file_limit()
+    tls = config.server.tls_certificate is not None
+    if tls:
+        server_tls(config.server)
     predecessor, sockets = _open(config, as_service)
-    url = url_of(sockets[0])
+    url = url_of(sockets[0], "https" if tls else "http")
     _log.info("serving on %s", url)
     if announce is not None:
         announce(url)
@@ -75,6 +81,9 @@ def serve(
     finally:
         for sock in sockets:
             sock.close()
+        if config.server.unix_socket is not None:
+            with suppress(OSError):
+                os.unlink(config.server.unix_socket)
 
 
 def _open(config: Config, as_service: bool) -> tuple[Predecessor | None, list[socket.socket]]:
@@ -83,9 +92,11 @@ def _open(config: Config, as_service: bool) -> tuple[Predecessor | None, list[so
     Raises:
         OSError: the address is taken or not there, or would let anyone in from other machines.
     """
-    host, port = config.server.host, config.server.port
+    host, port, path = config.server.host, config.server.port, config.server.unix_socket
     given = given_by_systemd()
     predecessor = None
+    if path is not None and not given:
+        return None, [bind_unix(path)]
     if as_service and (given or port):
         predecessor = ask(address_of(given[0]) if given else resolve(host, port))
     if predecessor is not None:
@@ -156,7 +167,7 @@ def _run_workers(
             with handled_signals(stop, partial(reload_all, server.reloads) if as_service else None):
                 await server.serve(own)
 
-        _run_server(config, Place(board, number, count, table), main)
+        _run_server(config, WorkerSlot(board, number, count, table), main)
 
     def on_serving() -> None:
         if predecessor is not None:
@@ -182,14 +193,14 @@ def _run_workers(
 
 
 def _run_server(
-    config: Config, place: Place | None, main: Callable[[Server], Coroutine[Any, Any, None]]
+    config: Config, slot: WorkerSlot | None, main: Callable[[Server], Coroutine[Any, Any, None]]
 ) -> None:
     """Run `main` in a loop of its own, with the log of requests that it needs."""
     settle()
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(sys.stderr.fileno())
     try:
-        server = Server(build_app(config, lines if wanted else None, place))
+        server = Server(build_app(config, lines if wanted else None, slot))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main(server))
     finally:

@@ -17,22 +17,23 @@ from dragoman.gateway.count import Counter
 from dragoman.gateway.models import Catalogue, fetch_models
 from dragoman.gateway.operation.admin import Admin
 from dragoman.gateway.operation.prober import Prober
-from dragoman.gateway.operation.scrape import Place, Scrape
+from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.stored.background import Background
-from dragoman.gateway.stored.elsewhere import Elsewhere
-from dragoman.gateway.stored.memory import Memory, Shelf
+from dragoman.gateway.stored.conversations import StoredConversations
+from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.gateway.stored.responses import StoredResponses
+from dragoman.gateway.stored.upstream_responses import UpstreamResponses
 from dragoman.storage.opening import cipher_for, responses_for, store_for
 from dragoman.upstream.client import UpstreamClient
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """What the handlers of one worker share. `account_sync` and `shelf` are None if nothing is
+    """What the handlers of one worker share. `account_sync` and `responses` are None if nothing is
     stored."""
 
     pool: AccountPool
@@ -40,7 +41,7 @@ class Services(Struct, frozen=True, kw_only=True):
     meter: Meter
     client: UpstreamClient
     exchange: Exchange
-    shelf: Shelf | None
+    responses: ResponseStoreThread | None
     background: Background
     stored: StoredResponses
     counter: Counter
@@ -55,7 +56,7 @@ class Services(Struct, frozen=True, kw_only=True):
         await self.client.start()
         if self.account_sync is not None:
             await self.account_sync.start()
-        self.background.start(self.shelf)
+        self.background.start(self.responses)
         self.scrape.start()
         self.prober.start()
 
@@ -64,8 +65,8 @@ class Services(Struct, frozen=True, kw_only=True):
         await self.prober.close()
         await self.background.aclose()
         await self.client.aclose()
-        if self.shelf is not None:
-            await self.shelf.aclose()
+        if self.responses is not None:
+            await self.responses.aclose()
         if self.account_sync is not None:
             await self.account_sync.close()
         await self.scrape.close()
@@ -74,10 +75,10 @@ class Services(Struct, frozen=True, kw_only=True):
 def make_services(
     config: Config,
     log: Callable[[bytes], None] | None,
-    place: Place | None,
+    slot: WorkerSlot | None,
     in_flight: Callable[[], int],
 ) -> Services:
-    """The services of a configuration. `log` and `place` are as for `Gateway`; `in_flight` tells
+    """The services of a configuration. `log` and `slot` are as for `Gateway`; `in_flight` tells
     how many requests are being served."""
     pool, client = AccountPool(config), UpstreamClient()
     meter = Meter(_configured_models(config))
@@ -87,14 +88,14 @@ def make_services(
     router = Router(config, _sealer(config))
     exchange = Exchange(config.server, router, upstreams)
 
-    scrape = Scrape(config, pool, account_sync, in_flight, place)
+    scrape = Scrape(config, pool, account_sync, in_flight, slot)
     tally = Tally(scrape.metrics, None if account_sync is None else meter)
 
-    shelf = _shelf(config)
-    memory = Memory(shelf if config.storage.responses else None)
-    elsewhere = Elsewhere(config, pool, client, builders, shelf)
+    responses = _responses(config)
+    conversations = StoredConversations(responses if config.storage.responses else None)
+    upstream_responses = UpstreamResponses(config, pool, client, builders, responses)
     background = Background(
-        memory,
+        conversations,
         exchange.answer,
         lambda: client.clock,
         tally.background,
@@ -108,12 +109,12 @@ def make_services(
         meter=meter,
         client=client,
         exchange=exchange,
-        shelf=shelf,
+        responses=responses,
         background=background,
         stored=StoredResponses(
-            memory, elsewhere, background, exchange, config.server.body_limit_bytes
+            conversations, upstream_responses, background, exchange, config.server.body_limit_bytes
         ),
-        counter=Counter(exchange, upstreams, memory, elsewhere),
+        counter=Counter(exchange, upstreams, conversations, upstream_responses),
         catalogue=Catalogue(config, router, partial(fetch_models, upstreams), time.monotonic),
         scrape=scrape,
         tally=tally,
@@ -123,8 +124,8 @@ def make_services(
             pool,
             client,
             scrape.metrics,
-            place=0 if place is None else place.number,
-            places=1 if place is None else place.total,
+            worker=0 if slot is None else slot.number,
+            workers=1 if slot is None else slot.total,
         ),
     )
 
@@ -143,9 +144,9 @@ def _configured_models(config: Config) -> set[str]:
     return {name for name in names if "*" not in name}
 
 
-def _shelf(config: Config) -> Shelf | None:
+def _responses(config: Config) -> ResponseStoreThread | None:
     store = responses_for(config)
-    return None if store is None else Shelf(store, config.storage.responses_days)
+    return None if store is None else ResponseStoreThread(store, config.storage.responses_days)
 
 
 def _sealer(config: Config) -> Sealer:

@@ -40,6 +40,7 @@ _EMPTY_LINE = b"\r\n\r\n"
 _AHEAD = 64 * 1024
 """Bytes kept of what a client sends before it was answered; then its socket is not read."""
 
+_HALF_CLOSED_S = 0.1
 _RESET = struct.pack("ii", 1, 0)
 _FRAMING = 4
 """Bytes of sizes, extensions and line ends that a byte of a body in chunks may take, over all."""
@@ -55,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         "_drain",
         "_fields",
         "_framed",
+        "_half_closed",
         "_head_bytes",
         "_held",
         "_left",
@@ -134,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes that waited to be sent when that was looked at last."""
         self._held = 0
         """Bytes of the memory budget for an answer that the client has not taken."""
+        self._half_closed: asyncio.TimerHandle | None = None
         self._drain: asyncio.Future[None] | None = None
         self._taker: asyncio.Protocol | None = None
 
@@ -150,6 +153,8 @@ class Connection(asyncio.BufferedProtocol):
         del self._parser
         self.deadline = self.send_deadline = inf
         self._ahead = b""
+        if self._half_closed is not None:
+            self._half_closed.cancel()
         self._release()
         request, self._request = self._request, None
         if request is not None:
@@ -167,9 +172,16 @@ class Connection(asyncio.BufferedProtocol):
         context = self.context
         self._read(context.buffer, context.view, nbytes)
 
-    def eof_received(self) -> None:
-        # The transport closes once all is sent, if the client takes it.
+    def eof_received(self) -> bool:
+        """The client sends no more. Nearly always it is gone; some only say that they are done
+        asking, and are left the moment that a ready answer takes."""
+        transport = self.transport
+        # Where False is returned, the transport closes once all is sent, if the client takes it.
         self._watch_sending(ends=True)
+        if self.state != "serving" or transport is None or not transport.can_write_eof():
+            return False
+        self._half_closed = self.loop.call_later(_HALF_CLOSED_S, transport.close)
+        return True
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -372,7 +384,7 @@ class Connection(asyncio.BufferedProtocol):
         parser = self._parser
         method = parser.get_method().decode()
         if method == "CONNECT":
-            raise BadHead(Problem.MALFORMED)
+            raise BadHead(Problem.METHOD)
         version = parser.get_http_version()
         headers = headers_of(fields)
         length = body_length(headers, version)
@@ -499,6 +511,8 @@ class Connection(asyncio.BufferedProtocol):
             ahead, self._ahead = self._ahead, b""
             self._pause_reading(False)
             self._read(ahead, memoryview(ahead), len(ahead))
+        if self._half_closed is not None and self.state in ("idle", "head"):
+            self._end()
 
     # Writing
 

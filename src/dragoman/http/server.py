@@ -9,7 +9,6 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from dragoman.http.addresses import counted, is_here
 from dragoman.http.connection import Connection
@@ -40,16 +39,19 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
 class Listener:
-    """A further socket from which connections are accepted."""
+    """A socket that connections are accepted from, until `close`. It stays the caller's."""
 
-    __slots__ = ("_forget",)
+    __slots__ = ("_unlisten", "sock")
 
-    def __init__(self, forget: Callable[[], None]) -> None:
-        self._forget = forget
+    def __init__(self, sock: socket.socket, unlisten: Callable[[Listener], None]) -> None:
+        self.sock = sock
+        self._unlisten: Callable[[Listener], None] | None = unlisten
 
     def close(self) -> None:
-        """Accept no more of its connections. The socket it was made from stays open."""
-        self._forget()
+        """Accept no more from it."""
+        unlisten, self._unlisten = self._unlisten, None
+        if unlisten is not None:
+            unlisten(self)
 
 
 class Server:
@@ -94,7 +96,7 @@ class Server:
         self._tls = tls() if tls is not None else None
         self._exempt = exempt
         self._most = connections_for(self.limits)
-        self._listeners: list[socket.socket] = []
+        self._listeners: list[Listener] = []
         self._accepting = False
         self._opening: set[asyncio.Task[None]] = set()
         self._by_address: Counter[str] = Counter()
@@ -128,58 +130,51 @@ class Server:
         if self._make_tls is not None:
             self._tls = self._make_tls()
 
-    def listen(self, sockets: Sequence[socket.socket]) -> None:
-        """Begin to accept connections, in the running loop."""
-        self._context = context = Context(
-            self._app, self._refuse, self.limits, self.budget, self._forget
-        )
-        self._closed = asyncio.Event()
-        for listener in sockets:
-            listener.setblocking(False)
-            if listener.family != socket.AF_UNIX:
-                _keep_alive(listener)
-            listener.listen(BACKLOG)
-            self._listeners.append(listener)
-        self._accept_on(context)
-        self._tick()
-
-    def listen_also(self, sock: socket.socket) -> Listener:
-        """Accept connections of a further socket as well, which stays the caller's, until what is
-        returned is closed or listening is.
-
-        Raises:
-            OSError: there are too many open files.
-        """
-        own = sock.dup()
-        own.setblocking(False)
-        own.listen(BACKLOG)
-        self._listeners.append(own)
-        if self._accepting and self._context is not None:
-            self._context.loop.add_reader(own, self._accept, own)
-        return Listener(partial(self._forget_listener, own))
-
-    def _forget_listener(self, sock: socket.socket) -> None:
-        if sock in self._listeners:
-            self._listeners.remove(sock)
-            if self._accepting and self._context is not None:
-                self._context.loop.remove_reader(sock)
-        sock.close()
-
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
         """Accept connections and serve them, until `close_listening` is called."""
-        self.listen(sockets)
+        self.start()
+        for sock in sockets:
+            self.listen(sock)
         assert self._closed is not None
         await self._closed.wait()
 
+    def start(self) -> None:
+        """Make ready for `listen`, in the running loop."""
+        self._context = Context(self._app, self._refuse, self.limits, self.budget, self._forget)
+        self._closed = asyncio.Event()
+        self._tick()
+
+    def listen(self, sock: socket.socket) -> Listener:
+        """Accept connections from a bound socket, until what is returned is closed."""
+        context = self._context
+        assert context is not None
+        sock.setblocking(False)
+        if sock.family != socket.AF_UNIX:
+            _keep_alive(sock)
+        sock.listen(BACKLOG)
+        listener = Listener(sock, self._unlisten)
+        self._listeners.append(listener)
+        if self._accepting:
+            context.loop.add_reader(sock, self._accept, sock)
+        else:
+            self._accept_on(context)
+        return listener
+
     def close_listening(self) -> None:
         """Accept no more connections; those that stand go on. `serve` returns."""
+        for listener in list(self._listeners):
+            listener.close()
+        if self._closed is not None:
+            self._closed.set()
+
+    def _unlisten(self, listener: Listener) -> None:
         context = self._context
-        if context is None or not self._listeners:
-            return
-        self._accept_off(context)
-        self._listeners.clear()
-        assert self._closed is not None
-        self._closed.set()
+        assert context is not None
+        if self._accepting:
+            context.loop.remove_reader(listener.sock)
+        self._listeners.remove(listener)
+        if not self._listeners:
+            self._accepting = False
 
     async def drain(self, grace_s: float) -> None:
         """End every connection with its next answer, and those without a request after a second:
@@ -238,15 +233,15 @@ class Server:
             self._accepting = True
             context.crowded = False
             for listener in self._listeners:
-                context.loop.add_reader(listener, self._accept, listener)
+                context.loop.add_reader(listener.sock, self._accept, listener.sock)
 
     def _accept_off(self, context: Context) -> None:
         if self._accepting:
             self._accepting = False
             for listener in self._listeners:
-                context.loop.remove_reader(listener)
+                context.loop.remove_reader(listener.sock)
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, sock: socket.socket) -> None:
         context = self._context
         assert context is not None
         for _ in range(_BURST):
@@ -254,7 +249,7 @@ class Server:
                 self._make_room(context)
                 return
             try:
-                sock, peer = listener.accept()
+                accepted, peer = sock.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionError:
@@ -264,7 +259,7 @@ class Server:
                 self._accept_off(context)
                 context.loop.call_later(_SHORTAGE_S, self._accept_on, context)
                 return
-            self._admit(context, sock, peer[0] if isinstance(peer, tuple) else "")
+            self._admit(context, accepted, peer[0] if isinstance(peer, tuple) else "")
 
     def _admit(self, context: Context, sock: socket.socket, address: str) -> None:
         sock.setblocking(False)
@@ -360,10 +355,10 @@ class Server:
         return min([limit / 4 for limit in times if limit] + [1.0])
 
 
-def _keep_alive(listener: socket.socket) -> None:
+def _keep_alive(sock: socket.socket) -> None:
     """Those that are accepted inherit it."""
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
         option = getattr(socket, name, None)
         if option is not None:
-            listener.setsockopt(socket.IPPROTO_TCP, option, value)
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)

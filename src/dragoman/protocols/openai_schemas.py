@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-JsonSchema = dict[str, Any]
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import FunctionTool
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.tools import object_schema
 
-EMPTY: JsonSchema = {"type": "object", "properties": {}}
-"""The schema of a tool without arguments."""
-CLOSED: JsonSchema = {**EMPTY, "additionalProperties": False}
-"""The same, as strict mode wants it."""
+JsonSchema = dict[str, Any]
 
 _NAMED = ("properties", "$defs", "definitions", "patternProperties")
 _LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
@@ -41,11 +41,18 @@ _UNTYPED = frozenset({"anyOf", "$ref", "enum", "const"})
 _BESIDE_REFERENCE = frozenset({"$ref", "$defs", "definitions"})
 
 
-def with_object_root(schema: JsonSchema) -> JsonSchema:
-    """The schema with what the services demand of parameters: an object with properties."""
-    if schema.get("type") == "object" and "properties" in schema:
-        return schema
-    return {**schema, "type": "object", "properties": schema.get("properties", {})}
+def write_parameters(tool: FunctionTool, outbound: Outbound) -> JsonSchema:
+    """The schema of a tool's arguments: an object with properties, whose arrays say what they
+    hold."""
+    schema = object_schema(tool, outbound)
+    if "properties" not in schema:
+        # The services refuse an object that does not say which; saying "none" changes nothing.
+        schema = {**schema, "properties": {}}
+    completed = with_items(schema)
+    if completed is not schema:
+        detail = "arrays of the schema hold anything"
+        outbound.ledger.add(tool.path, LossKind.REPAIRED, detail)
+    return completed
 
 
 def with_items(schema: JsonSchema) -> JsonSchema:

@@ -138,6 +138,8 @@ class Reply:
         length = next((int(value) for name, value in headers if name == "content-length"), None)
         others = [header for header in headers if header[0] != "content-length"]
         self._request.start(status, _lines(others), length)
+        # Not with the first piece, before which a fault may strike.
+        await self._request.write(b"")
 
     async def slow_head(self, status: int, headers: Headers, ms: int) -> None:
         """The head in small pieces over so many milliseconds; the connection closes after."""

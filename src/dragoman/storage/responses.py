@@ -123,13 +123,13 @@ class ResponseStore(Protocol):
         not after all. Returns whether that was not so already; a claim that led to no response in
         an hour does not count."""
 
-    def refer(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
+    def save_owner(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
         """Remember which account's service keeps responses and items of these names."""
 
-    def referred(self, name: str, owner: str) -> str | None:
+    def owning_account(self, name: str, owner: str) -> str | None:
         """The account whose service keeps what has that name."""
 
-    def unrefer(self, name: str, owner: str) -> None:
+    def forget_owner(self, name: str, owner: str) -> None:
         """Forget where that is kept."""
 
     def abandoned(self, now: float) -> list[StoredResponse]:

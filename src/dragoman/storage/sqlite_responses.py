@@ -251,7 +251,7 @@ class SqliteResponses:
             ).rowcount
         return bool(changed)
 
-    def refer(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
+    def save_owner(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
         """See `ResponseStore.refer`."""
         with self._file.writing_untold() as connection:
             connection.executemany(
@@ -260,7 +260,7 @@ class SqliteResponses:
                 [(owner, name, account, expires) for name in names],
             )
 
-    def referred(self, name: str, owner: str) -> str | None:
+    def owning_account(self, name: str, owner: str) -> str | None:
         """See `ResponseStore.referred`."""
         with self._file.reading() as connection:
             row = connection.execute(
@@ -269,7 +269,7 @@ class SqliteResponses:
             ).fetchone()
         return None if row is None else str(row[0])
 
-    def unrefer(self, name: str, owner: str) -> None:
+    def forget_owner(self, name: str, owner: str) -> None:
         """See `ResponseStore.unrefer`."""
         with self._file.writing_untold() as connection:
             connection.execute(

@@ -56,11 +56,13 @@ class UpstreamResponse:
         waits for it in another task gets `Truncated`."""
         self._incoming.close()
 
-    async def read(self, limit: int) -> bytes:
+    async def read(self, limit: int, hold: Callable[[int], None] = lambda size: None) -> bytes:
         """The rest of the body.
 
         Args:
             limit: most bytes that are wanted, after content codings are undone.
+            hold: told how many bytes of the body are held, as they come; what it raises ends the
+                call. One that has arrived with the head is not told of.
 
         Raises:
             BodyTooLarge: there are more; the connection is closed.
@@ -80,6 +82,7 @@ class UpstreamResponse:
                     size += len(chunk)
                     if size > limit:
                         break
+                    hold(len(chunk))
                     parts.append(chunk)
         if size > limit:
             self.close()

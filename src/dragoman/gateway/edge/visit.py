@@ -23,6 +23,9 @@ _RETRY_S = 5.0
 
 _FORWARDED = {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"}
 
+_SMALL = 64 * 1024
+"""Bytes of a body that the memory budget is not asked for."""
+
 _TURN_BYTES = 1024 * 1024
 """Bytes that are unpacked before others have their turn."""
 
@@ -136,6 +139,13 @@ class Visit:
                 OVERLOADED where there is no memory for it.
             ClientGone: the client left.
         """
+        body = await self._plain_body(limit)
+        if len(body) > _SMALL:
+            # It is held twice: as it came, and as it is sent upstream.
+            self.hold(len(body))
+        return body
+
+    async def _plain_body(self, limit: int) -> bytes:
         encoding = self.headers.get(b"content-encoding")
         if encoding is None:
             return await self._whole_body(limit)

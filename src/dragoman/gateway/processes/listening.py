@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Sequence
@@ -26,6 +27,33 @@ def bind(host: str, port: int) -> socket.socket:
             # Only once it is bound: another program that has the port must be an error, further
             # sockets of this one must not.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def bind_unix(path: str) -> socket.socket:
+    """A bound Unix socket. One that nobody listens on any more, which a server left that was
+    killed, is replaced.
+
+    Raises:
+        OSError: the path is taken, or its directory is not there.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.connect(path)
+    except ConnectionRefusedError:
+        os.unlink(path)
+    except OSError:
+        pass
+    else:
+        sock.close()
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), path)
+    sock.close()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(path)
     except OSError:
         sock.close()
         raise
@@ -70,12 +98,12 @@ def address_of(sock: socket.socket) -> tuple[str, int]:
     return (str(name), 0) if sock.family == socket.AF_UNIX else (name[0], name[1])
 
 
-def url_of(sock: socket.socket) -> str:
+def url_of(sock: socket.socket, scheme: str = "http") -> str:
     """The base URL under which clients reach a socket."""
     host, port = address_of(sock)
     if sock.family == socket.AF_UNIX:
         return f"unix:{host}"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def deal(sockets: list[socket.socket], workers: int) -> list[list[socket.socket]]:

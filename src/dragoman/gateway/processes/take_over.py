@@ -27,6 +27,8 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
+from dragoman.jsontext import JsonError, decoder
+
 _log = logging.getLogger("dragoman.gateway")
 
 _ASK = b"dragoman: sockets, please"
@@ -53,6 +55,9 @@ class _Given(Struct, frozen=True):
 
     pid: int
     left: int
+
+
+_read_given = decoder(_Given)
 
 
 class Predecessor:
@@ -103,10 +108,10 @@ def ask(address: tuple[str, int]) -> Predecessor | None:
                 link, _MESSAGE_BYTES, _MOST_FILES, socket.MSG_CMSG_CLOEXEC
             )
             sockets += [socket.socket(fileno=number) for number in files]
-            given = msgspec.json.decode(data, type=_Given)
+            given = _read_given(data)
             if not given.left:
                 return Predecessor(link, given.pid, sockets)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, JsonError) as error:
         for sock in (link, *sockets):
             sock.close()
         if isinstance(error, _Distrusted):

@@ -12,6 +12,7 @@ from dragoman.accounts.pool import Lease
 from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_fault
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
+from dragoman.gateway.edge.beside import beside
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.serving.affinity import response_id
 from dragoman.gateway.serving.answers import (
@@ -34,6 +35,13 @@ _MOST_HELD = 64 * 1024 * 1024
 """Bytes that are held back at the start of a stream; a response object may repeat a large request,
 twice."""
 
+_SMALL = 64 * 1024
+"""Bytes of an answer that the memory budget is not asked for."""
+
+_STEP = 1024 * 1024
+"""Bytes of a stream for which it is asked at once: as many may be kept of what came, until the
+stream ends, by whoever writes its last event."""
+
 _BLANK_RUN = 100
 """Characters of white space in arguments that are no mere indentation."""
 
@@ -47,16 +55,19 @@ async def deliver_whole(
         UpstreamError: the answer is an error, or unusable.
         CallError: the answer broke off.
     """
-    body = mask.secrets_in(await answer.read(MOST_BYTES))
+    hold = context.visit.hold
+    body = mask.secrets_in(await answer.read(MOST_BYTES, hold))
     call, outcome = context.call, Outcome()
     context.outcome = outcome
     translate = call.stream_as_response if holds_events(body) else call.translate_response
-    reply = translate(body, outcome)
+    reply = await beside(body, lambda: translate(body, outcome))
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:
         await context.recorder.begun(lease.account.name, response_id(body))
         reply = await context.recorder.whole(reply)
+    if len(reply) > _SMALL:
+        hold(len(reply))
     await context.visit.reply(200, reply, context.headers())
 
 
@@ -105,7 +116,7 @@ async def _deliver_whole_as_stream(
 ) -> None:
     """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
     was read of it."""
-    body = chunk + await answer.read(MOST_BYTES)
+    body = chunk + await answer.read(MOST_BYTES, context.visit.hold)
     context.outcome = Outcome()
     events = context.call.response_as_stream(body, context.outcome)
     _report_success(lease, context.outcome)
@@ -165,11 +176,16 @@ async def _relay(
     blank_since = 0.0
     data = b"".join(held)
     held.clear()
+    room = _STEP
 
     def pass_on(chunk: bytes) -> bool:
         """Send a chunk's events at once, as for nearly every chunk. False if that cannot be: they
         are left in `data`, for the loop below."""
-        nonlocal data, blank_since
+        nonlocal data, blank_since, room
+        room -= len(chunk)
+        if room < 0:
+            room += _STEP
+            context.visit.hold(_STEP)
         data = feed(chunk)
         if stream.over or stream.blank >= _BLANK_RUN:
             return False

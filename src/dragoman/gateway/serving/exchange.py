@@ -18,6 +18,7 @@ from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, Upstream
 from dragoman.canonical.losses import Policy
 from dragoman.config import Server
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.beside import beside
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
 from dragoman.gateway.edge.record import Record
@@ -95,7 +96,7 @@ class Exchange:
         context = RequestContext(visit, caller, record, request, attempts, recorder)
         # From here on the context alone holds the request, and releases it in time.
         del request
-        context.retarget(target, self._translate(context, target))
+        await self._retarget(context, target)
         if record.stream:
             context.delivery = Delivery(
                 visit,
@@ -120,7 +121,9 @@ class Exchange:
             ClientGone: the client left.
         """
         body = await visit.body(self._server.body_limit_bytes)
-        return ClientRequest(visit.codec.name, body, operation=visit.operation)
+        return await beside(
+            body, lambda: ClientRequest(visit.codec.name, body, operation=visit.operation)
+        )
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """Where the request's model leads.
@@ -165,6 +168,17 @@ class Exchange:
             call.response_id = context.recorder.response_id
         return call
 
+    async def _retarget(
+        self, context: RequestContext, target: Target, *, is_fallback: bool = False
+    ) -> None:
+        """Translate the request for `target`.
+
+        Raises:
+            InvalidRequest: as `_translate`.
+        """
+        call = await beside(context.request.body, lambda: self._translate(context, target))
+        context.retarget(target, call, is_fallback=is_fallback)
+
     async def _forward(self, context: RequestContext) -> None:
         """Ask the accounts of the request's target, then those of its fallbacks, and deliver the
         answer, or the error. Once the head of a stream was sent, errors go into the stream."""
@@ -200,8 +214,7 @@ class Exchange:
             return False
         target = detoured(fallback, context.request)
         try:
-            # No local variable holds the translated request: it is released once a stream begins.
-            context.retarget(target, self._translate(context, target), is_fallback=True)
+            await self._retarget(context, target, is_fallback=True)
             return await self._try_accounts(context) is None
         except InvalidRequest:
             return False

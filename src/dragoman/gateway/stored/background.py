@@ -20,7 +20,13 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.visit import Visit, while_connected
-from dragoman.gateway.stored.memory import ENDS, Keeping, Keepsake, Memory, Shelf
+from dragoman.gateway.stored.conversations import (
+    ENDS,
+    PendingResponse,
+    ResponseRecorder,
+    StoredConversations,
+)
+from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.http.clock import Clock
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
@@ -40,13 +46,13 @@ from dragoman.translation import ClientRequest
 
 _log = logging.getLogger("dragoman.gateway")
 
-Run = Callable[[Visit, Caller, Record, ClientRequest, Keeping], Awaitable[None]]
+Run = Callable[[Visit, Caller, Record, ClientRequest, ResponseRecorder], Awaitable[None]]
 """Answers a request, whose answer is stored."""
 
-_TELL_S = 0.2
-"""Seconds between two times that the store is told of new events, and asked whether to go on."""
+_SAVE_S = 0.2
+"""Seconds between two times that new events are stored, and the store asked whether to go on."""
 _POLL_S = 0.2
-_HOUSEKEEPING_S = 5.0
+_CLEANUP_S = 5.0
 _BETWEEN_SWEEPS_S = 0.05
 _MOST_READ = 256
 """Events that one look into the store brings."""
@@ -68,7 +74,7 @@ class Background:
 
     def __init__(
         self,
-        memory: Memory,
+        conversations: StoredConversations,
         run: Run,
         clock: Callable[[], Clock],
         count: Callable[[Visit, Record], None],
@@ -76,7 +82,7 @@ class Background:
         keepalive_s: float,
         most: int,
     ) -> None:
-        self._memory = memory
+        self._conversations = conversations
         self._run = run
         self._clock = clock
         self._count = count
@@ -84,26 +90,32 @@ class Background:
         self._keepalive_s = keepalive_s
         self._most = most
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._housekeeping: asyncio.Task[None] | None = None
+        self._cleanup: asyncio.Task[None] | None = None
 
-    def start(self, shelf: Shelf | None) -> None:
-        """Begin to keep house, in the running loop: to bury what died, and drop what is too old."""
-        if shelf is not None:
-            self._housekeeping = asyncio.create_task(self._keep_house(shelf))
+    def start(self, responses: ResponseStoreThread | None) -> None:
+        """Run the periodic cleanup in the running loop: fail orphaned responses, delete expired
+        ones."""
+        if responses is not None:
+            self._cleanup = asyncio.create_task(self._run_cleanup(responses))
 
-    async def _keep_house(self, shelf: Shelf) -> None:
+    async def _run_cleanup(self, responses: ResponseStoreThread) -> None:
         while True:
-            await asyncio.sleep(_HOUSEKEEPING_S)
+            await asyncio.sleep(_CLEANUP_S)
             with suppress(DragomanError, TooLarge):
-                await self.bury(time.time())
+                await self.fail_orphans(time.time())
                 swept = 1
                 while swept:
-                    swept = await shelf.ask(lambda store: store.sweep(time.time()))
+                    swept = await responses.ask(lambda store: store.sweep(time.time()))
                     # Others come first: what is too old can wait.
                     await asyncio.sleep(_BETWEEN_SWEEPS_S)
 
     async def begin(
-        self, visit: Visit, caller: Caller, record: Record, request: ClientRequest, keep: Keepsake
+        self,
+        visit: Visit,
+        caller: Caller,
+        record: Record,
+        request: ClientRequest,
+        keep: PendingResponse,
     ) -> None:
         """Begin to make a response, and answer with what there is of it: that it is queued, or its
         events as they come.
@@ -112,7 +124,7 @@ class Background:
             DragomanError: the store cannot be used, or the request is too large for it, or too many
                 run already.
         """
-        shelf = self._shelf()
+        responses = self._responses()
         if len(self._tasks) >= self._most:
             raise DragomanError(_BUSY)
         record.deferred = True
@@ -122,7 +134,7 @@ class Background:
             id=name,
             owner=keep.owner,
             created=keep.created,
-            expires=shelf.expiry(keep.created),
+            expires=responses.expiry(keep.created),
             status="queued",
             response=to_json(response),
             previous=keep.previous,
@@ -130,7 +142,7 @@ class Background:
             background=True,
         )
         try:
-            await shelf.ask(lambda store: store.put(stored))
+            await responses.ask(lambda store: store.put(stored))
         except TooLarge as error:
             raise InvalidRequest.at("background", f"cannot be kept: {error}") from None
         run = _Run(self, stored, keep)
@@ -174,7 +186,7 @@ class Background:
     async def _give(
         self, stored: StoredResponse, delivery: Delivery, after: int, done: bytes
     ) -> None:
-        shelf = self._shelf()
+        responses = self._responses()
         name, owner = stored.id, stored.owner
 
         def look(store: ResponseStore) -> tuple[StoredResponse | None, list[StoredEvent]]:
@@ -183,7 +195,7 @@ class Background:
             return known, store.events(name, owner, after, _MOST_READ)
 
         while True:
-            known, events = await shelf.ask(look)
+            known, events = await responses.ask(look)
             if events:
                 after = events[-1].sequence
                 frames = b"".join([event.frame for event in events])
@@ -193,7 +205,7 @@ class Background:
                 await delivery.write(frames)
                 continue
             if known is None or known.status in FINISHED:
-                last = await shelf.ask(lambda store: store.last_event(name, owner))
+                last = await responses.ask(lambda store: store.last_event(name, owner))
                 number = -1 if last is None else last.sequence
                 over = after > number or (last is not None and _is_end(last.frame))
                 await delivery.end(b"" if over else _ended(known or stored, number + 1) + done)
@@ -206,47 +218,49 @@ class Background:
         Raises:
             DragomanError: the store cannot be used.
         """
-        shelf = self._shelf()
-        await shelf.ask(lambda store: store.cancel(stored.id, stored.owner))
+        responses = self._responses()
+        await responses.ask(lambda store: store.cancel(stored.id, stored.owner))
         cancelled = _cancelled(stored)
-        await shelf.ask(lambda store: store.put(cancelled))
+        await responses.ask(lambda store: store.put(cancelled))
         task = self._tasks.get(stored.id)
         if task is not None:
             task.cancel()
         # It may have been finished just before.
-        return await shelf.ask(lambda store: store.get(stored.id, stored.owner)) or cancelled
+        return await responses.ask(lambda store: store.get(stored.id, stored.owner)) or cancelled
 
-    async def bury(self, now: float) -> None:
-        """Say of responses whose worker died that they failed.
+    async def fail_orphans(self, now: float) -> None:
+        """Fail orphaned responses: those whose worker died.
 
         Raises:
             DragomanError: the store cannot be used.
         """
-        if self._memory.shelf is None:
+        if self._conversations.responses is None:
             return
-        shelf = self._shelf()
-        for stored in await shelf.ask(lambda store: store.abandoned(now)):
-            await shelf.ask(partial(_put, _failed(stored, _STOPPED)))
+        responses = self._responses()
+        for stored in await responses.ask(lambda store: store.abandoned(now)):
+            await responses.ask(partial(_put, _failed(stored, _STOPPED)))
 
     async def aclose(self) -> None:
         """Stop what runs, and say so in the store."""
         tasks = list(self._tasks.values())
-        if self._housekeeping is not None:
-            tasks.append(self._housekeeping)
+        if self._cleanup is not None:
+            tasks.append(self._cleanup)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _shelf(self) -> Shelf:
-        shelf = self._memory.shelf
-        assert shelf is not None
-        return shelf
+    def _responses(self) -> ResponseStoreThread:
+        responses = self._conversations.responses
+        assert responses is not None
+        return responses
 
 
 class _Run:
     """One response that is being made: an answer to nobody, whose events go to the store."""
 
-    def __init__(self, background: Background, stored: StoredResponse, keep: Keepsake) -> None:
+    def __init__(
+        self, background: Background, stored: StoredResponse, keep: PendingResponse
+    ) -> None:
         self._background = background
         self._stored = stored
         self._keep = keep
@@ -255,7 +269,7 @@ class _Run:
         self._status = 0
         self._body = b""
         self._over = asyncio.Event()
-        self._told = -1
+        self._saved = -1
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
 
@@ -265,11 +279,11 @@ class _Run:
         visit = Visit(_Unattended(begun, self.take), begun.codec, background._clock())
         record = Record()
         record.caller = caller.name
-        teller = asyncio.create_task(self._tell())
+        saver = asyncio.create_task(self._save_events())
         self._task = asyncio.current_task()
         fault: Fault | None = None
         try:
-            keeping = _LastKeeping(background._memory, self._keep, self)
+            keeping = _FinalRecorder(background._conversations, self._keep, self)
             await background._run(visit, caller, record, request, keeping)
         except asyncio.CancelledError:
             fault = _STOPPED
@@ -280,7 +294,7 @@ class _Run:
             fault = Fault(FaultKind.INTERNAL, "The gateway failed unexpectedly.")
         finally:
             self._over.set()
-            await asyncio.wait((teller,))
+            await asyncio.wait((saver,))
         if self._status >= 400:
             fault = fault or _told(self._body)
         await self._end(fault)
@@ -298,23 +312,23 @@ class _Run:
             self._body += data
             return
         events = _events(self._decoder.feed(data))
-        self._events += [event for event in events if event.sequence > self._told]
+        self._events += [event for event in events if event.sequence > self._saved]
 
-    async def _tell(self) -> None:
-        """Tell the store of new events, until there are no more."""
+    async def _save_events(self) -> None:
+        """Append new events to the store every `_SAVE_S` seconds until the run is over."""
         begun = False
         over = False
         while not over:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), _TELL_S)
+                await asyncio.wait_for(self._over.wait(), _SAVE_S)
             over = self._over.is_set()
             events, self._events = self._events, []
-            shelf = self._background._shelf()
+            responses = self._background._responses()
             try:
                 if events and not begun:
                     begun = True
-                    await self._mark_begun(shelf)
-                goes_on = await shelf.ask(partial(_append, self._stored.id, events))
+                    await self._mark_begun(responses)
+                goes_on = await responses.ask(partial(_append, self._stored.id, events))
             except DragomanError:
                 # The store may be back before the answer is over.
                 self._events[:0] = events
@@ -324,44 +338,46 @@ class _Run:
                 self._task.cancel()
                 return
 
-    async def _mark_begun(self, shelf: Shelf) -> None:
+    async def _mark_begun(self, responses: ResponseStoreThread) -> None:
         response = {**msgspec.json.decode(self._stored.response), "status": "in_progress"}
         begun = replace(self._stored, status="in_progress", response=to_json(response))
-        await shelf.ask(lambda store: store.put(begun))
+        await responses.ask(lambda store: store.put(begun))
 
     async def _end(self, fault: Fault | None) -> None:
-        """Say how it ended, unless that was kept with the answer itself."""
+        """Store how it ended, unless that was stored with the answer itself."""
         if self._stopped:
             ended = _cancelled(self._stored)
         else:
             ended = _failed(self._stored, fault or _UNKEPT)
         try:
-            await self._background._shelf().ask(partial(_put, ended))
+            await self._background._responses().ask(partial(_put, ended))
         except (DragomanError, TooLarge):
             _log.error("how a background response ended could not be kept")
 
-    def untold(self, data: bytes) -> list[StoredEvent]:
-        """The events that the store was not told of, with those in `data`."""
+    def unsaved_events(self, data: bytes) -> list[StoredEvent]:
+        """The events that are not in the store yet, with those in `data`."""
         events, self._events = self._events, []
         decoder = Decoder()
         events += _events([*decoder.feed(data), *decoder.finish()])
-        self._told = max((event.sequence for event in events), default=self._told)
+        self._saved = max((event.sequence for event in events), default=self._saved)
         return events
 
 
-class _LastKeeping(Keeping):
-    """Keeps what was made in the background in one step with its last events: whoever sees that it
+class _FinalRecorder(ResponseRecorder):
+    """Stores a background response in one transaction with its last events: whoever sees that it
     is over sees all of it."""
 
     __slots__ = ("_run",)
 
-    def __init__(self, memory: Memory, keepsake: Keepsake, run: _Run) -> None:
-        super().__init__(memory, keepsake)
+    def __init__(
+        self, conversations: StoredConversations, pending: PendingResponse, run: _Run
+    ) -> None:
+        super().__init__(conversations, pending)
         self._run = run
 
     async def keep(self, response: bytes, data: bytes) -> bool:
-        events = self._run.untold(data)
-        return await self.memory.keep(self.keepsake, response, events)
+        events = self._run.unsaved_events(data)
+        return await self.conversations.keep(self.pending, response, events)
 
 
 def _put(stored: StoredResponse, store: ResponseStore) -> None:

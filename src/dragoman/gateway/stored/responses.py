@@ -16,8 +16,13 @@ from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.stored.background import Background
-from dragoman.gateway.stored.elsewhere import Elsewhere, is_left_to
-from dragoman.gateway.stored.memory import LONGEST_ID, Keeping, Memory, response_not_found
+from dragoman.gateway.stored.conversations import (
+    LONGEST_ID,
+    ResponseRecorder,
+    StoredConversations,
+    response_not_found,
+)
+from dragoman.gateway.stored.upstream_responses import UpstreamResponses, is_left_to
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject, decode_object
 from dragoman.protocols.openai_responses.conversations import (
@@ -54,14 +59,14 @@ class StoredResponses:
 
     def __init__(
         self,
-        memory: Memory,
-        elsewhere: Elsewhere,
+        conversations: StoredConversations,
+        upstream_responses: UpstreamResponses,
         background: Background,
         exchange: Exchange,
         most_bytes: int,
     ) -> None:
-        self._memory = memory
-        self._elsewhere = elsewhere
+        self._conversations = conversations
+        self._upstream_responses = upstream_responses
         self._background = background
         self._exchange = exchange
         self._most_bytes = most_bytes
@@ -87,14 +92,14 @@ class StoredResponses:
         target = self._exchange.resolve(request, caller, record)
         settings = self._exchange.settings(visit, caller, target)
         if is_left_to(target.upstream, settings.options):
-            keeping: AnswerRecorder | None = await self._elsewhere.admit(
+            keeping: AnswerRecorder | None = await self._upstream_responses.retarget(
                 request, caller, target.upstream
             )
         else:
-            request, keepsake = await self._memory.recall(request, caller, target)
-            if keepsake is not None and keepsake.background:
-                return self._background.begin(visit, caller, record, request, keepsake)
-            keeping = None if keepsake is None else Keeping(self._memory, keepsake)
+            request, pending = await self._conversations.with_history(request, caller, target)
+            if pending is not None and pending.background:
+                return self._background.begin(visit, caller, record, request, pending)
+            keeping = None if pending is None else ResponseRecorder(self._conversations, pending)
         # With what it goes on from it may lead elsewhere than without.
         known = target if request is asked else None
         return self._exchange.answer(visit, caller, record, request, keeping, known)
@@ -108,7 +113,7 @@ class StoredResponses:
         query = Query(visit.query)
         stream = query.flag("stream")
         after = query.number("starting_after", -1, 0, 2**53)
-        if await self._elsewhere.serve(name, "", visit, caller, record):
+        if await self._upstream_responses.forward(name, "", visit, caller, record):
             return
         stored = await self._found(name, caller)
         if stream:
@@ -122,12 +127,12 @@ class StoredResponses:
         Raises:
             DragomanError: it is not there.
         """
-        if await self._elsewhere.serve(name, "", visit, caller, record):
+        if await self._upstream_responses.forward(name, "", visit, caller, record):
             return
         await self._found(name, caller)
-        shelf = self._memory.shelf
-        assert shelf is not None
-        if not await shelf.ask(lambda store: store.delete(name, caller.name)):
+        responses = self._conversations.responses
+        assert responses is not None
+        if not await responses.ask(lambda store: store.delete(name, caller.name)):
             raise response_not_found(name)
         await visit.reply(200, to_json({"id": name, "object": "response", "deleted": True}))
 
@@ -141,12 +146,12 @@ class StoredResponses:
         limit = query.number("limit", _LISTED, 1, MOST_LISTED)
         order = query.choice("order", "desc", ("asc", "desc"))
         after = query.text("after")
-        if await self._elsewhere.serve(name, "/input_items", visit, caller, record):
+        if await self._upstream_responses.forward(name, "/input_items", visit, caller, record):
             return
         await self._found(name, caller)
-        shelf = self._memory.shelf
-        assert shelf is not None
-        turns = await shelf.ask(lambda store: store.conversation(name, caller.name))
+        responses = self._conversations.responses
+        assert responses is not None
+        turns = await responses.ask(lambda store: store.conversation(name, caller.name))
         if turns is None:
             raise response_not_found(name)
         items: list[bytes] = []
@@ -164,7 +169,7 @@ class StoredResponses:
         Raises:
             DragomanError: it is not there, is not made in the background, or is over.
         """
-        if await self._elsewhere.serve(name, "/cancel", visit, caller, record):
+        if await self._upstream_responses.forward(name, "/cancel", visit, caller, record):
             return
         stored = await self._found(name, caller)
         if not stored.background:
@@ -196,9 +201,9 @@ class StoredResponses:
             "store": True,
         }
         request = ClientRequest("openai_responses", to_json(follow_up))
-        shelf = self._memory.shelf
-        assert shelf is not None
-        if not await shelf.ask(lambda store: store.claim(name, caller.name, True)):
+        responses = self._conversations.responses
+        assert responses is not None
+        if not await responses.ask(lambda store: store.claim(name, caller.name, True)):
             raise DragomanError(
                 Fault(
                     FaultKind.CONFLICT,
@@ -213,15 +218,15 @@ class StoredResponses:
         finally:
             if not answered:
                 # What could not be answered may be submitted again.
-                await shelf.ask(lambda store: store.claim(name, caller.name, False))
+                await responses.ask(lambda store: store.claim(name, caller.name, False))
 
     async def _found(self, name: str, caller: Caller) -> StoredResponse:
-        shelf = self._memory.shelf
-        if shelf is None:
+        responses = self._conversations.responses
+        if responses is None:
             raise response_not_found(name, ": this gateway does not store responses")
         stored = None
         if len(name) <= LONGEST_ID:
-            stored = await shelf.ask(lambda store: store.get(name, caller.name))
+            stored = await responses.ask(lambda store: store.get(name, caller.name))
         if stored is None:
             raise response_not_found(name)
         return stored

@@ -19,7 +19,8 @@ from dragoman.protocols.anthropic_messages.relay import (
     forward_request,
     forward_response,
 )
-from dragoman.protocols.anthropic_messages.requests import read_request, taken_stops, write_request
+from dragoman.protocols.anthropic_messages.request_reader import read_request
+from dragoman.protocols.anthropic_messages.request_writer import taken_stops, write_request
 from dragoman.protocols.anthropic_messages.responses import read_response
 from dragoman.protocols.anthropic_messages.settings import (
     MessagesCapabilities,

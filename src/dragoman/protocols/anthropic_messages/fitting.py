@@ -10,12 +10,12 @@ from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
+from dragoman.protocols.anthropic_messages.thinking import MIN_BUDGET, room_for_thinking
 from dragoman.protocols.base import to_json
 from dragoman.protocols.limits import whole, within
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object, text_of
 
 _BILLING = wire.BILLING_HEADER.encode()
-_MIN_BUDGET = 1024
 
 
 def fitted(
@@ -65,9 +65,9 @@ def _with_room(members: Mapping[str, Raw], lowered: bool, ledger: Ledger) -> Map
     budget = whole(thinking.get("budget_tokens"))
     if budget is None or not (budget == limit or (lowered and budget > limit)):
         return members
-    if limit <= _MIN_BUDGET:
+    if limit <= MIN_BUDGET:
         return members
-    room = max(_MIN_BUDGET, limit - max(_MIN_BUDGET, limit // 4))
+    room = room_for_thinking(limit)
     detail = f"a thinking budget of {budget} tokens became {room}"
     ledger.add("thinking.budget_tokens", LossKind.REPAIRED, detail)
     return {**members, "thinking": join_object({**thinking, "budget_tokens": Raw(to_json(room))})}

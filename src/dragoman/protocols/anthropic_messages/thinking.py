@@ -7,16 +7,16 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.options import Capabilities
-from dragoman.canonical.requests import Extra, Request, Thinking
+from dragoman.canonical.requests import Extra, Thinking
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
-from dragoman.protocols.base import Outbound
+from dragoman.protocols.efforts import known_effort
 from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.request_settings import RequestSettings
 
 _MODES = ("adaptive", "enabled", "disabled", "between_tools")
-_MIN_BUDGET = 1024
-_ORDER = ("minimal", *wire.EFFORTS)
+MIN_BUDGET = 1024
+"""Smallest thinking budget the service takes, in tokens."""
 _FORCED = ("any", "tool")
 
 
@@ -41,6 +41,12 @@ def read_thinking(
     return thinking
 
 
+def room_for_thinking(limit: int) -> int:
+    """The largest budget, in tokens, beside which an output limit leaves room for an answer: a
+    quarter of it, and the least budget there is."""
+    return max(MIN_BUDGET, limit - max(MIN_BUDGET, limit // 4))
+
+
 class Written(Struct):
     """`thinking`, the effort and `tool_choice` as they go upstream."""
 
@@ -50,7 +56,7 @@ class Written(Struct):
 
 
 def write_thinking(
-    request: Request, outbound: Outbound, limit: int, choice: JsonObject | None, in_loop: bool
+    settings: RequestSettings, limit: int, choice: JsonObject | None, in_loop: bool
 ) -> Written:
     """Express the client's wish for thinking in what the model understands.
 
@@ -59,10 +65,10 @@ def write_thinking(
     `choice` of tools is refused together with thinking; where the client asked for thinking
     only by an effort, the thinking gives way.
     """
-    wish = request.thinking
+    wish = settings.request.thinking
     if wish is None:
         return Written(choice=choice)
-    writer = _Writer(wish, request.path_of("thinking"), outbound, limit)
+    writer = _Writer(wish, settings, limit)
     written = Written(*writer.by_mode() if wish.mode is not None else writer.by_effort(), choice)
     config = written.config
     if config is None or config["type"] not in ("adaptive", "enabled") or wish.mode is not None:
@@ -71,7 +77,7 @@ def write_thinking(
         writer.lose("no thinking, for the tool loop began without it")
         written.config, written.effort = writer.off()
     elif choice is not None and choice["type"] in _FORCED:
-        if outbound.capabilities.of(MessagesCapabilities).disable_thinking:
+        if writer.own.disable_thinking:
             writer.lose("no thinking, for a tool is to be called in any case")
             written.config = {"type": "disabled"}
         else:
@@ -82,24 +88,16 @@ def write_thinking(
 
 
 class _Writer:
-    __slots__ = ("_limit", "_outbound", "_path", "_wish")
+    __slots__ = ("_limit", "_settings", "_wish", "own")
 
-    def __init__(self, wish: Thinking, path: str, outbound: Outbound, limit: int) -> None:
+    def __init__(self, wish: Thinking, settings: RequestSettings, limit: int) -> None:
+        self.own = settings.capabilities.of(MessagesCapabilities)
         self._wish = wish
-        self._path = path
-        self._outbound = outbound
+        self._settings = settings
         self._limit = limit
 
-    @property
-    def _capabilities(self) -> Capabilities:
-        return self._outbound.capabilities
-
-    @property
-    def _own(self) -> MessagesCapabilities:
-        return self._capabilities.of(MessagesCapabilities)
-
     def lose(self, detail: str, kind: LossKind = LossKind.KNOB) -> None:
-        self._outbound.ledger.add(self._path, kind, detail)
+        self._settings.lose_thinking(kind, detail)
 
     def by_mode(self) -> tuple[JsonObject | None, str | None]:
         """For a client that said how to think, in the words of this protocol."""
@@ -111,9 +109,9 @@ class _Writer:
                 return config, effort or fallback
             case "enabled":
                 return self._with_display(self._enabled(wish.budget or 0)), effort
-            case "adaptive" if not self._own.adaptive_thinking:
+            case "adaptive" if not self.own.adaptive_thinking:
                 self.lose("adaptive thinking became a budget", LossKind.CONVERTED)
-                budget = self._own.thinking_budgets.get(wish.effort or "high", _MIN_BUDGET)
+                budget = self._budget(wish.effort or "high")
                 return self._with_display(self._enabled(budget)), None
             case "adaptive":
                 return self._with_display({"type": "adaptive"}), effort
@@ -124,50 +122,46 @@ class _Writer:
         effort = self._wish.effort
         if effort == "none":
             return self.off()
-        if self._own.adaptive_thinking:
+        if self.own.adaptive_thinking:
             if effort is None and self._wish.summary is None and self._wish.display is None:
                 return None, None
             return self._with_display({"type": "adaptive"}), self._effort(effort)
         if effort is None:
             return None, None
-        budget = self._own.thinking_budgets.get(effort, _MIN_BUDGET)
-        return self._with_display(self._enabled(budget)), None
+        return self._with_display(self._enabled(self._budget(effort))), None
 
     def off(self) -> tuple[JsonObject | None, str | None]:
         """No thinking, or as little as the model allows."""
-        if self._own.disable_thinking:
+        if self.own.disable_thinking:
             return {"type": "disabled"}, None
-        self.lose("thinking cannot be turned off upstream")
-        return None, "low"
+        return None, self._known_effort("none")
 
     def _effort(self, effort: str | None) -> str | None:
-        """The word itself, else the nearest lower one the model knows, else the lowest."""
-        if effort is None or effort == "none":
-            return None
-        known = [word for word in wire.EFFORTS if word in self._capabilities.efforts]
-        if effort in known:
-            return effort
-        if effort not in _ORDER or not known:
-            self.lose("the effort is unknown upstream")
-            return None
-        rank = _ORDER.index(effort)
-        lower = [word for word in known if _ORDER.index(word) < rank]
-        nearest = lower[-1] if lower else known[0]
-        self.lose(f"effort {effort} became {nearest}")
-        return nearest
+        return None if effort in (None, "none") else self._known_effort(effort)
+
+    def _known_effort(self, effort: str) -> str | None:
+        """The effort itself, or the nearest that the model knows."""
+        known = [word for word in wire.EFFORTS if word in self._settings.capabilities.efforts]
+        return known_effort(effort, known, self._settings.lose_thinking)
+
+    def _budget(self, effort: str) -> int:
+        """The budget that stands for an effort, in tokens."""
+        budgets = self.own.thinking_budgets
+        known = known_effort(effort, budgets, self._settings.lose_thinking)
+        return MIN_BUDGET if known is None else budgets[known]
 
     def _enabled(self, budget: int) -> JsonObject:
         """A budget the service takes: at least 1024, and below the output limit by what the
         answer needs (a quarter of it, at least 1024)."""
-        if self._limit <= _MIN_BUDGET:
+        if self._limit <= MIN_BUDGET:
             self.lose("no thinking, for the output limit leaves no room for it")
             return {"type": "disabled"}
-        room = max(_MIN_BUDGET, self._limit - max(_MIN_BUDGET, self._limit // 4))
+        room = room_for_thinking(self._limit)
         explicit = self._wish.mode == "enabled"
         fitted = budget
         if budget >= self._limit or (not explicit and budget > room):
             fitted = room
-        fitted = max(_MIN_BUDGET, fitted)
+        fitted = max(MIN_BUDGET, fitted)
         if fitted != budget:
             kind = LossKind.REPAIRED if explicit else LossKind.KNOB
             self.lose(f"a thinking budget of {budget} tokens became {fitted}", kind)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dragoman.protocols.anthropic_messages.requests import threads_unsupported
+from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest
 
 
 def check_thread(members: Mapping[str, msgspec.Raw]) -> None:
@@ -19,3 +19,17 @@ def check_thread(members: Mapping[str, msgspec.Raw]) -> None:
     raw = members.get("thread")
     if raw is not None and bytes(raw) != b"null":
         raise threads_unsupported()
+
+
+def threads_unsupported() -> InvalidRequest:
+    """What a client is told that wants its conversation kept by the server: the SDKs then go on
+    with whole histories by themselves (lib/threads/_thread_state.py of anthropic)."""
+    return InvalidRequest(
+        Fault(
+            FaultKind.INVALID_REQUEST,
+            "thread: server-held conversations are not supported; send the whole history",
+            param="thread",
+            code="thread_unsupported_request",
+            details={"error_code": "thread_unsupported_request"},
+        )
+    )

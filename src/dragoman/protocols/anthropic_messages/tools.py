@@ -15,13 +15,21 @@ from dragoman.canonical.requests import (
     ToolChoice,
     ToolRef,
 )
-from dragoman.canonical.tools import CUSTOM_INPUT
 from dragoman.protocols.anthropic_messages import web_search, wire
 from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
 from dragoman.protocols.anthropic_messages.caching import mark
 from dragoman.protocols.anthropic_messages.schemas import is_enforceable
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.tools import (
+    NO_TOOLS,
+    NOT_OFFERED,
+    drop_deferral,
+    drop_hosted,
+    drop_strict,
+    emulation_of,
+    object_schema,
+)
 
 _MODES = {"auto": "auto", "any": "required", "none": "none", "tool": "tool"}
 
@@ -88,6 +96,7 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
     reachable = _deferral_works(request)
     written: dict[str, JsonObject] = {}
     hidden: list[tuple[JsonObject, str]] = []
+    offered: set[tuple[str | None, str]] = set()
     allowed_as: tuple[str | None, str]
     for tool in request.tools:
         if isinstance(tool, HostedTool):
@@ -99,7 +108,10 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
         else:
             allowed_as = (tool.namespace, tool.name)
             entry = _declaration(tool, outbound, reachable)
-        if entry is None or (allowed is not None and allowed_as not in allowed):
+        if entry is None:
+            continue
+        offered.add(allowed_as)
+        if allowed is not None and allowed_as not in allowed:
             continue
         name = str(entry.get("name", tool.path))
         if name in written:
@@ -108,12 +120,13 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
             written[name] = entry
             if entry.get("defer_loading"):
                 hidden.append((entry, tool.path))
+    if choice is not None and allowed is not None and not allowed <= offered:
+        outbound.ledger.add(choice.path, LossKind.CONTENT, NOT_OFFERED)
     if len(hidden) == len(written):
         # The service refuses a request all of whose tools are hidden.
         for entry, path in hidden:
             del entry["defer_loading"]
-            detail = "the deferred tool is offered at once"
-            outbound.ledger.add(f"{path}.defer_loading", LossKind.KNOB, detail)
+            drop_deferral(path, outbound)
     return list(written.values())
 
 
@@ -130,8 +143,7 @@ def _hosted(tool: HostedTool, request: Request, outbound: Outbound) -> JsonObjec
         return dict(tool.raw)
     if tool.search is not None and tool is web_search.mapped_search(request, outbound):
         return web_search.write_search(tool, tool.search, outbound)
-    kind = LossKind.CONTENT if outbound.options.hosted_tools == "reject" else LossKind.KNOB
-    outbound.ledger.add(tool.path, kind, f"hosted tool {tool.type} has no counterpart upstream")
+    drop_hosted(tool, outbound)
     return None
 
 
@@ -140,13 +152,12 @@ def _declaration(
 ) -> JsonObject | None:
     description: str | None
     if isinstance(tool, CustomTool):
-        if outbound.options.custom_tools == "reject":
-            detail = "free-text tools have no counterpart upstream"
-            outbound.ledger.add(tool.path, LossKind.CONTENT, detail)
+        function = emulation_of(tool, outbound)
+        if function is None:
             return None
-        description, schema = _emulation(tool, outbound)
+        description, schema = function
     else:
-        description, schema = tool.description, _input_schema(tool, outbound)
+        description, schema = tool.description, object_schema(tool, outbound)
     entry: JsonObject = {"name": outbound.names.outward(tool.name, tool.namespace)}
     if description:
         entry["description"] = description
@@ -155,51 +166,14 @@ def _declaration(
         if outbound.capabilities.strict_tools and is_enforceable(schema):
             entry["strict"] = True
         else:
-            detail = "the upstream does not enforce this schema"
-            outbound.ledger.add(f"{tool.path}.strict", LossKind.KNOB, detail)
+            drop_strict(tool, outbound)
     if tool.deferred and reachable:
         entry["defer_loading"] = True
     elif tool.deferred:
-        detail = "the deferred tool is offered at once"
-        outbound.ledger.add(f"{tool.path}.defer_loading", LossKind.KNOB, detail)
+        drop_deferral(tool.path, outbound)
     if isinstance(tool, FunctionTool) and tool.cache is not None:
         mark(entry, tool.cache, tool.path)
     return entry
-
-
-def _input_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
-    """The schema as the service wants it: an object at its root."""
-    schema = tool.schema
-    if not schema:
-        empty: JsonObject = {"type": "object", "properties": {}}
-        return {**empty, "additionalProperties": False} if tool.strict else empty
-    kind = schema.get("type")
-    if kind == "object":
-        return schema
-    if kind is not None:
-        outbound.ledger.add(tool.path, LossKind.REPAIRED, "the schema's root became an object")
-    return {**schema, "type": "object"}
-
-
-def _emulation(tool: CustomTool, outbound: Outbound) -> tuple[str, JsonObject]:
-    """Description and schema of a function with one string in place of a free-text tool."""
-    grammar = ""
-    if tool.grammar is not None:
-        grammar = (
-            f"The text in `{CUSTOM_INPUT}` must conform to this {tool.grammar.syntax} grammar:"
-            f"\n{tool.grammar.definition}"
-        )
-    detail = "emulated by a function with one string" + (", grammar not enforced" * bool(grammar))
-    outbound.ledger.add(tool.path, LossKind.CONVERTED, detail)
-    schema = {
-        "type": "object",
-        "properties": {
-            CUSTOM_INPUT: {"type": "string", "description": "The whole input, as plain text."}
-        },
-        "required": [CUSTOM_INPUT],
-        "additionalProperties": False,
-    }
-    return "\n\n".join(part for part in (tool.description, grammar) if part), schema
 
 
 def _must_search(request: Request, outbound: Outbound) -> bool:
@@ -218,7 +192,7 @@ def write_choice(
     mode = "auto" if choice is None else choice.mode
     if not tools:
         if choice is not None and mode in ("required", "tool"):
-            outbound.ledger.add(choice.path, LossKind.CONTENT, "there is no tool to be called")
+            outbound.ledger.add(choice.path, LossKind.CONTENT, NO_TOOLS)
         return None
     written: JsonObject | None = None
     if choice is not None:
@@ -227,7 +201,7 @@ def write_choice(
             name = outbound.names.outward(choice.tool.name, choice.tool.namespace)
             written = {"type": "tool", "name": name}
             if not any(tool.get("name") == name for tool in tools):
-                outbound.ledger.add(choice.path, LossKind.CONTENT, "the chosen tool is not offered")
+                outbound.ledger.add(choice.path, LossKind.CONTENT, NOT_OFFERED)
                 written = {"type": "auto"}
     elif outbound.options.hosted_tools == "map" and _must_search(request, outbound):
         written = {"type": "tool", "name": web_search.NAME}

@@ -17,7 +17,8 @@ from dragoman.protocols.openai_chat.relay import (
     forward_request,
     forward_response,
 )
-from dragoman.protocols.openai_chat.requests import read_request, taken_stops, write_request
+from dragoman.protocols.openai_chat.request_reader import read_request
+from dragoman.protocols.openai_chat.request_writer import taken_stops, write_request
 from dragoman.protocols.openai_chat.responses import read_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities, ChatOptions
 from dragoman.protocols.openai_chat.shape import SHAPE

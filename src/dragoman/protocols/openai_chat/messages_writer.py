@@ -69,7 +69,7 @@ class _MessagesWriter:
 
     def instructions(self, texts: Sequence[Text]) -> None:
         """The system texts given apart from the turns, as one leading message."""
-        kept = [text for text in texts if text.text and not self._is_billing_header(text)]
+        kept = [text for text in texts if text.text]
         if kept:
             self._system(self._own.system_role, self.parts.all(kept), None)
 
@@ -89,8 +89,7 @@ class _MessagesWriter:
         role: str = turn.role
         if role == "developer" and self._own.system_role != "developer":
             role = "system"
-        kept = [block for block in turn.blocks if not self._is_billing_header(block)]
-        parts = self._texts_only(kept)
+        parts = self._texts_only(turn.blocks)
         if parts or not turn.blocks:
             self._system(role, parts, turn.name)
 
@@ -110,12 +109,6 @@ class _MessagesWriter:
                 else:
                     self._lose(block.path, LossKind.CONTENT, "has no place in this message")
         return kept
-
-    def _is_billing_header(self, block: Block) -> bool:
-        found = isinstance(block, Text) and block.text.startswith(wire.BILLING_HEADER)
-        if found:
-            self._lose(block.path, LossKind.KNOB, "billing text of another vendor is not sent")
-        return found
 
     # --- user turns -----------------------------------------------------------------------------
 

@@ -18,20 +18,25 @@ from dragoman.canonical.requests import (
     ToolChoice,
     ToolRef,
 )
-from dragoman.canonical.tools import CUSTOM_INPUT
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.content import needed
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_schemas import (
-    CLOSED,
-    EMPTY,
     is_strict,
-    with_items,
-    with_object_root,
+    write_parameters,
 )
 from dragoman.protocols.searches import CONTEXT_SIZES, PLACES
+from dragoman.protocols.tools import (
+    NO_TOOLS,
+    NOT_OFFERED,
+    drop_deferral,
+    drop_hosted,
+    drop_mark,
+    drop_strict,
+    emulation_of,
+)
 
 # --- reading ------------------------------------------------------------------------------------
 
@@ -223,13 +228,13 @@ def _read_legacy_choice(value: Any, extras: list[Extra]) -> ToolChoice:
 class ToolWriter:
     """Writes the tools of a request, the choice among them, and what of them the upstream lacks."""
 
-    __slots__ = ("_custom_natively", "_ledger", "_names", "_options", "_strict", "_written")
+    __slots__ = ("_custom_natively", "_ledger", "_names", "_outbound", "_strict", "_written")
 
     def __init__(self, outbound: Outbound) -> None:
         self._custom_natively = outbound.capabilities.of(ChatCapabilities).custom_tools_native
         self._ledger = outbound.ledger
         self._names = outbound.names
-        self._options = outbound.options
+        self._outbound = outbound
         self._strict = outbound.capabilities.strict_tools
         self._written: set[str] = set()
 
@@ -254,59 +259,34 @@ class ToolWriter:
             case HostedTool(origin=wire.NAME, type=wire.WEB_SEARCH):
                 body[wire.WEB_SEARCH] = tool.raw
             case HostedTool():
-                reject = self._options.hosted_tools == "reject"
-                kind = LossKind.CONTENT if reject else LossKind.KNOB
-                self._ledger.add(tool.path, kind, f"{tool.type} cannot run upstream")
+                drop_hosted(tool, self._outbound)
         return None
 
     def _function(self, tool: FunctionTool) -> JsonObject:
         function: JsonObject = {"name": self._name(tool)}
         if tool.description is not None:
             function["description"] = tool.description
-        if tool.schema is None:
-            function["parameters"] = CLOSED if tool.strict else EMPTY
-        else:
-            rooted = with_object_root(tool.schema)
-            function["parameters"] = with_items(rooted)
-            if function["parameters"] is not rooted:
-                self._lose(tool.path, LossKind.REPAIRED, "arrays of the schema hold anything")
-        if tool.schema is not None and tool.schema.get("type") != "object":
-            self._lose(tool.path, LossKind.REPAIRED, "the schema was not one of an object")
+        function["parameters"] = write_parameters(tool, self._outbound)
         # Other services enforce schemas that this one refuses to.
         strict = tool.strict and is_strict(function["parameters"])
         if tool.strict is not None and self._strict:
             function["strict"] = strict
         if tool.strict and not (strict and self._strict):
-            detail = "the upstream does not enforce this schema"
-            self._lose(f"{tool.path}.strict", LossKind.KNOB, detail)
-        if tool.cache is not None:
-            self._lose(f"{tool.path}.cache_control", LossKind.KNOB, "the cache mark is not sent")
+            drop_strict(tool, self._outbound)
+        drop_mark(tool, self._outbound)
         return {"type": "function", "function": function}
 
     def _custom(self, tool: CustomTool) -> JsonObject | None:
         if self._custom_natively:
             return self._native_custom(tool)
-        if self._options.custom_tools == "reject":
-            self._lose(tool.path, LossKind.CONTENT, "the upstream has no free-text tools")
+        emulation = emulation_of(tool, self._outbound)
+        if emulation is None:
             return None
-        self._lose(tool.path, LossKind.CONVERTED, "emulated by a function with one string")
-        about = [tool.description] if tool.description else []
-        if tool.grammar is not None:
-            about.append(
-                f"The input must match this {tool.grammar.syntax} grammar:\n"
-                f"{tool.grammar.definition}"
-            )
+        description, schema = emulation
         function: JsonObject = {"name": self._name(tool)}
-        if about:
-            function["description"] = "\n\n".join(about)
-        function["parameters"] = {
-            "type": "object",
-            "properties": {
-                CUSTOM_INPUT: {"type": "string", "description": "The tool's input, as plain text."}
-            },
-            "required": [CUSTOM_INPUT],
-            "additionalProperties": False,
-        }
+        if description:
+            function["description"] = description
+        function["parameters"] = schema
         return {"type": "function", "function": function}
 
     def _native_custom(self, tool: CustomTool) -> JsonObject:
@@ -320,7 +300,7 @@ class ToolWriter:
 
     def _name(self, tool: FunctionTool | CustomTool) -> str:
         if tool.deferred:
-            self._lose(f"{tool.path}.defer_loading", LossKind.KNOB, "the tool is offered at once")
+            drop_deferral(tool.path, self._outbound)
         name = self._names.outward(tool.name, tool.namespace)
         self._written.add(name)
         return name
@@ -329,7 +309,7 @@ class ToolWriter:
         if not any_tools:
             # The services refuse a choice without tools; auto and none ask for nothing then.
             if choice.mode not in ("auto", "none"):
-                self._lose(choice.path, LossKind.CONTENT, "there are no tools to choose from")
+                self._lose(choice.path, LossKind.CONTENT, NO_TOOLS)
             return
         if choice.allowed is not None:
             refs = [self._ref(ref) for ref in choice.allowed if self._is_offered(ref, choice)]
@@ -346,7 +326,7 @@ class ToolWriter:
     def _is_offered(self, ref: ToolRef, choice: ToolChoice) -> bool:
         if self._names.outward(ref.name, ref.namespace) in self._written:
             return True
-        self._lose(choice.path, LossKind.CONTENT, "names a tool that is not offered upstream")
+        self._lose(choice.path, LossKind.CONTENT, NOT_OFFERED)
         return False
 
     def _ref(self, ref: ToolRef) -> JsonObject:

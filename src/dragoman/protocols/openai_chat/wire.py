@@ -50,7 +50,7 @@ WEB_SEARCH = "web_search_options"
 """Turns on the vendor's own search, as a hosted tool does in the other protocols."""
 
 STREAM_OPTIONS: dict[str, Field] = {
-    "include_obfuscation": Field(KNOB, "padding is not sent", neutral=(False,)),
+    "include_obfuscation": Field(KNOB, "streams are not padded", neutral=(False,)),
 }
 
 ASSISTANT: dict[str, Field] = {
@@ -66,8 +66,6 @@ NO_TABLE: dict[str, Field] = {}
 """For objects whose every field has a home: what is left over is unknown."""
 
 ROLES = ("developer", "system", "user", "assistant", "tool", "function")
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""`reasoning_effort`, from least to most."""
 DETAILS = ("auto", "low", "high", "original")
 AUDIO_FORMATS = ("wav", "mp3")
 GRAMMARS = ("lark", "regex")
@@ -80,10 +78,6 @@ MAX_CALL_ID = 40
 """Longest tool call id in a request; the service answers "string too long" to more."""
 READ_CALL_ID = re.compile(r"functions\.[A-Za-z0-9_-]+:\d+")
 """Ids that their makers (Kimi K2 and its servers) read again, so that they must not change."""
-MAX_USER_ID = 128
-"""Longest `safety_identifier`."""
-MAX_FORMAT_NAME = 64
-"""Longest `response_format.json_schema.name`, of `[A-Za-z0-9_-]`."""
 
 PDF = "application/pdf"
 MEDIA_TYPES = {
@@ -99,10 +93,6 @@ MEDIA_TYPES = {
     "pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 }
 """Media type by file name ending, for files given as bare base64."""
-
-BILLING_HEADER = "x-anthropic-billing-header:"
-"""Beginning of a system text that Claude Code sends for its vendor alone. It changes with every
-request and would spoil the prompt cache of any other upstream."""
 
 # --- answers ------------------------------------------------------------------------------------
 

@@ -19,7 +19,8 @@ from dragoman.protocols.openai_responses.relay import (
     forward_request,
     forward_response,
 )
-from dragoman.protocols.openai_responses.requests import read_request, write_request
+from dragoman.protocols.openai_responses.request_reader import read_request
+from dragoman.protocols.openai_responses.request_writer import write_request
 from dragoman.protocols.openai_responses.settings import (
     ResponsesCapabilities,
     ResponsesOptions,

@@ -10,7 +10,6 @@ from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import (
     Extra,
-    JsonSchema,
     OutputFormat,
     Request,
     Thinking,
@@ -18,19 +17,13 @@ from dragoman.canonical.requests import (
     Turn,
 )
 from dragoman.canonical.requests import JsonObject as AnyJsonObject
-from dragoman.protocols.fields import (
-    Fields,
-    JsonObject,
-    Readers,
-    boolean,
-    carried,
-    number,
-    string,
-)
+from dragoman.protocols.efforts import EFFORTS
+from dragoman.protocols.fields import Fields, JsonObject, Readers, boolean, number
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.items import ItemReader
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
 from dragoman.protocols.openai_responses.web_search import SOURCES, with_choice
+from dragoman.protocols.openai_settings import LABELS, read_schema
 
 _INSTEAD_OF_INPUT = ("previous_response_id", "conversation", "prompt")
 
@@ -150,7 +143,7 @@ def _read_settings(
 def _read_reasoning(fields: Fields | None, extras: list[Extra]) -> Thinking | None:
     if fields is None:
         return None
-    effort = fields.take_choice("effort", wire.EFFORTS)
+    effort = fields.take_choice("effort", EFFORTS)
     summary = fields.take_choice("summary", wire.SUMMARIES)
     older_summary = fields.take_choice("generate_summary", wire.SUMMARIES)
     fields.rest(extras, wire.REASONING_OPTIONS)
@@ -184,12 +177,7 @@ def _read_format(fields: Fields | None, extras: list[Extra]) -> OutputFormat | N
             schema = fields.take_object("schema")
             if schema is None:
                 fields.fail("schema", "is required")
-            output_format = JsonSchema(
-                schema=schema,
-                name=fields.need_str("name"),
-                description=fields.take_str("description"),
-                strict=fields.take_bool("strict"),
-            )
+            output_format = read_schema(fields, schema)
     fields.rest(extras)
     return output_format
 
@@ -207,21 +195,7 @@ def _read_logprobs(fields: Fields, extras: list[Extra]) -> tuple[bool, int | Non
             detail = "the answer cannot include this"
             of_search = value == SOURCES
             extras.append(Extra(path, value, LossKind.KNOB, detail, of_search=of_search))
-    alternatives = fields.take_int("top_logprobs", minimum=0)
-    if asked:
-        return True, alternatives
-    if alternatives:
-        detail = f"asks for nothing without {wire.LOGPROBS} in include"
-        extras.append(Extra("top_logprobs", alternatives, LossKind.KNOB, detail))
-    return False, None
-
-
-def _read_metadata(fields: Fields, name: str, _: list[Extra]) -> dict[str, str] | None:
-    value = fields.take_object(name) or {}
-    for key, item in value.items():
-        if type(item) is not str:
-            raise InvalidRequest.at(f"{name}.{key}", "must be a string")
-    return value or None
+    return asked, fields.take_int("top_logprobs", minimum=0)
 
 
 _SHAPING = frozenset({"reasoning", "text"})
@@ -231,12 +205,5 @@ _SETTINGS: Readers = {
     "temperature": ("temperature", number(0, 2)),
     "top_p": ("top_p", number(0, 1)),
     "stream": ("stream", boolean),
-    "metadata": ("metadata", _read_metadata),
-    "user": ("user", string),
-    "safety_identifier": ("safety_identifier", string),
-    "prompt_cache_key": ("prompt_cache_key", string),
-    "prompt_cache_retention": ("prompt_cache_retention", string),
-    "service_tier": ("service_tier", string),
-    "moderation": ("moderation", carried),
-    "store": ("store", boolean),
+    **LABELS,
 }

@@ -26,7 +26,8 @@ from dragoman.protocols.fields import Fields, JsonObject, check_depth
 from dragoman.protocols.openai_responses import web_search, wire
 from dragoman.protocols.openai_responses.machine_tools import read_machine_tool
 from dragoman.protocols.openai_responses.tool_search import read_search_tool
-from dragoman.protocols.openai_schemas import CLOSED, EMPTY, is_strict, with_items
+from dragoman.protocols.openai_schemas import is_strict, write_parameters
+from dragoman.protocols.tools import NOT_OFFERED, drop_deferral, drop_hosted, drop_mark, drop_strict
 
 _VERSION = re.compile(r"_\d{4}_\d{2}_\d{2}$")
 _CALLABLE = ("function", "custom")
@@ -236,15 +237,14 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
             elif tool.search is not None and outbound.options.hosted_tools == "map":
                 written.append(web_search.write_search(tool.search, outbound))
             else:
-                _drop_hosted(tool, outbound)
+                drop_hosted(tool, outbound)
             continue
         body = _write_callable(tool, outbound)
         if tool.deferred:
             if searchable:
                 body["defer_loading"] = True
             else:
-                detail = "offered at once: the upstream has no tool search to find it with"
-                outbound.ledger.add(f"{tool.path}.defer_loading", LossKind.KNOB, detail)
+                drop_deferral(tool.path, outbound)
         if tool.namespace is None:
             written.append(body)
             continue
@@ -260,12 +260,6 @@ def write_tools(request: Request, outbound: Outbound) -> list[JsonObject]:
             )
         spaces[tool.namespace].append(body)
     return written
-
-
-def _drop_hosted(tool: HostedTool, outbound: Outbound) -> None:
-    reject = outbound.options.hosted_tools == "reject"
-    kind = LossKind.CONTENT if reject else LossKind.KNOB
-    outbound.ledger.add(tool.path, kind, "the upstream cannot run this tool")
 
 
 def _write_callable(tool: FunctionTool | CustomTool, outbound: Outbound) -> JsonObject:
@@ -284,7 +278,7 @@ def _write_callable(tool: FunctionTool | CustomTool, outbound: Outbound) -> Json
     body = {"type": "function", "name": name}
     if tool.description is not None:
         body["description"] = tool.description
-    schema = body["parameters"] = _write_schema(tool, outbound)
+    schema = body["parameters"] = write_parameters(tool, outbound)
     takes = outbound.capabilities.strict_tools
     strict = bool(tool.strict) and takes and is_strict(schema)
     if takes:
@@ -292,30 +286,9 @@ def _write_callable(tool: FunctionTool | CustomTool, outbound: Outbound) -> Json
         body["strict"] = strict
     if tool.strict and not strict:
         # Other services enforce schemas that this one refuses to.
-        detail = "the upstream does not enforce this schema"
-        outbound.ledger.add(f"{tool.path}.strict", LossKind.KNOB, detail)
-    if tool.cache is not None:
-        detail = "tools take no cache breakpoint"
-        outbound.ledger.add(f"{tool.path}.cache_control", LossKind.KNOB, detail)
+        drop_strict(tool, outbound)
+    drop_mark(tool, outbound)
     return body
-
-
-def _write_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
-    if tool.schema is None:
-        return CLOSED if tool.strict else EMPTY
-    schema = tool.schema
-    if "type" not in schema:
-        detail = "a tool schema needs the type object"
-        outbound.ledger.add(tool.path, LossKind.REPAIRED, detail)
-        schema = {"type": "object", **schema}
-    if schema["type"] == "object" and "properties" not in schema:
-        # The service refuses an object that does not say which; saying "none" changes nothing.
-        schema = {**schema, "properties": {}}
-    complete = with_items(schema)
-    if complete is not schema:
-        detail = "arrays of the schema hold anything"
-        outbound.ledger.add(tool.path, LossKind.REPAIRED, detail)
-    return complete
 
 
 def write_tool_choice(
@@ -340,8 +313,7 @@ def write_tool_choice(
                 return "required"
             return {"type": "allowed_tools", "mode": "required", "tools": refs}
     if len(refs) < len(named or ()):
-        detail = "names a tool that is not offered upstream"
-        outbound.ledger.add(choice.path, LossKind.CONTENT, detail)
+        outbound.ledger.add(choice.path, LossKind.CONTENT, NOT_OFFERED)
     if not refs:
         return None
     if choice.tool is not None:

@@ -21,14 +21,13 @@ CALL_ID_LIMIT: Final = 64
 """Longest `call_id` (Open Responses schema, items.tsp)."""
 MIN_OUTPUT_TOKENS: Final = 16
 """Smallest `max_output_tokens` the service takes (Open Responses schema)."""
-USER_ID_LIMIT: Final = 128
-"""Longest `safety_identifier` (response_create_params.py)."""
 
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 LOGPROBS: Final = "message.output_text.logprobs"
 
-EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""Reasoning efforts, least first (shared/reasoning_effort.py)."""
+SERVICE_TIERS: Final = frozenset(
+    {"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"}
+)
 SUMMARIES: Final = ("auto", "concise", "detailed")
 VERBOSITIES: Final = ("low", "medium", "high")
 ROLES: Final = ("user", "assistant", "system", "developer")

@@ -26,13 +26,13 @@ from dragoman.gateway.serving.answers import MOST_BYTES, is_error_object, is_str
 from dragoman.gateway.serving.failures import failed_call, refused
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
-from dragoman.gateway.stored.memory import (
+from dragoman.gateway.stored.conversations import (
     ENDS,
     LONGEST_ID,
-    Shelf,
     item_not_found,
     previous_not_found,
 )
+from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols import CODECS
 from dragoman.protocols.openai_responses.conversations import no_conversations, references
@@ -44,7 +44,7 @@ from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
 _DAY_S = 24 * 3600.0
-_KEPT_DAYS = 31.0
+_OWNERS_KEPT_DAYS = 31.0
 """Days for which names are remembered: OpenAI keeps responses for thirty."""
 _MOST_NAMES = 100_000
 """Names that are remembered where there is no store, the latest ones."""
@@ -83,8 +83,9 @@ class _Response(Struct):
 _response = decoder(_Response)
 
 
-class Elsewhere:
-    """Whose the responses are that upstreams store, by `shelf`, or for this process alone."""
+class UpstreamResponses:
+    """Which client owns each response that an upstream stores, and which account made it: kept in
+    the store `responses`, or without one for this process alone."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class Elsewhere:
         pool: AccountPool,
         client: UpstreamClient,
         builders: UpstreamRequestBuilders,
-        shelf: Shelf | None,
+        responses: ResponseStoreThread | None,
     ) -> None:
         self._upstreams = {
             upstream.name: upstream
@@ -103,13 +104,13 @@ class Elsewhere:
         self._pool = pool
         self._client = client
         self._builders = builders
-        self._shelf = shelf
+        self._responses = responses
         self._names: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    async def admit(
+    async def retarget(
         self, request: ClientRequest, caller: Caller, upstream: Upstream, *, answered: bool = True
-    ) -> Passing:
-        """What a request for an upstream that stores responses has to do with those; it is only
+    ) -> UpstreamRecorder:
+        """Retarget a request to the account that owns what it goes on from; it is only
         counted if it is not `answered`.
 
         Raises:
@@ -122,22 +123,22 @@ class Elsewhere:
         previous = request.member("previous_response_id")
         account = None
         if isinstance(previous, str):
-            account = await self._account(previous, caller)
+            account = await self._owner(previous, caller)
             known = account is not None and account.upstream == upstream.name
             if not known and (account is not None or not self._alone):
                 raise previous_not_found(previous)
         if not self._alone:
             for number, name in references(request.members.get("input")):
-                if await self._account(name, caller) is None:
+                if await self._owner(name, caller) is None:
                     raise item_not_found(name, number)
         stores = answered and request.member("store") is not False
-        return Passing(self, caller, "" if account is None else account.name, stores)
+        return UpstreamRecorder(self, caller, "" if account is None else account.name, stores)
 
-    async def serve(
+    async def forward(
         self, name: str, below: str, visit: Visit, caller: Caller, record: Record
     ) -> bool:
-        """Ask the service for what a client wants of a response: `below` is the rest of the path
-        after its name. Returns whether it is one that a service keeps.
+        """Forward a client's request to the account that owns a response; `below` is the rest of
+        the path after its id. Returns whether there is such an account.
 
         Raises:
             DragomanError: the service cannot be asked.
@@ -145,7 +146,7 @@ class Elsewhere:
         """
         if not self._upstreams or not _NAME.fullmatch(name):
             return False
-        account = await self._account(name, caller) or self._only()
+        account = await self._owner(name, caller) or self._only()
         if account is None:
             return False
         record.upstream, record.account = account.upstream, account.name
@@ -180,13 +181,13 @@ class Elsewhere:
                     stream = RelayedStream(relay, _CODEC.translate.keepalive, builder.mask)
                     await self._relay(visit, answer, stream)
                     return
-                body = builder.mask.secrets_in(await answer.read(MOST_BYTES))
+                body = builder.mask.secrets_in(await answer.read(MOST_BYTES, visit.hold))
         except CallError as error:
             raise DragomanError(failed_call(error, account.upstream).fault) from None
         if visit.method == "DELETE":
-            await self._forget(name, caller)
+            await self._forget_owner(name, caller)
         elif visit.method == "GET":
-            await self.note(_names_in(body), caller, account.name)
+            await self.save_owner(_names_in(body), caller, account.name)
         await visit.reply(200, body)
 
     async def _relay(self, visit: Visit, answer: UpstreamResponse, stream: RelayedStream) -> None:
@@ -197,32 +198,34 @@ class Elsewhere:
                 await visit.write(data)
         visit.end(stream.finish())
 
-    async def note(self, names: Sequence[str], caller: Caller, account: str) -> None:
+    async def save_owner(self, names: Sequence[str], caller: Caller, account: str) -> None:
         """Remember that things of these names are the caller's, and with that account. A store that
         cannot be used is told of in its log."""
         if not names:
             return
-        if self._shelf is None:
+        if self._responses is None:
             for name in names:
                 self._names[caller.name, name] = account
                 self._names.move_to_end((caller.name, name))
             while len(self._names) > _MOST_NAMES:
                 self._names.popitem(last=False)
             return
-        expires = time.time() + _KEPT_DAYS * _DAY_S
+        expires = time.time() + _OWNERS_KEPT_DAYS * _DAY_S
         try:
-            await self._shelf.ask(lambda store: store.refer(names, caller.name, account, expires))
+            await self._responses.ask(
+                lambda store: store.save_owner(names, caller.name, account, expires)
+            )
         except DragomanError:
             # The answer is as good as any; it only cannot be gone on from.
             return
 
-    async def _account(self, name: str, caller: Caller) -> Account | None:
+    async def _owner(self, name: str, caller: Caller) -> Account | None:
         if len(name) > LONGEST_ID:
             return None
-        if self._shelf is None:
+        if self._responses is None:
             found = self._names.get((caller.name, name))
         else:
-            found = await self._shelf.ask(lambda store: store.referred(name, caller.name))
+            found = await self._responses.ask(lambda store: store.owning_account(name, caller.name))
         if found is None:
             return None
         try:
@@ -230,25 +233,27 @@ class Elsewhere:
         except KeyError:
             return None
 
-    async def _forget(self, name: str, caller: Caller) -> None:
-        if self._shelf is None:
+    async def _forget_owner(self, name: str, caller: Caller) -> None:
+        if self._responses is None:
             self._names.pop((caller.name, name), None)
         else:
-            await self._shelf.ask(lambda store: store.unrefer(name, caller.name))
+            await self._responses.ask(lambda store: store.forget_owner(name, caller.name))
 
 
-class Passing(AnswerRecorder):
-    """One answer that its upstream stores, on its way to the client. `only` is the name of the one
-    account that can give it, empty if any can."""
+class UpstreamRecorder(AnswerRecorder):
+    """Records who owns an answer that its upstream stores. `only` is the name of the one account
+    that can give it, empty if any can."""
 
-    __slots__ = ("_caller", "_elsewhere", "_maker", "_only", "_stores")
+    __slots__ = ("_account", "_caller", "_only", "_stores", "_upstream_responses")
 
-    def __init__(self, elsewhere: Elsewhere, caller: Caller, only: str, stores: bool) -> None:
-        self._elsewhere = elsewhere
+    def __init__(
+        self, upstream_responses: UpstreamResponses, caller: Caller, only: str, stores: bool
+    ) -> None:
+        self._upstream_responses = upstream_responses
         self._caller = caller
         self._only = only
         self._stores = stores
-        self._maker = ""
+        self._account = ""
 
     @property
     def only(self) -> str:
@@ -257,14 +262,14 @@ class Passing(AnswerRecorder):
 
     async def begun(self, account: str, answer_id: str) -> None:
         """The account of that name answers, by that id, which the client may use from now on."""
-        self._maker = account
+        self._account = account
         if self._stores and answer_id:
-            await self._elsewhere.note([answer_id], self._caller, account)
+            await self._upstream_responses.save_owner([answer_id], self._caller, account)
 
     async def whole(self, body: bytes) -> bytes:
         """Remember whose the items of a whole answer are. Returns the answer."""
         if self._stores:
-            await self._elsewhere.note(_names_in(body), self._caller, self._maker)
+            await self._upstream_responses.save_owner(_names_in(body), self._caller, self._account)
         return body
 
     async def stream(self, data: bytes) -> bytes:
@@ -275,7 +280,7 @@ class Passing(AnswerRecorder):
             for frame in [*decoder.feed(data), *decoder.finish()]:
                 if frame.event in ENDS:
                     names = _names_in(frame.data)
-                    await self._elsewhere.note(names, self._caller, self._maker)
+                    await self._upstream_responses.save_owner(names, self._caller, self._account)
         return data
 
 

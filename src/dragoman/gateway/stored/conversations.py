@@ -1,4 +1,4 @@
-"""Stored responses in the way of a request: what it goes on from, and what of it is kept.
+"""Stored conversations on the request path: what a request goes on from, and what is stored.
 
 A request that names an earlier response is made whole before anything else sees it; the answer of
 one that is to be stored is kept before its client sees the end of it, for the next turn may come at
@@ -7,22 +7,19 @@ once, and to another worker.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.accounts.store import StoreError
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Target
+from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.conversations import (
@@ -54,192 +51,14 @@ _log = logging.getLogger("dragoman.gateway")
 
 T = TypeVar("T")
 
-_DAY_S = 24 * 3600.0
-_AGAIN_S = 2.0
-"""Seconds after which a store that failed is tried again."""
 LONGEST_ID = 256
 """Characters of an id. Longer ones were never given out."""
 
 ENDS = frozenset({b"response.completed", b"response.incomplete", b"response.failed"})
 
 
-_GROUP_S = 0.005
-"""Seconds between the beginnings of two transactions that write answers, while some come faster
-than they are written: those that end at about the same time are then written together."""
-_MOST_IN_GROUP = 256
-_MOST_WAITING = 4096
-_MOST_WAITING_BYTES = 64 * 1024 * 1024
-"""Answers, and bytes of them, that wait to be written. Further ones are not kept: a store that
-takes no more must not fill the memory."""
-
-
-class _Waiting(Struct):
-    """An answer that is to be written, and who waits for that."""
-
-    stored: StoredResponse
-    events: Sequence[StoredEvent]
-    written: asyncio.Future[TooLarge | None]
-    size: int
-
-
-class Shelf:
-    """A store of responses as a request uses it: on a thread of its own, so that nothing waits for
-    the disk but who asked for it. `days` is how long a response is kept.
-
-    Answers are written in groups, each in one transaction, and who gives an answer waits for its
-    own group. Of those who ask while the store cannot be used one at a time waits for it; the
-    others are told so.
-    """
-
-    def __init__(self, store: ResponseStore, days: float) -> None:
-        self._store = store
-        self._kept_s = days * _DAY_S
-        self._thread = ThreadPoolExecutor(1, "responses")
-        self._again_at = 0.0
-        self._waiting: deque[_Waiting] = deque()
-        self._waiting_bytes = 0
-        self._is_writing = False
-        """Whether a group is being written, or is about to be."""
-        self._gathers = False
-        """Whether a group waits for more answers: from when one came while another was being
-        written until a group had waited in vain."""
-        self._next_at = 0.0
-
-    def expiry(self, created: float) -> float:
-        """Until when a response is kept that is made at `created`."""
-        return created + self._kept_s
-
-    async def ask(self, what: Callable[[ResponseStore], T]) -> T:
-        """What the store says.
-
-        Raises:
-            DragomanError: the store cannot be used now.
-            TooLarge: as the store does.
-        """
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._thread, self._asked, what)
-        except StoreError:
-            raise DragomanError(_UNUSABLE) from None
-
-    async def put(self, stored: StoredResponse, events: Sequence[StoredEvent] = ()) -> None:
-        """Keep an answer, together with others that end at the same time. Returns when it is safe.
-
-        Raises:
-            DragomanError: the store cannot be used now, or too many wait for it.
-            TooLarge: as the store does.
-        """
-        size = len(stored.response) + len(stored.input.body) + len(stored.output.body)
-        size += sum([len(event.frame) for event in events])
-        waiting = self._waiting_bytes + size
-        if self._waiting and (len(self._waiting) >= _MOST_WAITING or waiting > _MOST_WAITING_BYTES):
-            raise DragomanError(_UNUSABLE)
-        loop = asyncio.get_running_loop()
-        written: asyncio.Future[TooLarge | None] = loop.create_future()
-        self._waiting.append(_Waiting(stored, events, written, size))
-        self._waiting_bytes = waiting
-        if self._is_writing:
-            self._gathers = True
-        else:
-            self._is_writing = True
-            self._write_soon(loop)
-        try:
-            too_large = await written
-        except StoreError:
-            raise DragomanError(_UNUSABLE) from None
-        if too_large is not None:
-            raise too_large
-
-    def _write_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._waiting:
-            self._is_writing = False
-            return
-        wait_s = self._next_at - loop.time() if self._gathers else 0.0
-        if wait_s > 0:
-            self._gathers = len(self._waiting) > 1
-            loop.call_later(wait_s, self._write_group, loop)
-        else:
-            self._write_group(loop)
-
-    def _write_group(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have the thread write what waits."""
-        waiting = self._waiting
-        if not waiting:  # It was written at the end, before its time.
-            self._is_writing = False
-            return
-        group = [waiting.popleft() for _ in range(min(len(waiting), _MOST_IN_GROUP))]
-        self._next_at = loop.time() + _GROUP_S
-        self._thread.submit(self._written, loop, group)
-
-    def _written(self, loop: asyncio.AbstractEventLoop, group: list[_Waiting]) -> None:
-        """In the thread: write a group, and have those who wait told."""
-        found: Sequence[TooLarge | Exception | None]
-        try:
-            found = self._asked(lambda store: _put_all(store, group))
-        except Exception as error:
-            found = [error] * len(group)
-        loop.call_soon_threadsafe(self._tell, loop, group, found)
-
-    def _tell(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        group: list[_Waiting],
-        found: Sequence[TooLarge | Exception | None],
-    ) -> None:
-        for one, error in zip(group, found, strict=True):
-            self._waiting_bytes -= one.size
-            if one.written.done():  # Who waited was cancelled.
-                continue
-            if error is None or isinstance(error, TooLarge):
-                one.written.set_result(error)
-            else:
-                one.written.set_exception(error)
-        self._write_soon(loop)
-
-    def _asked(self, what: Callable[[ResponseStore], T]) -> T:
-        """In the thread. Who stood in line while the store failed is not to wait for it again."""
-        if time.monotonic() < self._again_at:
-            raise StoreError("failed a moment ago")
-        try:
-            return what(self._store)
-        except StoreError as error:
-            self._again_at = time.monotonic() + _AGAIN_S
-            _log.error("stored responses cannot be used: %s", error)
-            raise
-
-    async def aclose(self) -> None:
-        """Close the store, once what it was asked for is done."""
-        loop = asyncio.get_running_loop()
-        while self._waiting:
-            self._write_group(loop)
-        await loop.run_in_executor(self._thread, self._store.close)
-        self._thread.shutdown()
-
-
-def _put_all(
-    store: ResponseStore, group: Sequence[_Waiting]
-) -> Sequence[TooLarge | Exception | None]:
-    """Write a group; if what one of them holds cannot be written, the others by themselves."""
-    try:
-        return store.put_all([(one.stored, one.events) for one in group])
-    except StoreError:
-        raise
-    except Exception as error:
-        if len(group) == 1:
-            return [error]
-        return [_put_all(store, [one])[0] for one in group]
-
-
-_UNUSABLE = Fault(
-    FaultKind.OVERLOADED,
-    "Stored responses cannot be used at the moment.",
-    code="server_error",
-    retry_after=5.0,
-)
-
-
-class Keepsake(Struct, frozen=True, kw_only=True):
-    """What is known of a response that is to be stored before it is there."""
+class PendingResponse(Struct, frozen=True, kw_only=True):
+    """What is known beforehand of a response that is to be stored."""
 
     id: str
     owner: str
@@ -274,19 +93,19 @@ _end = decoder(_End)
 _FALSE = msgspec.Raw(b"false")
 
 
-class Keeping(AnswerRecorder):
-    """One answer that is to be stored, on its way to the client. Values keep their bytes."""
+class ResponseRecorder(AnswerRecorder):
+    """Stores one answer on its way to the client. Values keep their bytes."""
 
-    __slots__ = ("keepsake", "memory")
+    __slots__ = ("conversations", "pending")
 
-    def __init__(self, memory: Memory, keepsake: Keepsake) -> None:
-        self.memory = memory
-        self.keepsake = keepsake
+    def __init__(self, conversations: StoredConversations, pending: PendingResponse) -> None:
+        self.conversations = conversations
+        self.pending = pending
 
     @property
     def response_id(self) -> str | None:
         """The id that the response is to have."""
-        return self.keepsake.id
+        return self.pending.id
 
     async def begun(self, account: str, answer_id: str) -> None:
         """The account of that name answers, by that id: nothing of it is kept before its end."""
@@ -294,7 +113,7 @@ class Keeping(AnswerRecorder):
     async def keep(self, response: bytes, data: bytes) -> bool:
         """Keep a response object; `data` are the events that it ends with. Returns whether it is
         kept."""
-        return await self.memory.keep(self.keepsake, response)
+        return await self.conversations.keep(self.pending, response)
 
     async def whole(self, body: bytes) -> bytes:
         """Keep a whole answer. Returns the answer to give: another if it could not be kept."""
@@ -327,16 +146,16 @@ def _unkept(response: bytes) -> bytes:
     return response if members is None else bytes(join_object({**members, "store": _FALSE}))
 
 
-class Memory:
-    """Makes requests whole, and keeps answers. Without a shelf nothing is stored, and what was
-    stored elsewhere is not found."""
+class StoredConversations:
+    """Puts the stored conversation before a request's own items, and stores answers. Without
+    `responses`, the store, nothing is stored, and what was stored before is not found."""
 
-    def __init__(self, shelf: Shelf | None) -> None:
-        self.shelf = shelf
+    def __init__(self, responses: ResponseStoreThread | None) -> None:
+        self.responses = responses
 
-    async def recall(
+    async def with_history(
         self, request: ClientRequest, caller: Caller, target: Target, *, answered: bool = True
-    ) -> tuple[ClientRequest, Keepsake | None]:
+    ) -> tuple[ClientRequest, PendingResponse | None]:
         """The request as if its client had sent the whole conversation, and what is to be kept;
         None if nothing is, as of one that is not `answered`, but counted.
 
@@ -355,7 +174,7 @@ class Memory:
         given = request.members.get("input")
         if given is None and not _keeps(target) and request.member("prompt") is not None:
             raise InvalidRequest.at("prompt", "is kept at OpenAI; send its text as input")
-        if self.shelf is None:
+        if self.responses is None:
             if previous is not None:
                 raise previous_not_found(previous)
             if background:
@@ -379,9 +198,9 @@ class Memory:
         shown: JsonObject = {}
         if previous is not None:
             shown["previous_response_id"] = previous
-        keepsake = None
+        pending = None
         if wanted:
-            keepsake = Keepsake(
+            pending = PendingResponse(
                 id=mint(request.codec.endpoint.id_prefix),
                 owner=caller.name,
                 created=time.time(),
@@ -389,7 +208,7 @@ class Memory:
                 previous=previous,
                 background=background,
             )
-            shown |= {"store": True, "id": keepsake.id}
+            shown |= {"store": True, "id": pending.id}
         if wanted and _kept_there(target):
             request = ClientRequest(request.codec.name, unstored_body(members), shown)
         elif members is not request.members:
@@ -397,36 +216,36 @@ class Memory:
             request = ClientRequest(request.codec.name, body, shown)
         else:
             request.shown = shown
-        return request, keepsake
+        return request, pending
 
     async def keep(
-        self, keepsake: Keepsake, response: bytes, events: Sequence[StoredEvent] = ()
+        self, pending: PendingResponse, response: bytes, events: Sequence[StoredEvent] = ()
     ) -> bool:
         """Keep a response object, and the last of its events. Returns whether it is kept."""
-        shelf = self.shelf
-        if shelf is None:
+        responses = self.responses
+        if responses is None:
             return False
         try:
             known = _kept(response)
             output = _items(known.output)
         except JsonError:
             return False
-        if known.id != keepsake.id:
+        if known.id != pending.id:
             return False
         stored = StoredResponse(
-            id=keepsake.id,
-            owner=keepsake.owner,
-            created=keepsake.created,
-            expires=shelf.expiry(keepsake.created),
+            id=pending.id,
+            owner=pending.owner,
+            created=pending.created,
+            expires=responses.expiry(pending.created),
             status=known.status if known.status in FINISHED else "completed",
             response=response,
-            previous=keepsake.previous,
-            input=keepsake.input,
+            previous=pending.previous,
+            input=pending.input,
             output=output,
-            background=keepsake.background,
+            background=pending.background,
         )
         try:
-            await shelf.put(stored, events)
+            await responses.put(stored, events)
         except TooLarge as error:
             _log.warning("a response is not kept: %s", error)
             return False
@@ -481,8 +300,8 @@ class Memory:
         return item if _one_identified(item).id == name else None
 
     async def _ask(self, what: Callable[[ResponseStore], T]) -> T:
-        assert self.shelf is not None
-        return await self.shelf.ask(what)
+        assert self.responses is not None
+        return await self.responses.ask(what)
 
 
 def previous_not_found(previous: str) -> DragomanError:

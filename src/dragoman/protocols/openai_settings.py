@@ -1,0 +1,104 @@
+"""Settings that OpenAI's two protocols have in common, by the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.names import safe_id
+from dragoman.canonical.requests import Extra, JsonSchema
+from dragoman.protocols.fields import Fields, JsonObject, Readers, boolean, carried, string
+from dragoman.protocols.openai_schemas import is_strict
+from dragoman.protocols.request_settings import NO_SCHEMA, UNNAMED, RequestSettings
+
+LONGEST_USER_ID = 128
+"""Characters of a `safety_identifier` (response_create_params.py)."""
+_LONGEST_FORMAT_NAME = 64
+"""Characters of a schema's name, of `[A-Za-z0-9_-]`."""
+
+
+def read_metadata(fields: Fields, name: str, _: list[Extra]) -> dict[str, str] | None:
+    """A map of texts, for `Readers`."""
+    value = fields.take_object(name) or {}
+    for key, item in value.items():
+        if type(item) is not str:
+            raise InvalidRequest.at(f"{name}.{key}", "must be a string")
+    return value or None
+
+
+LABELS: Readers = {
+    "metadata": ("metadata", read_metadata),
+    "user": ("user", string),
+    "safety_identifier": ("safety_identifier", string),
+    "prompt_cache_key": ("prompt_cache_key", string),
+    "prompt_cache_retention": ("prompt_cache_retention", string),
+    "service_tier": ("service_tier", string),
+    "moderation": ("moderation", carried),
+    "store": ("store", boolean),
+}
+"""Whose request it is, and how it is served."""
+
+
+def read_schema(fields: Fields, schema: JsonObject) -> JsonSchema:
+    """A schema for the answer; its name and the like are members of `fields`."""
+    return JsonSchema(
+        schema=schema,
+        name=fields.need_str("name"),
+        description=fields.take_str("description"),
+        strict=fields.take_bool("strict"),
+    )
+
+
+def write_schema(asked: JsonSchema, settings: RequestSettings) -> JsonObject | None:
+    """The members of a schema for the answer; None if the upstream takes none."""
+    if not settings.capabilities.structured_output:
+        settings.lose("output_format", LossKind.CONTENT, NO_SCHEMA)
+        return None
+    name = UNNAMED if asked.name is None else safe_id(asked.name, _LONGEST_FORMAT_NAME)
+    written: JsonObject = {"name": name}
+    if asked.description is not None:
+        written["description"] = asked.description
+    written["schema"] = asked.schema
+    strict = asked.strict
+    if asked.name is None and strict is None:
+        # Only Messages leaves the name out, which always enforces a schema; here that is done
+        # for a part of what schemas can say.
+        strict = is_strict(asked.schema)
+        if not strict:
+            detail = "the schema is not enforced upstream: strict mode would refuse it"
+            settings.lose("output_format", LossKind.CONVERTED, detail)
+    if strict is not None:
+        written["strict"] = strict
+    return written
+
+
+def write_sampling(body: JsonObject, settings: RequestSettings) -> None:
+    """`temperature` and `top_p`."""
+    request = settings.request
+    if request.temperature is not None or request.top_p is not None:
+        for name in ("temperature", "top_p"):
+            value = settings.sampling(name, getattr(request, name))
+            if value is not None:
+                body[name] = value
+
+
+def write_labels(body: JsonObject, settings: RequestSettings, tiers: Collection[str]) -> None:
+    """Whose request it is, and how it is served; of service tiers the upstream knows `tiers`."""
+    request = settings.request
+    if request.metadata:
+        body["metadata"] = request.metadata
+    for name in ("user", "safety_identifier"):
+        user = settings.user_id(name, LONGEST_USER_ID)
+        if user is not None:
+            body[name] = user
+    if request.prompt_cache_key is not None:
+        body["prompt_cache_key"] = request.prompt_cache_key
+    if request.prompt_cache_retention is not None:
+        body["prompt_cache_retention"] = request.prompt_cache_retention
+    if request.moderation is not None:
+        body["moderation"] = request.moderation
+    settings.drop_automatic_cache()
+    tier = settings.service_tier(tiers)
+    if tier is not None:
+        body["service_tier"] = tier

@@ -1,0 +1,145 @@
+"""The settings of a request, as far as they mean the same on every protocol: how they are fitted to
+what an upstream takes, and what the ledger says of one that is not, or not as it was asked for.
+
+A protocol's own request writer adds its field names and vocabularies. Kinds are those of
+protocols.md 3.1.1: what only tunes is a knob; a number that is out of the upstream's range is
+repaired; a word that becomes another is converted; what the client counts on is content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import Request, Thinking
+from dragoman.canonical.stops import EMULATED, emulated
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.efforts import known_effort
+
+NO_COUNTERPART: Final = "has no counterpart upstream"
+NOT_TAKEN: Final = "the upstream does not take it"
+NO_SCHEMA: Final = "the upstream takes no schema for its answer"
+
+UNNAMED: Final = "output"
+"""What a schema for the answer is called that has no name, where a protocol wants one."""
+
+FAST_TIERS: Final = frozenset({"fast", "priority"})
+"""Service tiers of OpenAI's protocols that `map_fast` ties to the speed `fast` of Messages."""
+
+
+class RequestSettings:
+    """The settings of one request on their way to one upstream."""
+
+    __slots__ = ("_ledger", "capabilities", "options", "request")
+
+    def __init__(self, request: Request, outbound: Outbound) -> None:
+        self.request = request
+        self.capabilities = outbound.capabilities
+        self.options = outbound.options
+        self._ledger = outbound.ledger
+
+    def lose(self, name: str, kind: LossKind, detail: str) -> None:
+        """Report the canonical field `name` under the client's name for it."""
+        self._ledger.add(self.request.path_of(name), kind, detail)
+
+    def drop(self, *names: str) -> None:
+        """Report knobs that the upstream's protocol does not have."""
+        for name in names:
+            self.lose(name, LossKind.KNOB, NO_COUNTERPART)
+
+    def lose_thinking(self, kind: LossKind, detail: str) -> None:
+        """Report what becomes of the client's wish for thinking."""
+        self.lose("thinking", kind, detail)
+
+    def effort(self, effort: str | None, converted: str | None) -> str | None:
+        """The effort itself, or the nearest that the upstream knows; `converted` tells how it came
+        to stand for the client's wish, see `effort_of`."""
+        if converted is not None:
+            self.lose_thinking(LossKind.CONVERTED, converted)
+        if effort is None:
+            return None
+        return known_effort(effort, self.capabilities.efforts, self.lose_thinking)
+
+    def check_display(self, thinking: Thinking) -> None:
+        """Report a way of showing reasoning that the gateway does not know."""
+        if thinking.display not in (None, "summarized", "omitted"):
+            self.lose_thinking(LossKind.KNOB, "thinking is not shown in this way")
+
+    def output_limit(self, asked: int, least: int = 0) -> int:
+        """The output limit, in tokens, within what the upstream takes."""
+        most = self.capabilities.max_output_tokens
+        limit = max(asked, least)
+        limit = limit if most is None else min(limit, most)
+        if limit != asked:
+            self.lose("max_output_tokens", LossKind.REPAIRED, fitted(limit))
+        return limit
+
+    def sampling(self, name: str, value: float | None) -> float | None:
+        """The temperature or `top_p`, if the upstream takes it."""
+        if value is None or self.capabilities.sampling:
+            return value
+        if value != 1:  # 1 is what the model does anyway
+            self.lose(name, LossKind.KNOB, NOT_TAKEN)
+        return None
+
+    def top_logprobs(self) -> int | None:
+        """How many alternatives of each token are asked for, if log probabilities are at all."""
+        request = self.request
+        if request.logprobs:
+            return request.top_logprobs
+        if request.top_logprobs:
+            self.lose("top_logprobs", LossKind.KNOB, "log probabilities were not asked for")
+        return None
+
+    def stops(self, taken: Sequence[str], kind: LossKind, detail: str) -> list[str]:
+        """The stop sequences that the upstream takes. Others are cut at here, or lost: `kind` and
+        `detail` tell of that."""
+        asked = self.request.stop
+        if len(taken) < len(asked):
+            if emulated(asked, taken, self.options):
+                self.lose("stop", LossKind.CONVERTED, EMULATED)
+            else:
+                self.lose("stop", kind, detail)
+        return list(taken)
+
+    def user_id(self, name: str, longest: int) -> str | None:
+        """The id of the end user in the field `name`, or its hash if it has more characters than
+        the upstream takes."""
+        value: str | None = getattr(self.request, name)
+        if value is None or len(value) <= longest:
+            return value
+        self.lose(name, LossKind.CONVERTED, "too long for the upstream: its hash is sent")
+        return hashlib.sha256(value.encode()).hexdigest()
+
+    def service_tier(self, known: Collection[str]) -> str | None:
+        """The service tier in the words of OpenAI's protocols, of which the upstream knows some.
+
+        A tier that the client gave comes before the one that its speed stands for: who forbids
+        priority capacity is not to pay for it.
+        """
+        tier, speed = self.request.service_tier, self.request.speed
+        if speed == "fast" and tier is None and self.options.map_fast:
+            return "fast"
+        if speed not in (None, "standard"):
+            self.drop("speed")
+        if tier is None or tier in known:
+            return tier
+        self.drop("service_tier")
+        return None
+
+    def drop_automatic_cache(self) -> None:
+        """Report a wish for automatic caching where upstreams cache unasked."""
+        if self.request.auto_cache is not None:
+            self.lose("auto_cache", LossKind.KNOB, "the upstream chooses by itself what to cache")
+
+    def drop_store(self) -> None:
+        """Report a wish for keeping the answer where upstreams are not asked to."""
+        if self.request.store:
+            self.lose("store", LossKind.KNOB, "the upstream is not asked to keep the answer")
+
+
+def fitted(limit: int) -> str:
+    """What the ledger says of a number of tokens that was out of the upstream's range."""
+    return f"fitted to the upstream's limit of {limit} tokens"

@@ -1,0 +1,86 @@
+"""Tools of a request, as far as they mean the same on every protocol: what stands in the place of
+one that the upstream does not take, and what the ledger says of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.canonical.losses import LossKind
+from dragoman.canonical.requests import CustomTool, FunctionTool, HostedTool
+from dragoman.canonical.tools import CUSTOM_INPUT
+from dragoman.protocols.base import Outbound
+from dragoman.protocols.fields import JsonObject
+
+NO_TOOLS: Final = "there are no tools to choose from"
+NOT_OFFERED: Final = "names a tool that is not offered upstream"
+
+EMPTY: Final[JsonObject] = {"type": "object", "properties": {}}
+"""The schema of a tool without arguments."""
+CLOSED: Final[JsonObject] = {**EMPTY, "additionalProperties": False}
+"""The same, as strict mode wants it."""
+
+
+def drop_hosted(tool: HostedTool, outbound: Outbound) -> None:
+    """Report a tool that only its own vendor can run."""
+    reject = outbound.options.hosted_tools == "reject"
+    kind = LossKind.CONTENT if reject else LossKind.KNOB
+    outbound.ledger.add(tool.path, kind, f"the upstream cannot run the tool {tool.type}")
+
+
+def drop_strict(tool: FunctionTool, outbound: Outbound) -> None:
+    """Report that arguments are not held to their schema."""
+    detail = "the upstream does not enforce this schema"
+    outbound.ledger.add(f"{tool.path}.strict", LossKind.KNOB, detail)
+
+
+def drop_deferral(path: str, outbound: Outbound) -> None:
+    """Report a tool at `path` that was to be hidden until it is searched for."""
+    detail = "offered at once: the upstream has no tool search to find it with"
+    outbound.ledger.add(f"{path}.defer_loading", LossKind.KNOB, detail)
+
+
+def drop_mark(tool: FunctionTool, outbound: Outbound) -> None:
+    """Report the cache mark of a tool, if it has one."""
+    if tool.cache is not None:
+        detail = "tools take no cache mark upstream"
+        outbound.ledger.add(f"{tool.path}.cache_control", LossKind.KNOB, detail)
+
+
+def object_schema(tool: FunctionTool, outbound: Outbound) -> JsonObject:
+    """The schema of a tool's arguments, an object at its root as all services want it."""
+    schema = tool.schema
+    if not schema:
+        return CLOSED if tool.strict else EMPTY
+    if schema.get("type") == "object":
+        return schema
+    outbound.ledger.add(tool.path, LossKind.REPAIRED, "the schema's root became an object")
+    return {**schema, "type": "object"}
+
+
+def emulation_of(tool: CustomTool, outbound: Outbound) -> tuple[str, JsonObject] | None:
+    """Description and schema of a function with one string in place of a free-text tool; None where
+    the options want none.
+    """
+    if outbound.options.custom_tools == "reject":
+        detail = "the upstream has no free-text tools"
+        outbound.ledger.add(tool.path, LossKind.CONTENT, detail)
+        return None
+    about = [tool.description] if tool.description else []
+    detail = "emulated by a function with one string"
+    if tool.grammar is not None:
+        detail += ", grammar not enforced"
+        about.append(
+            f"The text in `{CUSTOM_INPUT}` must conform to this {tool.grammar.syntax} grammar:\n"
+            f"{tool.grammar.definition}"
+        )
+    outbound.ledger.add(tool.path, LossKind.CONVERTED, detail)
+    schema = {
+        "type": "object",
+        "properties": {
+            CUSTOM_INPUT: {"type": "string", "description": "The whole input, as plain text."}
+        },
+        "required": [CUSTOM_INPUT],
+        "additionalProperties": False,
+    }
+    return "\n\n".join(about), schema
