@@ -21,7 +21,7 @@ from dragoman.protocols.anthropic_messages.relay import (
 )
 from dragoman.protocols.anthropic_messages.request_reader import read_request
 from dragoman.protocols.anthropic_messages.request_writer import taken_stops, write_request
-from dragoman.protocols.anthropic_messages.responses import read_response
+from dragoman.protocols.anthropic_messages.response_reader import read_response
 from dragoman.protocols.anthropic_messages.settings import (
     MessagesCapabilities,
     MessagesOptions,

@@ -85,10 +85,13 @@ class MessagesReader:
         "_started",
         "_stop",
         "_usage",
+        "fault",
     )
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
+        self.fault: Fault | None = None
+        """What was wrong first."""
         self._kinds: dict[int, str] = {}
         self._inputs: dict[int, str] = {}
         self._searches: dict[str, int] = {}
@@ -133,6 +136,17 @@ class MessagesReader:
         self._started = True
         return [Started("", ""), *handler(self, event)]
 
+    def take_whole(self, message: JsonObject, content: list[Any], stop: JsonObject) -> list[Event]:
+        """The canonical events of a whole message, whose end `stop` tells. `fault` is set if there
+        is something wrong with it."""
+        events = self._message_start({"message": message})
+        for index, block in enumerate(content):
+            events += self._block_start({"index": index, "content_block": block})
+            events += self._close(index)
+        events += self._message_delta({"delta": stop})
+        events += self._message_stop({})
+        return events
+
     def finish(self) -> Iterable[Event]:
         """The bytes are over."""
         return () if self._over else self._fail("it ends before message_stop")
@@ -143,6 +157,7 @@ class MessagesReader:
 
     def _failed(self, fault: Fault) -> list[Event]:
         self._over = True
+        self.fault = self.fault or fault
         return [Failed(fault)]
 
     def _error(self, error: Any) -> list[Event]:

@@ -19,7 +19,7 @@ from dragoman.protocols.openai_chat.relay import (
 )
 from dragoman.protocols.openai_chat.request_reader import read_request
 from dragoman.protocols.openai_chat.request_writer import taken_stops, write_request
-from dragoman.protocols.openai_chat.responses import read_response
+from dragoman.protocols.openai_chat.response_reader import read_response
 from dragoman.protocols.openai_chat.settings import ChatCapabilities, ChatOptions
 from dragoman.protocols.openai_chat.shape import SHAPE
 from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader

@@ -72,6 +72,7 @@ class ChatStreamReader:
         "_started",
         "_tools",
         "_usage",
+        "fault",
     )
 
     def __init__(self, inbound: Inbound, source: str = "delta") -> None:
@@ -80,6 +81,8 @@ class ChatStreamReader:
         self._started = False
         self._finished = False
         self._over = False
+        self.fault: Fault | None = None
+        """What was wrong first."""
         self._kind = _NONE
         """Kind of the open block that is not a tool call."""
         self._index = -1
@@ -344,6 +347,7 @@ class ChatStreamReader:
 
     def _fail(self, fault: Fault) -> Sequence[Event]:
         self._over = True
+        self.fault = self.fault or fault
         self._kind = _NONE
         return (Failed(fault),)
 

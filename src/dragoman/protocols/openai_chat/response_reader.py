@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Event, Failed
+from dragoman.canonical.events import Event
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
@@ -18,9 +18,8 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     reader = ChatStreamReader(inbound, "message")
     events = reader.take(_as_chunk(body))
     events += reader.finish()
-    for event in events:
-        if type(event) is Failed:
-            raise UpstreamError(event.fault)
+    if reader.fault is not None:
+        raise UpstreamError(reader.fault)
     return events
 
 
