@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from dragoman import jsontext
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.anthropic_messages.partial_json import read_cut_object
 from dragoman.protocols.anthropic_messages.usage import write_usage
@@ -23,7 +24,6 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _MESSAGE_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 _END = b"}}\n\n"
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 
 
 class Streamed(NamedTuple):
@@ -168,7 +168,7 @@ class Whole:
             if self._streamed is not INPUT:
                 self._block[self._streamed.field] = text
             else:
-                self._block["input"] = read_cut_object(text) if cut else _decode(text)
+                self._block["input"] = read_cut_object(text) if cut else jsontext.decode(text)
         self.live = False
         return b""
 

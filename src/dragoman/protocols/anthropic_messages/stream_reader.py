@@ -8,8 +8,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import (
-    Annotation,
-    ForeignCitation,
     Opaque,
     Reasoning,
     Refusal,
@@ -36,6 +34,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.anthropic_messages import web_search, wire
+from dragoman.protocols.anthropic_messages.annotations import read_annotation
 from dragoman.protocols.anthropic_messages.errors import fault_of
 from dragoman.protocols.anthropic_messages.finish import (
     explanation_of,
@@ -269,7 +268,7 @@ class MessagesReader:
     def _annotated(self, index: int, citation: Any) -> list[Event]:
         if not isinstance(citation, dict):
             return []
-        annotation = _annotation(citation)
+        annotation = read_annotation(citation)
         if isinstance(annotation, UrlCitation):
             self._account(citation, wire.CITATION_FIELDS, "citations.")
         return [Annotated(index, annotation)]
@@ -430,21 +429,3 @@ _HANDLERS = {
     "message_delta": MessagesReader._message_delta,
     "message_stop": MessagesReader._message_stop,
 }
-
-
-def _annotation(citation: JsonObject) -> Annotation:
-    """A cited web page, for the whole block; other citations only this protocol can express."""
-    kind = citation.get("type")
-    url = None
-    if kind == "web_search_result_location":
-        url = citation.get("url")
-    elif kind == "search_result_location":
-        url = citation.get("source")
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        return ForeignCitation(wire.NAME, citation)
-    title, cited = citation.get("title"), citation.get("cited_text")
-    return UrlCitation(
-        url=url,
-        title=title if isinstance(title, str) else "",
-        cited_text=cited if isinstance(cited, str) else None,
-    )

@@ -38,6 +38,7 @@ from dragoman.canonical.grammar import State, illegal, steps
 from dragoman.canonical.responses import Finish
 from dragoman.canonical.tools import wrap_custom
 from dragoman.canonical.usage import Usage
+from dragoman.protocols.anthropic_messages.annotations import own_citation
 from dragoman.protocols.anthropic_messages.errors import error_event
 from dragoman.protocols.anthropic_messages.finish import write_finish
 from dragoman.protocols.anthropic_messages.output import (
@@ -54,7 +55,6 @@ from dragoman.protocols.anthropic_messages.visibility import (
     Reporter,
     Visibility,
     is_redacted,
-    own_citation,
     signature_of,
     tool_use_head,
 )

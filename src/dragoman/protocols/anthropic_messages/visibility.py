@@ -5,10 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.canonical.blocks import (
-    Annotation,
     Block,
     Foreign,
-    ForeignCitation,
     Reasoning,
     Text,
     ToolCall,
@@ -60,13 +58,6 @@ def signature_of(block: Reasoning, sealer: Sealer) -> str:
 def is_redacted(block: Reasoning) -> bool:
     """Whether the block is Anthropic's own withheld thinking."""
     return block.redacted and block.opaque is not None and block.opaque.origin == wire.NAME
-
-
-def own_citation(annotation: Annotation) -> JsonObject | None:
-    """A citation of this very protocol; None for one of another."""
-    if isinstance(annotation, ForeignCitation) and annotation.origin == wire.NAME:
-        return annotation.raw
-    return None
 
 
 def tool_use_head(call: ToolCall) -> JsonObject:

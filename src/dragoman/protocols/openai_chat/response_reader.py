@@ -6,7 +6,7 @@ from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Event
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
+from dragoman.protocols.openai_chat.stream_reader import ChatReader
 
 
 def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
@@ -15,7 +15,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     Raises:
         UpstreamError: it is an error, has not exactly one choice, or did not finish.
     """
-    reader = ChatStreamReader(inbound, "message")
+    reader = ChatReader(inbound, "message")
     events = reader.take(_as_chunk(body))
     events += reader.finish()
     if reader.fault is not None:

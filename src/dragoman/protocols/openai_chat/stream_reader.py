@@ -49,7 +49,7 @@ _NO_TEXT = Text(text="")
 _TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
 
 
-class ChatStreamReader:
+class ChatReader:
     """Reads one stream. `source` names the object that holds the message in a choice: `delta`
     in streams, `message` in whole answers, which are read as a stream of one chunk.
     """
