@@ -19,7 +19,7 @@ LONGEST_WHOLE = 21_333
 
 
 def completed(capabilities: Capabilities, base_url: str) -> Capabilities:
-    """The capabilities with what the protocol and the upstream's address tell."""
+    """The capabilities with what follows from the protocol and the upstream's address."""
     own = capabilities.of(MessagesCapabilities)
     if own.billing_header is None and _is_vendor(base_url):
         own = replace(own, billing_header=True)

@@ -52,7 +52,7 @@ class MessagesRelay:
         name = frame.event
         if name == b"content_block_delta":
             if not self.begun:
-                self.begun = _holds_something(_decoded(frame.data).get("delta"))
+                self.begun = _has_content(_decoded(frame.data).get("delta"))
             if b'"partial_json"' in frame.data:
                 self.blank = blank_run(self.blank, _BLANK, frame.data)
             return frame.raw
@@ -60,7 +60,7 @@ class MessagesRelay:
             return self._start(frame)
         if name == b"content_block_start":
             if not self.begun:
-                self.begun = _holds_something(_decoded(frame.data).get("content_block"))
+                self.begun = _has_content(_decoded(frame.data).get("content_block"))
         elif name == b"content_block_stop":
             self.blank = 0
         elif name == b"message_delta":
@@ -96,7 +96,7 @@ class MessagesRelay:
         return b"event: message_start\ndata: " + to_json(shown) + b"\n\n"
 
     def _note(self, data: bytes, path: tuple[str, ...]) -> None:
-        """Remember the usage an event tells, at `path` inside it."""
+        """Remember the usage of an event, at `path` inside it."""
         value: Any = _decoded(data)
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
@@ -109,7 +109,7 @@ class MessagesRelay:
 _TEXTS = frozenset({"text", "thinking"})
 
 
-def _holds_something(part: Any) -> bool:
+def _has_content(part: Any) -> bool:
     """Whether a block's head or a delta holds something of an answer: anything but a text or
     thinking that is still empty."""
     if not isinstance(part, dict):

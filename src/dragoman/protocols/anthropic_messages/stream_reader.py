@@ -42,10 +42,10 @@ from dragoman.protocols.anthropic_messages.finish import (
     read_finish,
 )
 from dragoman.protocols.anthropic_messages.usage import (
+    lost_tier_field,
     merge_usage,
     read_tier,
     read_usage,
-    untold_tier,
 )
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.fields import JsonObject
@@ -90,7 +90,7 @@ class MessagesReader:
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
         self.fault: Fault | None = None
-        """What was wrong first."""
+        """The first failure."""
         self._kinds: dict[int, str] = {}
         self._inputs: dict[int, str] = {}
         self._searches: dict[str, int] = {}
@@ -136,8 +136,8 @@ class MessagesReader:
         return [Started("", ""), *handler(self, event)]
 
     def take_whole(self, message: JsonObject, content: list[Any], stop: JsonObject) -> list[Event]:
-        """The canonical events of a whole message, whose end `stop` tells. `fault` is set if there
-        is something wrong with it."""
+        """The canonical events of a whole message that ended as in `stop`. `fault` is set if it
+        is unusable."""
         events = self._message_start({"message": message})
         for index, block in enumerate(content):
             events += self._block_start({"index": index, "content_block": block})
@@ -165,12 +165,14 @@ class MessagesReader:
     def _lose(self, path: str, detail: str = _DETAIL) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)
 
-    def _account(self, value: Mapping[str, Any], known: frozenset[str], path: str = "") -> None:
-        """Report members without a canonical home that say something."""
+    def _report_unknown(
+        self, value: Mapping[str, Any], known: frozenset[str], path: str = ""
+    ) -> None:
+        """Report members that have no counterpart in the canonical model, unless they are empty."""
         if known.issuperset(value):
             return
-        for name, told in value.items():
-            if name not in known and told not in (None, [], {}):
+        for name, content in value.items():
+            if name not in known and content not in (None, [], {}):
                 self._lose(path + name)
 
     def _message_start(self, event: JsonObject) -> list[Event]:
@@ -180,7 +182,7 @@ class MessagesReader:
         if self._started:
             return []
         self._started = True
-        self._account(message, wire.MESSAGE_FIELDS)
+        self._report_unknown(message, wire.MESSAGE_FIELDS)
         tier = read_tier(self._usage, self._inbound.options.map_fast)
         usage = self._counted() if self._usage else None
         identifier, model = message.get("id"), message.get("model")
@@ -188,10 +190,10 @@ class MessagesReader:
         name = model if isinstance(model, str) else ""
         events: list[Event] = [Started(self._id, name, service_tier=tier, usage=usage)]
         if usage is not None:
-            self._account(self._usage, wire.USAGE_FIELDS, "usage.")
-            untold = untold_tier(self._usage, tier)
-            if untold is not None:
-                self._lose(f"usage.{untold}")
+            self._report_unknown(self._usage, wire.USAGE_FIELDS, "usage.")
+            lost = lost_tier_field(self._usage, tier)
+            if lost is not None:
+                self._lose(f"usage.{lost}")
             events.append(Metered(usage, tier))
         return events
 
@@ -212,7 +214,7 @@ class MessagesReader:
             self._lose(f"content[{index}]", f"a block of type {str(kind)[:60]} {_DETAIL}")
             return []
         if not known.issuperset(block):
-            self._account_block(block, known, f"content[{index}].")
+            self._report_unknown_in_block(block, known, f"content[{index}].")
         self._kinds[index] = kind
         if kind == _TEXT:
             return self._text_start(index, block)
@@ -224,7 +226,7 @@ class MessagesReader:
         """A block of a web search: its call opens what its result closes. None of another block."""
         kind = block.get("type")
         if kind == web_search.CALL and block.get("name") == web_search.NAME:
-            self._account_block(block, wire.BLOCK_FIELDS[_TOOL], f"content[{index}].")
+            self._report_unknown_in_block(block, wire.BLOCK_FIELDS[_TOOL], f"content[{index}].")
             self._kinds[index] = _SEARCH
             self._searches[str(block.get("id"))] = index
             self._inputs[index] = to_json_text(block.get("input") or {})
@@ -250,10 +252,10 @@ class MessagesReader:
         query = "" if text is None else web_search.query_of_text(text)
         return [Delta(index, query)] if query else []
 
-    def _account_block(self, block: JsonObject, known: frozenset[str], path: str) -> None:
+    def _report_unknown_in_block(self, block: JsonObject, known: frozenset[str], path: str) -> None:
         if block.get("caller") == {"type": "direct"}:
             known |= {"caller"}
-        self._account(block, known, path)
+        self._report_unknown(block, known, path)
 
     def _text_start(self, index: int, block: JsonObject) -> list[Event]:
         events: list[Event] = [Opened(index, _NO_TEXT)]
@@ -270,7 +272,7 @@ class MessagesReader:
             return []
         annotation = read_annotation(citation)
         if isinstance(annotation, UrlCitation):
-            self._account(citation, wire.CITATION_FIELDS, "citations.")
+            self._report_unknown(citation, wire.CITATION_FIELDS, "citations.")
         return [Annotated(index, annotation)]
 
     def _thinking_start(self, index: int, block: JsonObject) -> list[Event]:
@@ -314,8 +316,8 @@ class MessagesReader:
         else:
             return self._rare_delta(index, kind, str(what), delta)
         if len(delta) > 2 or len(event) > 3:
-            self._account(delta, wire.DELTA_FIELDS[what], f"content[{index}].")
-            self._account(event, wire.DELTA_EVENT_FIELDS)
+            self._report_unknown(delta, wire.DELTA_FIELDS[what], f"content[{index}].")
+            self._report_unknown(event, wire.DELTA_EVENT_FIELDS)
         if type(text) is not str:
             return self._fail("a content_block_delta event is malformed")
         return (Delta(index, text),) if text else ()
@@ -371,13 +373,13 @@ class MessagesReader:
         return [Closed(index)]
 
     def _message_delta(self, event: JsonObject) -> list[Event]:
-        self._account(event, wire.MESSAGE_DELTA_FIELDS)
+        self._report_unknown(event, wire.MESSAGE_DELTA_FIELDS)
         delta = event.get("delta")
         if isinstance(delta, dict):
-            self._account(delta, wire.STOP_FIELDS)
+            self._report_unknown(delta, wire.STOP_FIELDS)
             details = delta.get("stop_details")
             if isinstance(details, dict):
-                self._account(details, wire.STOP_DETAILS_FIELDS, "stop_details.")
+                self._report_unknown(details, wire.STOP_DETAILS_FIELDS, "stop_details.")
             for name, item in delta.items():
                 if item is not None:
                     self._stop[name] = item
@@ -385,7 +387,7 @@ class MessagesReader:
         if not isinstance(usage, dict) or not usage:
             return []
         merge_usage(self._usage, usage)
-        self._account(usage, wire.USAGE_FIELDS, "usage.")
+        self._report_unknown(usage, wire.USAGE_FIELDS, "usage.")
         tier = read_tier(self._usage, self._inbound.options.map_fast)
         return [Metered(self._counted(), tier)]
 

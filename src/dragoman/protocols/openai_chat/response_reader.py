@@ -35,10 +35,10 @@ def _as_chunk(body: JsonObject) -> JsonObject:
     message = choice.get("message") if type(choice) is dict else None
     if type(message) is not dict:
         raise UpstreamError.unreadable("its choice has no message")
-    mended: JsonObject = {}
+    changed: JsonObject = {}
     if choice.get("finish_reason") == "":
-        # Some servers leave it blank; that the answer is whole is told by its being here.
-        mended["finish_reason"] = "stop"
+        # Some servers leave it blank; an answer that came whole is complete all the same.
+        changed["finish_reason"] = "stop"
     calls = message.get("tool_calls")
     if type(calls) is list and calls:
         # Whole calls have no index; their order is their index.
@@ -46,5 +46,5 @@ def _as_chunk(body: JsonObject) -> JsonObject:
             {**call, "index": number} if type(call) is dict else call
             for number, call in enumerate(calls)
         ]
-        mended["message"] = {**message, "tool_calls": indexed}
-    return {**body, "choices": [{**choice, **mended}]} if mended else body
+        changed["message"] = {**message, "tool_calls": indexed}
+    return {**body, "choices": [{**choice, **changed}]} if changed else body
