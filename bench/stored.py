@@ -1,8 +1,8 @@
 """``python -m bench.stored``: what it costs that a Responses answer is stored.
 
 The same requests go to one worker with ``store`` false and true, in turn: small ones from 16
-clients at a time and from one alone, streams of ten events, and an agent's 120 KB. CPU time is that
-of all threads. ``--against`` measures another checkout in the same rounds.
+clients at a time and from one alone, streams of ten events, and an agent's 120 KB. CPU time is of
+all threads. ``--against`` measures another checkout in the same rounds.
 """
 
 import argparse

@@ -130,11 +130,21 @@ def test_serve_until_interrupted(tmp_path: Path) -> None:
     file.write_text(f"[server]\nport = {port}\n" + GOOD.replace("env:SOME_OPENAI_KEY", "sk-1"))
     with serving("serve", "--config", str(file)) as process:
         assert fetch(f"http://127.0.0.1:{port}/healthz", process)
-        taken = run("serve", "--config", str(file))
+        taken = run("demo", "--port", str(port))
         assert taken.returncode == 1
         assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=10) == 0
+
+
+def test_serve_takes_no_address_of_another_program(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        file = tmp_path / "dragoman.toml"
+        file.write_text(f"[server]\nport = {port}\n" + GOOD.replace("env:SOME_OPENAI_KEY", "sk-1"))
+        taken = run("serve", "--config", str(file))
+    assert taken.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
 
 
 def test_serve_refuses_a_faulty_configuration(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from dragoman.sse import Decoder
 from dragoman.translation import Call, CallSettings, ClientRequest
 
 UNNAMED = "unknown"
-"""The model's name where neither the caller nor the answer tells one."""
+"""The model's name where neither the caller nor the answer names one."""
 
-_SHOWING = Request(
+_ANY_ANSWER = Request(
     model="",
     turns=(Turn(role="user", blocks=(Text(text="(not known)"),)),),
     max_output_tokens=65536,
@@ -39,8 +39,8 @@ def answer(
 ) -> tuple[bytes, tuple[Loss, ...]]:
     """Translate a whole answer of protocol `upstream` for a client of protocol `client`.
 
-    `request` is the client's request, where it is known, and names the model to show; else it is
-    `model`, or what the answer itself names.
+    `request` is the client's request, if it is known; the answer has its model. Otherwise the model
+    is `model`, or the one in the answer itself.
 
     Raises:
         InvalidRequest: `request` is malformed.
@@ -54,12 +54,12 @@ def answer(
 class Stream:
     """A translation of a streamed answer.
 
-    Iterating gives the client's bytes as the upstream's `chunks` come. Afterwards `losses` tells
+    Iterating gives the client's bytes as the upstream's `chunks` come. Afterwards `losses` has
     what was lost.
 
     Raises, while it is iterated:
         InvalidRequest: `request` is malformed.
-        UpstreamError: the answer ended in an error, after the client was given it in its form.
+        UpstreamError: the answer ended in an error, which the client was sent in its own form.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ def _call(
     upstream: str, client: str, request: bytes | None, model: str | None, *, stream: bool
 ) -> Call:
     asked = (
-        ClientRequest.of(client, replace(_SHOWING, model=model or UNNAMED, stream=stream))
+        ClientRequest.of(client, replace(_ANY_ANSWER, model=model or UNNAMED, stream=stream))
         if request is None
         else ClientRequest(client, request)
     )
-    # The request has been sent long ago, whatever it lost then.
+    # The request was sent before; its losses do not matter here.
     options = Options(policy=Policy.LENIENT, show_reasoning="always")
     return Call(asked, upstream, CallSettings(options=options))
 

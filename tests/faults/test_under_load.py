@@ -334,7 +334,7 @@ def test_everything_fails_at_once(tmp_path: Path) -> None:
 
         usage_is_whole(running, outcomes, ports)
         log = running.log()
-        assert log.count(" ended with status -9") == 1
+        assert log.count(" ended with SIGKILL") == 1
         assert "Traceback" not in log
         assert "never given back" not in log
         no_secret_was_told(running, outcomes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ CONFIG = """
 port = {port}
 workers = {workers}
 shutdown_grace_s = 3
+{server}
 [[clients]]
 name = "tester"
 key = "{key}"
@@ -79,16 +81,30 @@ class GatewayProcess:
 
 @contextmanager
 def gateway_process(
-    folder: Path, base_url: str, keys: dict[str, str], *, workers: int = 1, name: str = "one"
+    folder: Path,
+    base_url: str,
+    keys: dict[str, str],
+    *,
+    workers: int = 1,
+    name: str = "one",
+    server: str = "",
+    files: int | None = None,
 ) -> Iterator[GatewayProcess]:
-    """Serve with an account for each of `keys`; gateways of one folder share a store."""
+    """Serve with an account for each of `keys`; gateways of one folder share a store. `server` are
+    further settings of it, `files` those that each process may have open."""
     from dragoman.gateway.processes.listening import bind
 
     with bind("127.0.0.1", 0) as plug:
         port = plug.getsockname()[1]
     file = folder / f"{name}.toml"
     text = CONFIG.format(
-        port=port, workers=workers, key=KEY, base_url=base_url, store=STORE, sync_s=SYNC_S
+        port=port,
+        workers=workers,
+        server=server,
+        key=KEY,
+        base_url=base_url,
+        store=STORE,
+        sync_s=SYNC_S,
     )
     file.write_text(
         text + "".join(ACCOUNT.format(name=name, key=key) for name, key in keys.items())
@@ -99,6 +115,9 @@ def gateway_process(
         text=True,
         env={**os.environ, "STORE_KEY": STORE_KEY},
     )
+    if files is not None:
+        # Before it asks how many there are.
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (files, files))
     running = GatewayProcess(process, f"http://127.0.0.1:{port}", folder / STORE)
     try:
         until(lambda: _serves(running), START_S)

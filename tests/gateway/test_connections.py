@@ -50,13 +50,13 @@ def refused(answered: bytes) -> Answer:
         b"GET /\xff HTTP/1.1\r\nhost: x\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_a_400_in_an_api_shape(
+def test_what_is_no_request_is_refused_in_an_api_shape(
     gateway: RunningGateway, request_line: bytes
 ) -> None:
     for api in APIS:
         data = request_line.replace(b"{path}", PATHS[api].encode())
         answer = refused(raw(data, gateway))
-        assert answer.status == 400
+        assert answer.status == (501 if request_line.startswith(b"CONNECT") else 400)
         if request_line.startswith(b"POST"):
             error_of(api, answer)
         else:

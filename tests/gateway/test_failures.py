@@ -14,7 +14,7 @@ from dragoman.gateway.serving.failures import (
     Failure,
     failed_call,
     final_fault,
-    more_telling,
+    more_informative,
 )
 from dragoman.upstream.errors import ConnectFailed, FirstByteTimeout, Truncated
 
@@ -70,14 +70,14 @@ def test_a_refused_key_is_not_quoted() -> None:
     assert "abcdef" not in last.message
 
 
-def test_the_more_telling_failure_is_kept() -> None:
+def test_the_more_informative_failure_is_kept() -> None:
     limited, refused = failure(FaultKind.RATE_LIMITED), failure(FaultKind.UNAUTHENTICATED)
     broken, again = failure(FaultKind.UPSTREAM_FAILED), failure(FaultKind.UPSTREAM_FAILED)
-    assert more_telling(None, refused) is refused
-    assert more_telling(refused, limited) is limited
-    assert more_telling(limited, refused) is limited
-    assert more_telling(broken, refused) is broken
-    assert more_telling(broken, again) is again
+    assert more_informative(None, refused) is refused
+    assert more_informative(refused, limited) is limited
+    assert more_informative(limited, refused) is limited
+    assert more_informative(broken, refused) is broken
+    assert more_informative(broken, again) is again
 
 
 def test_calls_that_brought_no_answer() -> None:

@@ -111,7 +111,7 @@ def test_workers_are_summed_and_one_that_died_is_not_forgotten() -> None:
         for _ in range(5):
             counted.finished("/v1/messages", 200, one("up", 2, "x"), Usage(input=1), 0.1, 0.1)
         counted.counts.gauges["in_flight"] = 4.0
-        board.show(1, counted.counts)
+        board.publish(1, counted.counts)
         os._exit(0)
     os.waitpid(pid, 0)
     mine = Metrics()
@@ -134,18 +134,18 @@ def test_workers_are_summed_and_one_that_died_is_not_forgotten() -> None:
 def test_a_half_written_place_is_not_believed() -> None:
     board = Board(1)
     assert board.read(0) is None
-    board.show(0, Counts(errors={"up x": 5}))
+    board.publish(0, Counts(errors={"up x": 5}))
     board._memory[20:21] = b"\xff"
     assert board.read(0) is None
-    board.show(0, Counts(errors={"up x": 6}))
+    board.publish(0, Counts(errors={"up x": 6}))
     assert board.read(0) == Counts(errors={"up x": 6})
 
 
 def test_what_does_not_fit_leaves_what_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "_SLOT_BYTES", 256)
     board = Board(2)
-    board.show(0, Counts(errors={"up x": 5}))
-    board.show(0, Counts(errors={f"up {number}": 5 for number in range(100)}))
+    board.publish(0, Counts(errors={"up x": 5}))
+    board.publish(0, Counts(errors={f"up {number}": 5 for number in range(100)}))
     assert board.read(0) == Counts(errors={"up x": 5})
     assert board.read(1) is None
 

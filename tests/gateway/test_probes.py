@@ -16,7 +16,7 @@ from dragoman.config import Config, Probe, Storage
 from dragoman.failing import Verdict
 from dragoman.gateway.app import Gateway
 from dragoman.gateway.operation.metrics import Board
-from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.table import WorkerTable
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Fault
@@ -60,7 +60,7 @@ async def test_of_two_workers_each_probes_accounts_of_its_own(
 ) -> None:
     config, board = probing(simulator, tmp_path / "store.db"), Board(2)
     table = WorkerTable(2)
-    workers = [Gateway(config, None, Place(board, number, 2, table)) for number in range(2)]
+    workers = [Gateway(config, None, WorkerSlot(board, number, 2, table)) for number in range(2)]
     for worker in workers:
         await worker.start()
     try:

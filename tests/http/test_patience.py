@@ -71,7 +71,7 @@ def test_a_body_that_never_comes(quick: Running) -> None:
 
 
 def test_a_body_that_comes_too_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.http.connection.PROGRESS_S", 0.1)
+    monkeypatch.setattr("dragoman.http.arrival.PROGRESS_S", 0.1)
     with running(limits=replace(QUICK, body_s=60.0, rate=10_000)) as server:
         with server.connect() as sock:
             sock.sendall(POST + b"content-length: 100000\r\n\r\n")
@@ -343,10 +343,31 @@ def test_files_are_kept_back() -> None:
     assert connections_for(limits, 10) == 1
 
 
-def test_a_client_that_half_closes(quick: Running) -> None:
+def test_a_client_that_half_closes_with_an_unfinished_body(quick: Running) -> None:
     """It is taken for gone."""
     with quick.connect() as sock:
         sock.sendall(POST + b"content-length: 10\r\n\r\nhel")
         sock.shutdown(socket.SHUT_WR)
         assert read_all(sock) == b""
     wait_for_none(quick)
+
+
+def test_a_client_that_half_closes_is_told_what_is_ready(quick: Running) -> None:
+    with quick.connect() as sock:
+        sock.sendall(GET * 3)
+        sock.shutdown(socket.SHUT_WR)
+        assert statuses(read_all(sock)) == [200, 200, 200]
+    wait_for_none(quick)
+
+
+def test_a_client_that_half_closes_is_not_waited_for() -> None:
+    async def slow(request: Request) -> None:
+        gone = asyncio.Event()
+        request.on_gone = gone.set
+        await gone.wait()
+
+    with running(slow) as server, server.connect() as sock:
+        sock.sendall(GET)
+        sock.shutdown(socket.SHUT_WR)
+        assert read_all(sock) == b""
+        wait_for_none(server)

@@ -24,7 +24,6 @@ SUITES = (
     "tests/matrix",
     "tests/properties",
     "tests/protocols",
-    "tests/requirements",
     "tests/tables",
     "tests/test_answered_whole.py",
     "tests/test_cli_translate.py",

@@ -23,7 +23,7 @@ from tests.mutation.uses import Uses
 
 BATCHES = (1, 3, 8, 1000)
 """How many files of tests a try runs: most mutants fall to the first."""
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds that a test may take beyond five times what it took unhurt."""
 MEMORY = 4 << 30
 """Bytes of memory that a try may have: some bugs loop and collect."""

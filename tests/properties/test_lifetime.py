@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import types
 from collections.abc import Iterator
 
@@ -10,13 +11,13 @@ import msgspec
 import pytest
 
 from dragoman.canonical.blocks import Block, Refusal, Text, ToolCall
-from dragoman.canonical.events import Closed, Delta, Opened, Started
+from dragoman.canonical.events import Closed, Delta, Event, Opened, Started
 from dragoman.canonical.requests import Request
 from dragoman.protocols import CODECS
 from dragoman.sse import Decoder
 from tests.library import translate_request
 from tests.losses.clients import asking
-from tests.losses.requests import CHAT, MESSAGES
+from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.properties.cells import CELLS, inbound, reply, write_stream
 
 
@@ -57,6 +58,30 @@ def test_a_stream_does_not_hold_its_text(client: str) -> None:
         held = [item for item in reachable(writer) if item == "a needle"]
         # Messages clients are told the words of a refusal once more.
         assert len(held) == (client == MESSAGES and type(head) is Refusal)
+
+
+def test_a_responses_stream_holds_no_more_than_its_answer() -> None:
+    """All of it is sent once more at the end, so it is kept, but not piece by piece."""
+    writer = CODECS[RESPONSES].translate.answer_writer(reply(RESPONSES, stream=True), True)
+    begun: tuple[Event, ...] = (Started("1", "m"), Opened(0, Text(text="")), Delta(0, "x"))
+    for event in begun:
+        writer.write(event)
+    before = _size(writer)
+    text = "".join([f"word{number} " for number in range(2000)])
+    for word in text.split(" "):
+        writer.write(Delta(0, word + " "))
+    assert _size(writer) - before < 1.3 * len(text)
+    for event in (Closed(0), Opened(1, ToolCall(id="c", name="f")), Delta(1, "{}"), Closed(1)):
+        writer.write(event)
+    assert _size(writer) - before < 1.3 * len(text) + 2000
+
+
+def _size(root: object) -> int:
+    """Bytes of all that `root` keeps alive."""
+    return sum(
+        len(bytes(held)) if isinstance(held, msgspec.Raw) else sys.getsizeof(held)
+        for held in reachable(root)
+    )
 
 
 @pytest.mark.parametrize("upstream", CODECS)

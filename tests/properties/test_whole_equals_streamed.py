@@ -4,6 +4,7 @@ answer with the same losses."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -201,6 +202,8 @@ def settled(protocol: str, answer: Any) -> Any:
     if protocol == CHAT:
         message = answer["choices"][0]["message"]
         message["content"] = message["content"] or None
+    if protocol == RESPONSES and answer.get("completed_at"):
+        answer["completed_at"] = "some time"
     return answer
 
 
@@ -273,11 +276,15 @@ askings = st.builds(
         show_reasoning=st.sampled_from(("auto", "always", "never")),
         reasoning_details=st.booleans(),
         reasoning_field=st.sampled_from(("reasoning_content", "reasoning", "both")),
+        reasoning_as=st.sampled_from(("content", "summary")),
+        refusal_as=st.sampled_from(("incomplete", "completed")),
+        tool_turn=st.sampled_from(("completed", "required_action")),
+        response_fields=st.sampled_from(("all", "classic")),
     ),
 )
 
 
-@pytest.mark.parametrize("protocol", [CHAT, MESSAGES])
+@pytest.mark.parametrize("protocol", [CHAT, MESSAGES, RESPONSES])
 @given(events=any_events(), asked=askings)
 def test_any_answer(protocol: str, events: list[Event], asked: Asked) -> None:
     check(protocol, events, asked)
@@ -298,11 +305,22 @@ def block(head: Block, *events: Event) -> list[Event]:
 
 CUT_CALL = block(ToolCall(id="call_1", name="f"), Delta(0, '{"a":1,"b":"unfini'))
 SOURCES = (UrlCitation(url="https://a.example"), UrlCitation(url="https://b.example"))
+CITATION = UrlCitation(url="https://c.example", start=0, end=1)
 SEARCH = block(WebSearch(), Delta(0, "q"), *(Annotated(0, source) for source in SOURCES))
 REFUSED = block(Refusal(text=""), Delta(0, "no", (LOGPROB,)))
 REMARK = block(Text(text="", phase="commentary"), Delta(0, "Well."), Annotated(0, SOURCES[0]))
 EMPTY_PART = block(Reasoning(), PartBreak(0), Delta(0, "x"), Sealed(0, Opaque(MESSAGES, "SIG")))
 NOTHING = block(Reasoning(), PartBreak(0))
+CITED = block(
+    Text(text=""), Delta(0, "a b"), *map(partial(Annotated, 0), (SOURCES[0], CITATION, SOURCES[1]))
+)
+CUT_PATCH = block(
+    ToolCall(id="call_1", name="apply_patch", form="apply_patch"), Delta(0, '{"type":"upd')
+)
+
+
+SEARCHED_ONCE = answer(*SEARCH)
+SEARCHED_ONCE[1:1] = [Metered(replace(USAGE, searches=1))]
 
 
 @pytest.mark.parametrize(
@@ -316,6 +334,12 @@ NOTHING = block(Reasoning(), PartBreak(0))
         (MESSAGES, answer(*REMARK), Asked(json=True), [("content", LossKind.KNOB)]),
         (MESSAGES, answer(*EMPTY_PART), PLAIN, []),
         (MESSAGES, answer(*NOTHING), PLAIN, []),
+        (RESPONSES, answer(*CUT_CALL, finish=CUT), PLAIN, []),
+        (RESPONSES, answer(*CUT_PATCH, finish=CUT), PLAIN, [("content", LossKind.REPAIRED)]),
+        (RESPONSES, answer(*CITED), PLAIN, []),
+        (RESPONSES, answer(*REFUSED), PLAIN, [("logprobs", LossKind.KNOB)]),
+        (RESPONSES, SEARCHED_ONCE, PLAIN, []),
+        (RESPONSES, answer(*EMPTY_PART), PLAIN, []),
     ],
     ids=[
         "arguments cut: what can be read, and told",
@@ -326,6 +350,12 @@ NOTHING = block(Reasoning(), PartBreak(0))
         "citations of a remark are part of it",
         "an empty part of reasoning",
         "reasoning without a word",
+        "arguments cut: as they came, in an item that says so",
+        "arguments cut that have to be an object: told",
+        "citations of a whole text come when it is over",
+        "log probabilities of a refusal are told of Responses",
+        "the last usage holds, also of what was searched",
+        "an empty part of reasoning of Responses",
     ],
 )
 def test_what_once_differed(

@@ -46,6 +46,18 @@ CITED = {
     "url_citation": {"start_index": 0, "end_index": 1, "title": "T", "url": "https://e"},
 }
 
+CUT: dict[str, JsonObject] = {
+    '{"a":1,"b":"unfini': {"a": 1},
+    '{"a":[1,{"b":2},3': {"a": [1, {"b": 2}]},
+    '{"a":"x","b":': {"a": "x"},
+    '{"a":"\\"},{","b":tr': {"a": '"},{'},
+    '{"a': {},
+    "nonsense": {},
+    '{"a":1}}': {"a": 1},
+    "[1,2": {},
+}
+"""Arguments that the limit cut, and what can be read of them."""
+
 ROWS = [
     Row("text", says(content="Hello"), content("Hello")),
     *(
@@ -114,12 +126,15 @@ ROWS = [
         )
         for arguments in ('{"a":', "[1]", "null", "x")
     ),
-    Row(
-        "arguments that the limit cut",
-        says(tool_calls=[call("c1", '{"a":1,"b":"x')], finish="length"),
-        content(use("c1", {"a": 1}), stop="max_tokens"),
-        {"content": REPAIRED},
-        streamed=False,
+    *(
+        Row(
+            f"arguments that the limit cut: {arguments}",
+            says(tool_calls=[call("c1", arguments)], finish="length"),
+            content(use("c1", read), stop="max_tokens"),
+            {"content": REPAIRED},
+            streamed=False,
+        )
+        for arguments, read in CUT.items()
     ),
     Row(
         "a call of a free-text tool nobody declared",

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.errors import InvalidRequest, Refused
+from dragoman.canonical.losses import Policy
+from dragoman.canonical.options import Options
 from tests.library import translate_request
 from tests.tables.requests import LEAST, PNG_URL, A, C, JsonObject, R
 
@@ -426,3 +428,17 @@ def test_threads_are_refused_in_the_words_the_sdks_know() -> None:
     with pytest.raises(InvalidRequest) as caught:
         translate_request(A, C, body)
     assert caught.value.fault.details == {"error_code": "thread_unsupported_request"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_not_found"),
+        ({"conversation": "conv_1"}, "unsupported_by_upstream"),
+    ],
+)
+def test_a_refusal_names_the_code_that_clients_know(fields: JsonObject, code: str) -> None:
+    body = json.dumps({**LEAST[R], **fields}).encode()
+    with pytest.raises(Refused) as caught:
+        translate_request(R, C, body, options=Options(policy=Policy.STRICT))
+    assert caught.value.fault.code == code

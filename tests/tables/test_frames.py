@@ -436,19 +436,42 @@ def test_the_terminal_event_of_responses(
         assert data["response"]["output"][-1]["status"] == last_item
 
 
-def test_responses_of_a_failure() -> None:
+@pytest.mark.parametrize(
+    ("given", "kind", "code"),
+    [
+        ("rate_limit_exceeded", "rate_limit_error", "rate_limit_exceeded"),
+        ("context_length_exceeded", "invalid_request_error", "context_length_exceeded"),
+        ("insufficient_quota", "insufficient_quota", "insufficient_quota"),
+        ("slow_down", "service_unavailable_error", "slow_down"),
+        ("image_too_large", "invalid_request_error", "image_too_large"),
+        ("odd", "server_error", "server_error"),
+        (None, "server_error", "server_error"),
+    ],
+)
+def test_responses_of_a_failure(given: str | None, kind: str, code: str) -> None:
     """An error event, for clients that read only that, then the failed response under the same
-    id. req: 115"""
-    limited = {"error": {"message": "slow down", "type": "x", "code": "rate_limit_exceeded"}}
-    made = events(streamed(RESPONSES, CHAT, chat_stream(ROLE, HI, limited)))
+    id, with the codes that clients know. req: 115"""
+    refused = {"error": {"message": "slow down", "code": given}}
+    made = events(streamed(RESPONSES, CHAT, chat_stream(ROLE, HI, refused)))
     (told_as, error), (ended_as, failed) = made[-2:]
     assert (told_as, ended_as) == ("error", "response.failed")
-    shown = {"type": "rate_limit_error", "code": "rate_limit_exceeded", "message": "slow down"}
-    assert error["message"] == "slow down"
-    assert {name: error["error"][name] for name in shown} == shown
+    assert error["message"] == error["error"]["message"] == "slow down"
     assert failed["response"]["id"] == "resp_1"
-    assert failed["response"]["error"] == shown
+    assert failed["response"]["error"] == {"type": kind, "code": code, "message": "slow down"}
     assert [data["sequence_number"] for _, data in made] == list(range(len(made)))
+
+
+def test_messages_of_a_failure() -> None:
+    """An error event and nothing else, with what explains it."""
+    why = {"error_type": "other"}
+    refused = {"error": {"message": "no", "code": "slow_down", "misalignment": why}}
+    assert events(streamed(MESSAGES, CHAT, chat_stream(ROLE, refused))) == [
+        *BEGUN,
+        named(
+            "error",
+            error={"type": "overloaded_error", "message": "no", "details": {"misalignment": why}},
+        ),
+    ]
 
 
 # --- when it is sent ------------------------------------------------------------------------------

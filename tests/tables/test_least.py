@@ -112,3 +112,14 @@ def test_request_and_answer(client: str, upstream: str) -> None:
         assert created == (7 if upstream == A else 5)
     assert answer == SHOWN[client]
     assert call.losses == ()
+
+
+@pytest.mark.parametrize(("client", "prefix"), [(C, "chatcmpl-"), (A, "msg_"), (R, "resp_")])
+def test_ids_are_made_in_the_clients_style(client: str, prefix: str) -> None:
+    """Where none is given. req: 59, 69"""
+    upstream = C if client == A else A
+    call = translate_request(client, upstream, json.dumps(LEAST[client]).encode())
+    answer = json.dumps(LEAST_ANSWER[upstream]).encode()
+    made = {json.loads(call.translate_response(answer))["id"] for _ in range(2)}
+    assert len(made) == 2
+    assert all(name.startswith(prefix) for name in made)

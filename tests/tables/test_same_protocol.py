@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.losses import Ledger, Policy
-from dragoman.canonical.options import Options
+from dragoman.canonical.options import Capabilities, Options
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.settings import make_capabilities
@@ -19,7 +19,7 @@ from dragoman.translation import tool_names
 from tests.properties.cells import read_stream, read_whole, write_stream, write_whole
 from tests.tables.answers import LEAST_ANSWER
 from tests.tables.clients import answer_of
-from tests.tables.requests import CLOSED, PDF, PNG, SCHEMA, A, C, JsonObject, R
+from tests.tables.requests import CLOSED, LEAST, PDF, PNG, SCHEMA, A, C, JsonObject, R
 from tests.tables.upstreams import STREAMS
 
 PNG_SOURCE = {"type": "base64", "media_type": "image/png", "data": PNG}
@@ -351,7 +351,9 @@ CAPABILITIES = make_capabilities(
 )
 
 
-def again(protocol: str, body: JsonObject) -> tuple[JsonObject, dict[str, str]]:
+def again(
+    protocol: str, body: JsonObject, capabilities: Capabilities = CAPABILITIES
+) -> tuple[JsonObject, dict[str, str]]:
     """The request as it is written after it was read, and what was lost."""
     codec = CODECS[protocol]
     request = codec.translate.read_request(body, Sealer())
@@ -362,7 +364,7 @@ def again(protocol: str, body: JsonObject) -> tuple[JsonObject, dict[str, str]]:
         ledger=ledger,
         sealer=Sealer(),
         options=Options(policy=Policy.LENIENT),
-        capabilities=CAPABILITIES,
+        capabilities=capabilities,
     )
     written = json.loads(msgspec.json.encode(codec.translate.write_request(request, outbound)))
     return written, {loss.path: loss.kind.value for loss in ledger}
@@ -371,6 +373,70 @@ def again(protocol: str, body: JsonObject) -> tuple[JsonObject, dict[str, str]]:
 @pytest.mark.parametrize(("protocol", "body"), [(C, CHAT), (A, MESSAGES), (R, RESPONSES)])
 def test_request(protocol: str, body: JsonObject) -> None:
     assert again(protocol, body) == (body, {})
+
+
+ADAPTIVE: JsonObject = {"type": "adaptive"}
+DISABLED: JsonObject = {"type": "disabled"}
+
+
+def budget(tokens: int) -> JsonObject:
+    return {"type": "enabled", "budget_tokens": tokens}
+
+
+@pytest.mark.parametrize(
+    ("thinking", "effort", "capabilities", "sent", "sent_effort", "lost"),
+    [
+        (ADAPTIVE, None, {}, ADAPTIVE, None, {}),
+        (
+            {**ADAPTIVE, "display": "omitted"},
+            "max",
+            {},
+            {**ADAPTIVE, "display": "omitted"},
+            "max",
+            {},
+        ),
+        (DISABLED, None, {}, DISABLED, None, {}),
+        (DISABLED, "low", {}, DISABLED, "low", {}),
+        ({"type": "between_tools"}, None, {}, {"type": "between_tools"}, None, {}),
+        (budget(5000), None, {}, budget(5000), None, {}),
+        # qwen-code sends a budget as large as the limit.
+        (budget(9000), None, {}, budget(6750), None, {"thinking": "repaired"}),
+        (DISABLED, None, {"disable_thinking": False}, None, "low", {"thinking": "converted"}),
+        (
+            ADAPTIVE,
+            "low",
+            {"adaptive_thinking": False},
+            budget(2048),
+            None,
+            {"thinking": "converted"},
+        ),
+        (
+            ADAPTIVE,
+            "low",
+            {"efforts": ("medium",)},
+            ADAPTIVE,
+            "medium",
+            {"thinking": "converted"},
+        ),
+        (ADAPTIVE, "low", {"efforts": ()}, ADAPTIVE, None, {"thinking": "knob"}),
+    ],
+)
+def test_thinking(
+    thinking: JsonObject,
+    effort: str | None,
+    capabilities: JsonObject,
+    sent: JsonObject | None,
+    sent_effort: str | None,
+    lost: dict[str, str],
+) -> None:
+    """The words of Messages for it, and what becomes of them where a model lacks some."""
+    body = {**LEAST[A], "max_tokens": 9000, "thinking": thinking}
+    if effort is not None:
+        body["output_config"] = {"effort": effort}
+    written, losses = again(A, body, make_capabilities(**capabilities))
+    assert written.get("thinking") == sent
+    assert written.get("output_config", {}).get("effort") == sent_effort
+    assert losses == lost
 
 
 MESSAGES_ANSWER: JsonObject = {

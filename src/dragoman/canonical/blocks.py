@@ -68,7 +68,7 @@ class CacheMark(Struct, frozen=True):
 class Opaque(Struct, frozen=True):
     """Reasoning state only its maker can read: a signature or an encrypted payload.
 
-    `origin` names the protocol that made it, or "marker" for a payload of ours that merely
+    `origin` names the protocol that made it, or "marker" for a payload of the gateway that merely
     stands in where a client needs a non-empty value. `id` is the maker's item id, if it has one.
     `account` tags the account or organisation the state is bound to, empty if unknown.
     """
@@ -124,7 +124,7 @@ class Text(Block, frozen=True, kw_only=True):
 
 
 class Refusal(Block, frozen=True, kw_only=True):
-    """The model's words for declining, apart from ordinary text."""
+    """The text in which the model declines, where the protocol separates it from other text."""
 
     text: str
 
@@ -230,7 +230,7 @@ class Foreign(Block, frozen=True, kw_only=True):
 
     `origin` names the protocol, `type` the wire type, `raw` the whole JSON value. `loss` says
     what leaving it out would be. `means` is what it says to others on routes that map hosted
-    tools: nothing by itself if empty (another block tells it), unknown if None.
+    tools: nothing by itself if empty (another block has it), unknown if None.
     """
 
     origin: str

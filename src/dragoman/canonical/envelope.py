@@ -2,7 +2,7 @@
 
 A client must send reasoning back unchanged, in the one field its protocol has for it (a
 signature, an encrypted payload). What stands there is either the upstream's own value, when
-both sides speak the same protocol, or an envelope of ours that holds it. Text form:
+both sides have the same protocol, or an envelope that holds it. Text form:
 `dgm1.` + base64url(JSON array) [+ `.` + base64url(HMAC-SHA256, 16 bytes)].
 """
 
@@ -66,7 +66,7 @@ class Sealer(Struct, frozen=True):
         return f"{PREFIX}{payload}.{_encode(self._tag(payload))}"
 
     def open(self, text: str) -> Reasoning | None:
-        """The block that was sealed; None if `text` is not an intact envelope of ours.
+        """The block that was sealed; None if `text` is not an intact envelope.
 
         For a marker the block has no parts: the client's own text is all there is.
         """

@@ -36,8 +36,8 @@ class FaultKind(StrEnum):
 
 
 class ErrorReport(Struct, frozen=True):
-    """What an upstream's error says in the upstream's own words, whatever its shape: for the rules
-    of accounts, which are written in these words.
+    """What an upstream's error contains, whatever its shape, in the upstream's own terms: the rules
+    of accounts are written in them.
 
     `words` are its machine-readable types and codes, `text` is its message, `resets` are members of
     its body that say when to come back, as they are: `resets_in_seconds`, `resets_at` (Unix
@@ -50,13 +50,13 @@ class ErrorReport(Struct, frozen=True):
 
 
 class Fault(Struct, frozen=True):
-    """An error to be shown to a client.
+    """An error for a client.
 
     `param` names the field at fault, `code` is a machine-readable word in the vocabulary of the
     OpenAI protocols, `retry_after` is in seconds. `status` overrides the HTTP status that the
     kind implies (for example an upstream's own 4xx). `details` are extra members for protocols
-    that have a place for them. `report` is what the upstream's error itself says, None for an error
-    that no upstream sent; clients are not shown it.
+    that have a place for them. `report` is the content of the upstream's error, None for an error
+    that no upstream sent; it is not sent to clients.
     """
 
     kind: FaultKind
@@ -96,7 +96,7 @@ class Refused(InvalidRequest):
 
 
 class UpstreamError(DragomanError):
-    """The upstream answered with an error, or with something that cannot be believed."""
+    """The upstream answered with an error, or with an answer that is unusable."""
 
     @classmethod
     def unreadable(cls, problem: str) -> UpstreamError:
@@ -111,4 +111,4 @@ class UpstreamError(DragomanError):
 
 
 class IllegalEvent(AssertionError):
-    """A stream stage was given an event that its grammar does not allow: a bug of ours."""
+    """A stream stage was given an event that the grammar does not allow: a bug of dragoman."""

@@ -5,7 +5,7 @@ The grammar, once a `Sequencer` has put blocks one after another:
     Started (Opened (Delta | PartBreak | Annotated | Sealed)* Closed)* Finished Metered? Ended
 
 `Metered` may come anywhere after `Started` and may repeat: the last one holds. `Failed` may
-come anywhere and ends the stream. Readers may interleave blocks; `index` tells them apart.
+come anywhere and ends the stream. Readers may interleave blocks; `index` identifies the block.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dragoman.canonical.usage import Usage
 class Started(Struct, frozen=True):
     """The upstream has begun to answer.
 
-    `usage` is what is known of it now, exact or estimated, for clients that are told at the
-    start; it takes no part in accounting, `Metered` does.
+    `usage` is what is known of it now, exact or estimated, for clients whose streams begin with
+    it; it is not counted, `Metered` is.
     """
 
     id: str
@@ -94,8 +94,10 @@ class Metered(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """The upstream's own terminator was seen: the answer is whole. `moderation` is as in
-    `Response`.
+    """The upstream's own terminator was seen: the answer is whole.
+
+    `moderation` is what a moderation that the client asked for found: `input` and `output`, each
+    one result or error in the words of the OpenAI protocols.
     """
 
     moderation: dict[str, Any] | None = None

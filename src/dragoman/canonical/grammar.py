@@ -41,6 +41,11 @@ TRANSITIONS: dict[tuple[State, type], State] = {
 }
 """(state, event type) to the next state; what is not here is illegal."""
 
+NEXT: dict[State, dict[type, State]] = {state: {} for state in State}
+"""The same by state: event type to the next state."""
+for (_state, _event), _after in TRANSITIONS.items():
+    NEXT[_state][_event] = _after
+
 
 def illegal(state: State, event: ev.Event) -> IllegalEvent:
     """The error of an event that the grammar does not allow in `state`."""
@@ -54,7 +59,7 @@ def step(state: State, event: ev.Event) -> State:
         IllegalEvent: the grammar does not allow `event` in `state`.
     """
     try:
-        return TRANSITIONS[state, type(event)]
+        return NEXT[state][type(event)]
     except KeyError:
         raise illegal(state, event) from None
 

@@ -1,5 +1,5 @@
-"""Hiding what is ours in what an upstream says of a failure: vendors quote keys and organisations,
-and a proxy may quote whole requests.
+"""Hides the gateway's secrets in an upstream's errors: vendors quote keys and organisations, and a
+proxy may quote whole requests.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dragoman.canonical.errors import Fault
 HIDDEN = "[hidden]"
 
 SHORTEST = 8
-"""Characters of the shortest secret that is looked for: servers of one's own are given keys such
-as `none`, which are words of any message."""
+"""Characters of the shortest secret that is looked for: self-hosted servers have keys such as
+`none`, which are part of any message."""
 
 # Lengths are bounded, so that no text makes the search slow.
 _NAME = (
@@ -26,12 +26,12 @@ _NAME = (
 )
 _NAMES = re.compile(_NAME)
 _NAMES_IN_BYTES = re.compile(_NAME.encode())
-"""Keys and organisations as vendors name them, whole or starred out; at least one digit or star
-tells them from the names of fields."""
+"""Keys and organisations as vendors name them, whole or starred out. The digit or star that is
+required excludes names of fields."""
 
 
 class Mask:
-    """Hides the secrets of one account, and what looks like a name of an account."""
+    """Hides the secrets of one account, and names that look like a vendor's of an account."""
 
     __slots__ = ("_forms",)
 

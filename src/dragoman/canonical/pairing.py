@@ -228,7 +228,7 @@ def _orphan_result(block: ToolResult, options: Options, ledger: Ledger) -> tuple
 
 def report_silence(turns: Iterable[Turn], ledger: Ledger) -> None:
     """Record that no turn is left to be sent, which no service takes as a request, unless lost
-    content is the reason and told already."""
+    content is the reason and reported already."""
     if not any(loss.kind is LossKind.CONTENT for loss in ledger):
         path = next((turn.path for turn in turns if turn.path), "messages").partition("[")[0]
         ledger.add(path, LossKind.CONTENT, "nothing is left to be said upstream")

@@ -60,11 +60,11 @@ class CustomTool(Struct, frozen=True, kw_only=True):
 
 
 class Extra(Struct, frozen=True):
-    """A field of the client's request that has no home in the canonical model.
+    """A field of the client's request that the canonical model has no field for.
 
     A writer of another protocol reports it; nothing vanishes unseen. `code` is the error code
-    shown when the policy refuses the request for it. `of_search` tells that it asks something of
-    the vendor's web search: it is no loss where a route maps that search.
+    shown when the policy refuses the request for it. `of_search`: the field configures the
+    vendor's web search, and is no loss where a route maps that search.
     """
 
     path: str
@@ -81,7 +81,7 @@ class SearchTool(Struct, frozen=True, kw_only=True):
     `allowed_domains` are the only ones whose pages are found, None for all. `location` is about
     where the user is: `city`, `country`, `region`, `timezone`. `context_size` (low, medium, high)
     is how much of the pages the model reads. `name` is what tool choices call the tool, if it has
-    a name; `choice` tells whether the model must search (`forced`) or may although its choice of
+    a name; `choice` is whether the model must search (`forced`) or may although its choice of
     tools is restricted (`allowed`). `extras` is what only its own vendor's search can do.
     """
 
@@ -167,7 +167,7 @@ class Thinking(Struct, frozen=True, kw_only=True):
 class Request(Struct, frozen=True, kw_only=True):
     """One call, in the form of no protocol.
 
-    `instructions` are system texts given apart from the turns. Token limits are in tokens;
+    `instructions` are system texts outside the turns. Token limits are in tokens;
     None everywhere means that the client did not say. `safety_identifier` is the opaque id of
     the end user. `service_tier` is in the words of the OpenAI protocols. `source` is the
     client's decoded body, for echoing; it takes no part in translation.

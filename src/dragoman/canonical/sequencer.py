@@ -20,7 +20,7 @@ class Sequencer:
     """Re-orders events so that a block opens only after the one before it closed.
 
     The events of the block that opened first pass at once; those of blocks that opened
-    meanwhile wait, in the order the blocks opened. Events of no block pass at once.
+    meanwhile are buffered, in the order the blocks opened. Events of no block pass at once.
     """
 
     __slots__ = ("_current", "_waiting")

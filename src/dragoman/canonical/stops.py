@@ -23,7 +23,7 @@ from dragoman.canonical.options import Options
 from dragoman.canonical.responses import Finish, FinishReason
 
 EMULATED = "not taken upstream: the answer is cut at it here"
-"""What the ledger says of stop sequences that are emulated."""
+"""The detail of the ledger's entry for stop sequences that are emulated."""
 
 MOST = 64
 """Stop sequences of one request that are emulated at most; each is looked for in every delta."""
@@ -45,14 +45,14 @@ def emulated(asked: Sequence[str], taken: Sequence[str], options: Options) -> tu
 
 
 class StopCutter:
-    """A stage after the sequencer that ends the answer where its text says a stop sequence.
+    """A stage after the sequencer that ends the answer where its text contains a stop sequence.
 
-    The sequence that begins first counts, the shortest of those that begin at the same place. Text
-    is held back only as far as it may still become one; reasoning, refusals and tool arguments are
-    not looked at, and no sequence goes over the end of a block. A citation of a place in the text
-    waits for it, one of all the block for the block's end.
+    The sequence that begins first counts, the shortest of those that begin at the same position.
+    Text is held back only as far as it may still become one; reasoning, refusals and tool arguments
+    are not searched, and no sequence extends over the end of a block. A citation of a range of the
+    text is held back until that text was passed on, one of the whole block until the block's end.
 
-    Once `over`, everything that follows is swallowed.
+    Once `over`, everything that follows is dropped.
     """
 
     __slots__ = (
@@ -75,11 +75,11 @@ class StopCutter:
         """The text block that is open."""
         self._held = ""
         self._given = 0
-        """Characters of the block that went on."""
+        """Characters of the block that were passed on."""
         self._logprobs: list[tuple[int, Any]] = []
-        """Those of held text, with the place in the block where each begins."""
+        """Those of held text, with the position in the block where each begins."""
         self._citations: list[tuple[float, Annotated]] = []
-        """Those of text that has not gone on, with the place where it ends."""
+        """Those of held text, with the position in the block where each ends."""
         self.over = False
 
     def push(self, event: Event) -> Sequence[Event]:
@@ -91,36 +91,36 @@ class StopCutter:
                 self._index, self._given = event.index, 0
         elif self._index is not None:
             if type(event) is Delta:
-                return self._said(event)
+                return self._delta(event)
             if type(event) is Annotated:
                 cited = event.annotation
                 end = cited.end if type(cited) is UrlCitation else None
                 self._citations.append((inf if end is None else end, event))
-                return self._due(self._given)
+                return self._citations_before(self._given)
             if type(event) is Closed or type(event) is Failed:
                 return self._ending(event)
         return (event,)
 
-    def _said(self, event: Delta) -> Sequence[Event]:
+    def _delta(self, event: Delta) -> Sequence[Event]:
         text = self._held + event.text
-        at, found = self._first(text)
-        maybe = self._maybe(text, at)
+        at, found = self._find(text)
+        maybe = self._possible_start(text, at)
         waits = self._held or self._logprobs
         if not waits and found is None and maybe == len(text):
             self._given += maybe
-            return [event, *self._due(self._given)] if self._citations else (event,)
-        self._note(event)
+            return [event, *self._citations_before(self._given)] if self._citations else (event,)
+        self._note_logprobs(event)
         if found is None or maybe < at:
             self._held = text[maybe:]
-            return [*self._release(text[:maybe]), *self._due(self._given)]
+            return [*self._release(text[:maybe]), *self._citations_before(self._given)]
         return self._cut(text[:at], found)
 
     def _ending(self, event: Closed | Failed) -> Sequence[Event]:
-        """The text is over: what began to be one of several sequences may have been another."""
-        at, found = self._first(self._held)
+        """The block ends: the held text may contain a shorter sequence than the one it began."""
+        at, found = self._find(self._held)
         if found is not None:
             return self._cut(self._held[:at], found)
-        rest = [*self._release(self._held, all_of_it=True), *self._due(inf)]
+        rest = [*self._release(self._held, all_of_it=True), *self._citations_before(inf)]
         self._index, self._held = None, ""
         return [*rest, event]
 
@@ -128,62 +128,62 @@ class StopCutter:
         """The last of the text, and the end of the answer."""
         assert self._index is not None
         self.over = True
-        kept = [*self._release(text), *self._due(self._given)]
+        kept = [*self._release(text), *self._citations_before(self._given)]
         finish = Finish(FinishReason.STOP_SEQUENCE, stop)
         return [*kept, Closed(self._index), Finished(finish), Ended()]
 
-    def _first(self, text: str) -> tuple[int, str | None]:
+    def _find(self, text: str) -> tuple[int, str | None]:
         """The first stop sequence in the text, and where it is; else the text's end."""
         at, found = len(text), None
         for stop in self._stops:
-            place = text.find(stop, 0, at + len(stop))
-            if 0 <= place < at:
-                at, found = place, stop
+            position = text.find(stop, 0, at + len(stop))
+            if 0 <= position < at:
+                at, found = position, stop
         return at, found
 
-    def _maybe(self, text: str, before: int) -> int:
-        """The first place, if there is one `before` that, from which the text may still become a
-        stop sequence."""
-        for place in range(max(0, len(text) - self._reach), before):
-            if text[place] in self._firsts:
-                tail = text[place:]
+    def _possible_start(self, text: str, before: int) -> int:
+        """The first position, `before` if there is none below that, from which the text may still
+        become a stop sequence."""
+        for position in range(max(0, len(text) - self._reach), before):
+            if text[position] in self._firsts:
+                tail = text[position:]
                 if any(stop.startswith(tail) for stop in self._stops):
-                    return place
+                    return position
         return before
 
-    def _note(self, event: Delta) -> None:
+    def _note_logprobs(self, event: Delta) -> None:
         """Remember where the text of each of the delta's log probabilities begins."""
-        place = self._given + len(self._held)
-        end = place + len(event.text)
+        position = self._given + len(self._held)
+        end = position + len(event.text)
         for logprob in event.logprobs or ():
-            self._logprobs.append((place, logprob))
+            self._logprobs.append((position, logprob))
             token = logprob.get("token") if isinstance(logprob, dict) else None
             # A part of a character is written out as its bytes.
-            place = min(place + (len(token) if isinstance(token, str) else 0), end)
+            position = min(position + (len(token) if isinstance(token, str) else 0), end)
 
     def _release(self, text: str, *, all_of_it: bool = False) -> list[Event]:
         """A delta of the text, with the log probabilities of what begins in it."""
         assert self._index is not None
         self._given += len(text)
-        due = [found for place, found in self._logprobs if all_of_it or place < self._given]
+        due = [found for position, found in self._logprobs if all_of_it or position < self._given]
         del self._logprobs[: len(due)]
         if not text and not due:
             return []
         return [Delta(self._index, text, tuple(due) or None)]
 
-    def _due(self, place: float) -> Sequence[Event]:
-        """The citations of what stands before `place`."""
+    def _citations_before(self, position: float) -> Sequence[Event]:
+        """The citations that end at or before `position`."""
         if not self._citations:
             return ()
-        due: list[Event] = [event for end, event in self._citations if end <= place]
-        self._citations = [waiting for waiting in self._citations if waiting[0] > place]
+        due: list[Event] = [event for end, event in self._citations if end <= position]
+        self._citations = [waiting for waiting in self._citations if waiting[0] > position]
         return due
 
 
 def cut_whole(ordered: Sequence[Event], stops: Sequence[str]) -> list[Event]:
     """The events of a whole answer, in grammatical order, up to the first stop sequence.
 
-    What the upstream told at its end (usage, moderation) is kept: it is what was generated.
+    What the upstream sent at its end (usage, moderation) is kept: it is what was generated.
     Citations, which stand behind their text in whole answers, stay where they are of what is left.
     """
     cutter = StopCutter(stops)

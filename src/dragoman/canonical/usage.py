@@ -9,8 +9,8 @@ class Usage(Struct, frozen=True, kw_only=True):
     """What one answer cost, in tokens.
 
     `input` includes `cached` (read from a prompt cache) and `cache_write` (written to one);
-    `output` includes `reasoning`. `searches` are the vendor's own of the web, told only on routes
-    that map them. None means that the upstream did not say.
+    `output` includes `reasoning`. `searches` counts the vendor's own web searches, only on routes
+    that map them. None: the upstream did not report it.
     """
 
     input: int = 0

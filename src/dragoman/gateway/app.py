@@ -21,7 +21,7 @@ from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
-from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.operation.tally import CLIENT_GONE
 from dragoman.gateway.routes import Route, Routes
 from dragoman.gateway.services import make_services
@@ -52,17 +52,17 @@ class Gateway:
     """The application of one configuration.
 
     It needs `start` and `close`, in the loop that serves, for its connections to upstreams and its
-    store. `account_sync` is what stands between the pool and the store, None if nothing is
-    kept; what `meter` counts goes there as usage. `draining` makes `/readyz` say no before the
-    server stops. `log` is given the line of each request, None for no lines; `place` is where this
-    worker shows others what it counts, None if there are none.
+    store. `account_sync` writes what the pool learns to the store, and the usage that `meter`
+    counts; None if nothing is stored. While `draining`, `/readyz` fails. `log` is called with the
+    line of each request, None for no lines; `slot` is where this worker publishes its counts for
+    the others, None if there are none.
     """
 
     def __init__(
         self,
         config: Config,
         log: Callable[[bytes], None] | None = log_line,
-        place: Place | None = None,
+        slot: WorkerSlot | None = None,
     ) -> None:
         self.config = config
         self._log = log
@@ -73,7 +73,7 @@ class Gateway:
         self._logins = Logins(config.server.failed_logins)
         self._serving = 0
         self._keys = Keyring(config.clients)
-        services = self._services = make_services(config, log, place, lambda: self._serving)
+        services = self._services = make_services(config, log, slot, lambda: self._serving)
         self.pool = services.pool
         self.meter = services.meter
         self.account_sync = services.account_sync
@@ -200,7 +200,7 @@ class Gateway:
             self._serving -= 1
 
     def _identify(self, visit: Visit) -> Caller:
-        """Who calls; errors are told in the dialect of that client from here on.
+        """Who calls. From here on, errors have the form of that client's dialect.
 
         Raises:
             DragomanError: UNAUTHENTICATED, or RATE_LIMITED after too many failed logins.
@@ -284,7 +284,7 @@ def check_content_type(value: bytes | None) -> None:
 
 
 def _grant(visit: Visit) -> None:
-    """The vendors' SDKs send dozens of headers, so a preflight is granted what it asks for."""
+    """Allow a preflight the headers it asks for: the vendors' SDKs send dozens."""
     asked = visit.headers.get(b"access-control-request-headers")
     if asked:
         visit.lines += _CORS

@@ -45,7 +45,7 @@ _REQUEST_TOKENS = 3
 _WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
 _SAMPLES = 32
 _SAMPLED = 64_000
-"""Of a longer text, so many characters are looked at, in so many places."""
+"""Of a longer text only samples are counted: so many characters in all, in `_SAMPLES` pieces."""
 _WIDE = 0x2E80
 """From here on, characters are mostly CJK or emoji: about one token each."""
 

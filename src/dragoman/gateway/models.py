@@ -22,13 +22,13 @@ from dragoman.protocols.fields import JsonObject
 _log = logging.getLogger("dragoman.gateway")
 
 Fetch = Callable[[Upstream], Awaitable[list[JsonObject]]]
-"""Asks an upstream for its models; raises an exception of any kind when it cannot say."""
+"""Fetches the models of an upstream; raises an exception of any kind if that fails."""
 
 _PATIENCE_S = 10.0
-"""Seconds that an upstream is given to list its models: people wait for the others' meanwhile."""
+"""Seconds that an upstream has to list its models: clients wait for the lists of all."""
 
 _RETRY_S = 30.0
-"""Seconds after which an upstream that could not say is asked again."""
+"""Seconds after which an upstream that failed is asked again."""
 
 _LIST_BYTES = 8 * 1024 * 1024
 """Largest list of models that is read."""
@@ -43,10 +43,10 @@ class ListedModel(Struct, frozen=True):
 
 
 class Catalogue:
-    """Which models there are: those of the routes, the aliases, and those of the upstreams.
+    """All models: those of the routes, the aliases, and those of the upstreams.
 
-    Upstreams are asked at most every `models.list_cache_s` seconds, all at once, and one question
-    serves everybody who waits. One that cannot say keeps its last list.
+    Upstreams are asked at most every `models.list_cache_s` seconds, all at once, and all clients
+    that wait share one fetch. An upstream that fails keeps its last list.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from dragoman.config.checks import is_loopback
 from dragoman.gateway.app import Gateway
 from dragoman.gateway.edge.record import log_line
 from dragoman.gateway.edge.refusals import refuse
-from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.reload import Reload
 from dragoman.http import Limits
 from dragoman.http import Server as HTTPServer
@@ -28,7 +28,7 @@ from dragoman.http.server import Listener
 def build_app(
     config: Config,
     log: Callable[[bytes], None] | None = log_line,
-    place: Place | None = None,
+    slot: WorkerSlot | None = None,
 ) -> Gateway:
     """The gateway as an application, for a server or for tests.
 
@@ -38,7 +38,7 @@ def build_app(
     """
     if config.server.unix_socket is None:
         check_reach(config, config.server.host)
-    return Gateway(config, log, place)
+    return Gateway(config, log, slot)
 
 
 def check_reach(config: Config, host: str) -> None:

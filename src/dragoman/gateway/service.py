@@ -21,7 +21,7 @@ from dragoman.config import Config
 from dragoman.gateway.allocation import settle
 from dragoman.gateway.edge.lines import LineWriter, Outlet
 from dragoman.gateway.operation.metrics import Board
-from dragoman.gateway.operation.scrape import Place
+from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.listening import (
     address_of,
     bind,
@@ -167,7 +167,7 @@ def _run_workers(
             with handled_signals(stop, partial(reload_all, server.reloads) if as_service else None):
                 await server.serve(own)
 
-        _run_server(config, Place(board, number, count, table), main)
+        _run_server(config, WorkerSlot(board, number, count, table), main)
 
     def on_serving() -> None:
         if predecessor is not None:
@@ -193,14 +193,14 @@ def _run_workers(
 
 
 def _run_server(
-    config: Config, place: Place | None, main: Callable[[Server], Coroutine[Any, Any, None]]
+    config: Config, slot: WorkerSlot | None, main: Callable[[Server], Coroutine[Any, Any, None]]
 ) -> None:
     """Run `main` in a loop of its own, with the log of requests that it needs."""
     settle()
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(sys.stderr.fileno())
     try:
-        server = Server(build_app(config, lines if wanted else None, place))
+        server = Server(build_app(config, lines if wanted else None, slot))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main(server))
     finally:

@@ -17,7 +17,7 @@ from dragoman.gateway.count import Counter
 from dragoman.gateway.models import Catalogue, fetch_models
 from dragoman.gateway.operation.admin import Admin
 from dragoman.gateway.operation.prober import Prober
-from dragoman.gateway.operation.scrape import Place, Scrape
+from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.routing import Router
@@ -75,10 +75,10 @@ class Services(Struct, frozen=True, kw_only=True):
 def make_services(
     config: Config,
     log: Callable[[bytes], None] | None,
-    place: Place | None,
+    slot: WorkerSlot | None,
     in_flight: Callable[[], int],
 ) -> Services:
-    """The services of a configuration. `log` and `place` are as for `Gateway`; `in_flight` tells
+    """The services of a configuration. `log` and `slot` are as for `Gateway`; `in_flight` tells
     how many requests are being served."""
     pool, client = AccountPool(config), UpstreamClient()
     meter = Meter(_configured_models(config))
@@ -88,7 +88,7 @@ def make_services(
     router = Router(config, _sealer(config))
     exchange = Exchange(config.server, router, upstreams)
 
-    scrape = Scrape(config, pool, account_sync, in_flight, place)
+    scrape = Scrape(config, pool, account_sync, in_flight, slot)
     tally = Tally(scrape.metrics, None if account_sync is None else meter)
 
     responses = _responses(config)
@@ -124,8 +124,8 @@ def make_services(
             pool,
             client,
             scrape.metrics,
-            place=0 if place is None else place.number,
-            places=1 if place is None else place.total,
+            worker=0 if slot is None else slot.number,
+            workers=1 if slot is None else slot.total,
         ),
     )
 

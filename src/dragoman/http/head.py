@@ -73,7 +73,8 @@ def body_length(headers: dict[bytes, bytes], version: str) -> int:
         if host is None:
             raise BadHead(Problem.MALFORMED)
     elif version != "1.0":
-        raise BadHead(Problem.VERSION)
+        # The parser takes a line without a version for HTTP/0.9.
+        raise BadHead(Problem.MALFORMED if version == "0.9" else Problem.VERSION)
     if host is not None and not is_host(host):
         raise BadHead(Problem.MALFORMED)
     coding = headers.get(b"transfer-encoding")

@@ -12,6 +12,7 @@ class Problem(Enum):
     MALFORMED = 400, "This is not a valid HTTP/1.1 request."
     HEAD_TIMEOUT = 408, "The request's head did not arrive in time."
     HEAD_TOO_LARGE = 431, "The request's head is too large."
+    METHOD = 501, "The method CONNECT is not served here."
     CODING = 501, "The request's transfer coding is not supported; use chunked or none."
     EXPECTATION = 417, "The request expects what this server does not know."
     VERSION = 505, "Only HTTP/1.1 and HTTP/1.0 are spoken here."

@@ -46,8 +46,9 @@ class CallSettings(Struct, frozen=True, kw_only=True):
     """What a translation depends on besides the two protocols.
 
     `model` is the name sent upstream (None: the client's). `account` tags reasoning state with
-    the account it will be bound to. `response_id` is minted when not given. `created`, in Unix
-    seconds, is shown for upstreams that do not tell when they answered; None: now.
+    the account it will be bound to. `response_id` is the id of the answer (None: a fresh one).
+    `created`, in Unix seconds, is the time of an answer whose upstream does not report one
+    (None: now).
     """
 
     model: str | None = None
@@ -62,9 +63,9 @@ class CallSettings(Struct, frozen=True, kw_only=True):
 class Call:
     """A request on its way to one upstream, and the way back for its answer.
 
-    `account` and `response_id` are those of the settings to begin with; whoever asks one account
-    after another sets them anew. `mask` hides what is theirs in streams; whole answers and errors
-    are the caller's to mask.
+    `account` and `response_id` are those of the settings at first; a caller that asks one account
+    after another sets them for each. `mask` hides the account's secrets in streams; the caller
+    masks whole answers and errors.
     """
 
     __slots__ = (
@@ -84,7 +85,7 @@ class Call:
     )
 
     def __init__(self, source: ClientRequest, upstream: str, settings: CallSettings) -> None:
-        """Write the request for an upstream that speaks `upstream`.
+        """Write the request for an upstream of protocol `upstream`.
 
         Raises:
             InvalidRequest: the request is malformed.
@@ -101,12 +102,12 @@ class Call:
             and bool(source.body)
             and self.codec.passthrough.suits(settings.options)
         )
-        """Whether both sides speak the same protocol, so that nothing is translated."""
+        """Whether both sides have the same protocol, so that nothing is translated."""
         self.streams = source.stream
-        """Whether a stream is asked for, if only to be put together by `response_of`."""
+        """Whether the upstream is asked to stream, if only for `stream_as_response`."""
         self.ledger = Ledger()
         self._stops: tuple[str, ...] = ()
-        """Stop sequences that the answer is to be cut at here."""
+        """Stop sequences that are emulated here."""
         if self.passes_through:
             self._names = ToolNames((), self.codec.translate.tool_name_limit)
             self.body = self._forward(0)
@@ -121,19 +122,20 @@ class Call:
         self._unreduced = self.body, self.ledger, len(self.ledger)
 
     def drop_reasoning(self, *, bound: bool = False, moved: bool = False, least: int = 0) -> int:
-        """Make `body` the one for `account`, and `ledger` its losses.
+        """Make `body` the one for `account`: without reasoning that the account cannot use. What is
+        left out is in `ledger`.
 
-        Where reasoning is `bound` to the account that made it, another's is left out and reported.
-        Between different protocols its tag tells whose it is; what has none, and all of it where
-        nothing is translated, is another's if the conversation has `moved` here. The first `least`
-        pieces are left out whatever is known of them, `ALL_REASONING` for a caller who was refused.
-        Returns how many pieces were left out.
+        Where reasoning is `bound` to the account that made it, that of others is left out. Between
+        different protocols a tag names its account; reasoning without a tag, and all of it where
+        nothing is translated, is another account's if the conversation has `moved` to this one. The
+        first `least` pieces are left out in any case, `ALL_REASONING` after the account refused
+        them. Returns how many pieces were left out.
 
         Raises:
             Refused: the policy does not allow the loss.
         """
         self.body, self.ledger, lost = self._unreduced
-        # What another account's answer lost has not become of this one's.
+        # Losses of another account's answer do not concern this one's.
         self.ledger.rewind(lost)
         if self.passes_through:
             without = ALL_REASONING if bound and moved else least
@@ -234,8 +236,8 @@ class Call:
         the upstream's, by their names in lower case."""
         fault = self.codec.translate.read_error(status, headers or {}, body)
         client = self._source.codec
-        shown = client.translate.write_error(fault, mint("req_"), self.settings.options)
-        return shown.status, escape(to_json(shown.body))
+        rendered = client.translate.write_error(fault, mint("req_"), self.settings.options)
+        return rendered.status, escape(to_json(rendered.body))
 
     def __repr__(self) -> str:
         """From which protocol to which, and how much was lost; no content."""
@@ -250,9 +252,9 @@ class Call:
         bodies alive."""
         if self.passes_through:
             renamed = self.settings.model not in (None, self._source.model)
-            shown = self._source.model if renamed else None
+            model = self._source.model if renamed else None
             source = self._source
-            relay = self.codec.passthrough.relay(shown, source.include_usage, source.shown)
+            relay = self.codec.passthrough.relay(model, source.include_usage, source.shown)
             return RelayedStream(relay, self.codec.translate.keepalive, self.mask)
         reader = self.codec.translate.stream_reader(self._inbound())
         writer = self._source.codec.translate.answer_writer(self._reply(), True)
@@ -264,7 +266,7 @@ class Call:
         """The client's stream for an upstream that answered whole although asked to stream.
 
         Raises:
-            UpstreamError: as for `response`.
+            UpstreamError: as for `translate_response`.
         """
         writer = self._source.codec.translate.answer_writer(self._reply(), True)
         return b"".join(self._written(self._events(body), writer, outcome or Outcome()))

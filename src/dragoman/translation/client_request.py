@@ -1,4 +1,4 @@
-"""A client's request, read once for however many upstreams it is offered to."""
+"""A client's request, read once for all upstreams it may be sent to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ClientRequest:
     """A client's request, read once, to be written for one upstream after another.
 
     `model` and `stream` are known at once; the whole body is read only when an upstream of
-    another protocol needs it. `shown` are members that answers repeat other than `body` has them.
+    another protocol needs it. `shown` are members that answers repeat instead of those in `body`.
     """
 
     __slots__ = ("_request", "body", "codec", "members", "model", "operation", "shown", "stream")
@@ -37,7 +37,7 @@ class ClientRequest:
         shown: Mapping[str, Any] | None = None,
         operation: Operation | None = None,
     ) -> None:
-        """Read the head of `body`; `operation` is what the path of the request told.
+        """Read the head of `body`; `operation` is what the path of the request contains.
 
         Raises:
             InvalidRequest: not a JSON object, or model or stream are missing or of the wrong
@@ -53,8 +53,8 @@ class ClientRequest:
 
     @classmethod
     def of(cls, protocol: str, request: Request) -> ClientRequest:
-        """A request of our own, of which there is no body: it is written for each upstream, also
-        for one of the same protocol."""
+        """A request made by the gateway, without a body: it is written for each upstream, also for
+        one of the same protocol."""
         made = cls.__new__(cls)
         made.codec, made.body, made.members = CODECS[protocol], b"", {}
         made.shown, made.operation = {}, None
@@ -102,7 +102,7 @@ class ClientRequest:
 
         Raises:
             InvalidRequest: a well-known field is missing or of the wrong type. What else may be
-                wrong with it the upstream tells in the same protocol.
+                wrong with it the upstream reports in the same protocol.
         """
         check_shape(self.body, self.codec.passthrough.shape)
         members = self.codec.passthrough.without_envelopes(self.members, ledger)

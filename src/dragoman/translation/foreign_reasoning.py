@@ -1,4 +1,4 @@
-"""Reasoning that only the account can use that made it, left out for another one."""
+"""Leaves out reasoning that only the account which made it can use."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def without_foreign_reasoning(
     that was.
 
     `origin` is the protocol of the upstream, `account` the tag of the account that the request is
-    for. With `unknown`, state that does not tell its account counts as foreign too, and with `own`
-    all of it does. The reasoning stays, as that of another model: a writer reports what it loses.
+    for. With `unknown`, state that does not name its account counts as foreign too, and with `own`
+    all of it does. The reasoning itself stays, as that of another model: a writer reports what it
+    loses.
     """
 
     def is_foreign(block: Block) -> bool:

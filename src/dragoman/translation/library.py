@@ -1,4 +1,4 @@
-"""The library call: what it is given is checked here, and nowhere else."""
+"""The library call, and the checks of its arguments."""
 
 from __future__ import annotations
 
@@ -46,13 +46,12 @@ def translate_request(
         capabilities: what the upstream accepts and needs, as `[upstreams.capabilities]`: a mapping
             of their names, or a `Capabilities`.
         path: the path that the client called, for protocols whose path names the model.
-        base_url: the upstream's base URL, for what it tells of the upstream.
+        base_url: the upstream's base URL, from which some capabilities follow.
         account: tags reasoning state with the account that it will be bound to.
         envelope_key: authenticates the envelopes in which reasoning of one vendor travels through
             clients of another; empty: they are not authenticated.
-        response_id: the id to show in the answer; None: a fresh one.
-        created: Unix seconds to show for an upstream that does not tell when it answered; None:
-            now.
+        response_id: the id of the answer; None: a fresh one.
+        created: Unix seconds of an answer whose upstream does not report its time; None: now.
 
     Returns:
         The call: what to send where, and the way back for its answer.

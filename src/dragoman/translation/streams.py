@@ -34,7 +34,7 @@ from dragoman.sse import DONE, Decoder, EventTooLarge, Frame, escape
 
 
 class Outcome(Struct):
-    """What became of an answer, filled in while it is read: usage, how it ended, what failed."""
+    """The outcome of an answer, filled in while it is read: usage, how it ended, what failed."""
 
     usage: Usage | None = None
     finish: Finish | None = None
@@ -56,13 +56,12 @@ class Outcome(Struct):
 class AnswerStream:
     """An upstream's streamed answer on its way to the client.
 
-    `outcome` tells, at any time, what is known of it. `begun` becomes true with the first event
-    that holds something of the answer: text, reasoning, a tool call. Until then what was returned
-    is a mere handshake, which may be held back: an error that follows it can still be told with a
-    status of its own, or tried again elsewhere.
+    `outcome` is what is known of it so far. `begun` becomes true with the first event that has
+    content: text, reasoning, a tool call. The bytes before that may be held back: an error that
+    follows them can still be sent with a status of its own, or another account be tried.
 
-    `blank` is the number of characters of white space that the arguments of a tool call have just
-    gone on with: some models never stop.
+    `blank` is the length of the run of white space with which the arguments of a tool call go on:
+    some models never stop.
     """
 
     __slots__ = ("_decoder", "_mask", "begun", "blank", "outcome")
@@ -76,8 +75,7 @@ class AnswerStream:
 
     @property
     def answer_id(self) -> str:
-        """The id by which the upstream itself will know the answer, empty if that is of no use to
-        the client."""
+        """The upstream's own id of the answer, empty if the client cannot use it."""
         return ""
 
     @property
@@ -111,7 +109,7 @@ class AnswerStream:
         raise NotImplementedError
 
     def keepalive(self) -> bytes:
-        """A sign of life to send now, between two pieces."""
+        """Bytes to send in silence, which clients ignore."""
         raise NotImplementedError
 
     def _take(self, frame: Frame) -> bytes:
@@ -170,7 +168,7 @@ class TranslatedStream(AnswerStream):
         return written[0] if len(written) == 1 else b"".join(written)
 
     def _watch(self, event: Event) -> None:
-        """Count the white space that arguments run on with."""
+        """Count the run of white space in arguments."""
         if type(event) is Delta:
             if event.text.isspace():
                 if event.index in self._calls:
@@ -186,7 +184,7 @@ class TranslatedStream(AnswerStream):
     def _write(self, event: Event) -> bytes:
         kind = type(event)
         if not self.begun:
-            self.begun = _is_telling(event)
+            self.begun = _has_content(event)
         if kind in NOTED:
             if self._mask is not None and type(event) is Failed:
                 event = Failed(self._mask.fault(event.fault))
@@ -195,8 +193,8 @@ class TranslatedStream(AnswerStream):
 
 
 class CutStream(TranslatedStream):
-    """A stream between two protocols that ends at a stop sequence, which the upstream was not
-    told: a further stage before the writer."""
+    """A stream between two protocols that ends at an emulated stop sequence: a further stage
+    before the writer."""
 
     __slots__ = ("_cutter",)
 
@@ -220,9 +218,9 @@ class CutStream(TranslatedStream):
         return b"".join([write(changed) for changed in self._cutter.push(event)])
 
 
-def _is_telling(event: Event) -> bool:
-    """Whether an event holds something of the answer. A block that opens with nothing in it does
-    not; the name of a tool is something."""
+def _has_content(event: Event) -> bool:
+    """Whether an event has content. A block that opens empty has none; the name of a tool is
+    content."""
     if type(event) is Delta:
         return bool(event.text)
     if type(event) is Opened:
@@ -267,7 +265,7 @@ class RelayedStream(AnswerStream):
         return escape(self._observed(passed))
 
     def finish(self) -> bytes:
-        """As of every stream; but half an event, which no client could read, is not passed on."""
+        """As for every stream, but half an event, which no client could read, is not passed on."""
         frames = [frame for frame in self._decoder.finish() if _is_readable(frame.data)]
         return b"".join([self._take(frame) for frame in frames]) + self._close()
 
@@ -282,8 +280,8 @@ class RelayedStream(AnswerStream):
         return self._observed(self._relay.fail(fault))
 
     def _observed(self, passed: bytes) -> bytes:
-        """`passed`, the relay's last output, with what is ours hidden. Secrets are looked for in
-        every event: what is none of the protocol's passes, too."""
+        """`passed`, the relay's last output, with secrets hidden. They are looked for in every
+        event: what is not of the protocol passes, too."""
         relay, outcome = self._relay, self.outcome
         outcome.usage, outcome.ended, outcome.fault = relay.usage, relay.ended, relay.fault
         if self._mask is None:

@@ -1,1 +1,1 @@
-"""What operators see and do: metrics, usage, probes of accounts, the admin API."""
+"""Operation: metrics, usage, probes of accounts, the admin API."""

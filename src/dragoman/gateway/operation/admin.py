@@ -1,8 +1,8 @@
-"""`/admin`: what an operator can do from afar, with a token of its own.
+"""`/admin`: the remote administration, with a token of its own.
 
-Plain JSON in and out; errors are `{"error": {"type", "message", "param"}}`. Nothing here shares a
-limit, a key or a form with what clients call, so that clients can lock no operator out. The work is
-done by `dragoman.administration`, in the thread that uses the store.
+Plain JSON in and out; errors are `{"error": {"type", "message", "param"}}`. It shares no limit, key
+or format with the clients' endpoints, so that clients cannot lock an operator out. The work is done
+by `dragoman.administration`, in the thread that uses the store.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _Answer = tuple[int, object]
 _BODY_BYTES = 1024 * 1024
 _MOST_ON_PAGE = 1000
 _PAGE = 100
-_MOST_BAD_TOLD = 1000
+_MOST_BAD_ROWS = 1000
 _HISTORY = 100
 _DAY_S = 24 * 3600.0
 _KINDS = {
@@ -145,13 +145,13 @@ class Admin:
             refusal = _refusal_of(error, visit.request_id)
             if refusal.status == 405:
                 headers.append((b"allow", str(refusal.more["allow"]).encode()))
-            told = {
+            error_body = {
                 "type": refusal.kind,
                 "message": str(refusal),
                 "param": refusal.param,
                 **refusal.more,
             }
-            await visit.reply(refusal.status, msgspec.json.encode({"error": told}), headers)
+            await visit.reply(refusal.status, msgspec.json.encode({"error": error_body}), headers)
             return refusal.kind
         body = b"" if value is None else msgspec.json.encode(value)
         await visit.reply(status, body, headers)
@@ -292,7 +292,7 @@ class Admin:
             kind = _KINDS.get(media.strip().lower())
         body = await visit.body(self._config.server.body_limit_bytes)
         try:
-            # In another thread than the store's, whose exchanges must not wait for it.
+            # In another thread than the store's, whose work must not wait for it.
             rows = await asyncio.to_thread(
                 lambda: list(rows_of(BytesIO(body), literal_secret, kind=kind))
             )
@@ -302,11 +302,11 @@ class Admin:
                 )
             )
         except ImportRejected as error:
-            more = {"rows": error.rows, "bad": error.bad[:_MOST_BAD_TOLD]}
+            more = {"rows": error.rows, "bad": error.bad[:_MOST_BAD_ROWS]}
             raise Refusal(400, "bad_rows", str(error), more=more) from None
         except BadFile as error:
             raise Refusal(400, "invalid_request", str(error)) from None
-        return 200, msgspec.structs.replace(done, bad=done.bad[:_MOST_BAD_TOLD])
+        return 200, msgspec.structs.replace(done, bad=done.bad[:_MOST_BAD_ROWS])
 
     # The rest
 
@@ -410,8 +410,8 @@ def _query(raw: bytes) -> Query:
 def _only(query: Query, *known: str) -> None:
     for name in query:
         if name not in known:
-            told = f"There is no such parameter; there is {', '.join(known) or 'none'}."
-            _bad(told, shortened(name))
+            problem = f"There is no such parameter; there is {', '.join(known) or 'none'}."
+            _bad(problem, shortened(name))
 
 
 def _choice(query: Query, name: str, choices: tuple[str, ...]) -> str | None:

@@ -1,6 +1,6 @@
-"""What `/metrics` tells: counts of this worker, those of all workers, and their text form.
+"""Metrics: counts of this worker, those of all workers, and their text form.
 
-Each worker counts for itself and shows the others what it has counted (`Board`), so that a scrape,
+Each worker counts for itself and publishes its counts for the others (`Board`), so that a scrape,
 which reaches any one of them, is answered with the sums of all.
 """
 
@@ -98,8 +98,8 @@ class Counts(Struct):
 
 
 class Metrics:
-    """Counts of one worker. `before` are those of a worker that died and whose place this takes:
-    they go on, since a count that falls is taken for a restart of everything."""
+    """Counts of one worker. `before` are those of a worker that died and that this one
+    replaces: they go on, since a count that falls is taken for a restart of everything."""
 
     def __init__(self, before: Counts | None = None) -> None:
         self.counts = before or Counts()
@@ -151,27 +151,27 @@ class Metrics:
 
 
 class Board:
-    """What workers show one another: a piece of memory that processes share which are forked after
-    it was made, with a place for each."""
+    """The published counts of all workers: shared memory with a slot for each. The processes that
+    share it are forked after it was made."""
 
-    def __init__(self, places: int) -> None:
-        self._places = places
-        self._memory = mmap(-1, places * _SLOT_BYTES)
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._memory = mmap(-1, slots * _SLOT_BYTES)
 
-    def show(self, place: int, counts: Counts) -> None:
-        """Put up what a worker counted. Only one process may use a place."""
+    def publish(self, slot: int, counts: Counts) -> None:
+        """Write the counts of a worker. Only one process may use a slot."""
         data = msgspec.msgpack.encode(counts)
         if len(data) > _SLOT_BYTES - _HEAD_BYTES:
             return
-        start = place * _SLOT_BYTES
-        # A reader that meets a half-written place sees by the checksum that it is one.
+        start = slot * _SLOT_BYTES
+        # By the checksum a reader sees that a slot is half-written.
         head = len(data).to_bytes(4, "big") + zlib.crc32(data).to_bytes(4, "big")
         self._memory[start : start + _HEAD_BYTES + len(data)] = head + data
 
-    def read(self, place: int) -> Counts | None:
-        """What the worker at `place` showed last, None if it has shown nothing yet, or is writing
-        whenever it is looked at."""
-        start = place * _SLOT_BYTES
+    def read(self, slot: int) -> Counts | None:
+        """The counts in a slot. None if it is empty, or was being written at each of several
+        reads."""
+        start = slot * _SLOT_BYTES
         for _ in range(_READS):
             head = self._memory[start : start + _HEAD_BYTES]
             size = int.from_bytes(head[:4], "big")
@@ -182,10 +182,10 @@ class Board:
                 return msgspec.msgpack.decode(data, type=Counts)
         return None
 
-    def others(self, place: int) -> Iterator[Counts]:
-        """What the workers at all other places showed last."""
-        for number in range(self._places):
-            if number != place and (found := self.read(number)) is not None:
+    def others(self, slot: int) -> Iterator[Counts]:
+        """The counts in all other slots."""
+        for number in range(self._slots):
+            if number != slot and (found := self.read(number)) is not None:
                 yield found
 
 
@@ -241,13 +241,13 @@ def render(counts: Counts, accounts: Mapping[tuple[str, str], int], version: str
         "request_duration_seconds",
         "From the head of a request to the end of its answer.",
         LATENCIES,
-        ((place, found.latency) for place, found in by_route.items()),
+        ((labels, found.latency) for labels, found in by_route.items()),
     )
     lines += _histograms(
         "first_byte_seconds",
         "From the head of a request to the head of its answer.",
         FIRST_BYTES,
-        ((place, found.first_byte) for place, found in by_route.items()),
+        ((labels, found.first_byte) for labels, found in by_route.items()),
     )
     lines += _family(
         "losses_total",
@@ -309,8 +309,8 @@ def _by_two(counts: Mapping[str, int], first: str, second: str) -> Iterator[tupl
         yield _labels(**{first: one, second: other}), number
 
 
-def _family(name: str, kind: str, told: str, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
-    yield f"# HELP dragoman_{name} {told}"
+def _family(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
+    yield f"# HELP dragoman_{name} {text}"
     yield f"# TYPE dragoman_{name} {kind}"
     for labels, value in samples:
         yield f"dragoman_{name}{labels} {value:.15g}"
@@ -318,11 +318,11 @@ def _family(name: str, kind: str, told: str, samples: Iterable[tuple[str, float]
 
 def _histograms(
     name: str,
-    told: str,
+    text: str,
     bounds: tuple[float, ...],
     found: Iterable[tuple[tuple[str, str], Histogram]],
 ) -> Iterator[str]:
-    yield from _family(name, "histogram", told, ())
+    yield from _family(name, "histogram", text, ())
     for (route, upstream), histogram in found:
         below = 0
         for bound, number in zip((*bounds, "+Inf"), histogram.buckets, strict=True):

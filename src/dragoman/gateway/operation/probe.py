@@ -1,6 +1,7 @@
-"""Asking an account for one short answer: by a person, or because it is out and may be back.
+"""Probes: one short request to an account, made by an operator, or because the account is out and
+may be back.
 
-What comes of it goes the way of what comes of traffic: the same reading of answers, the same rules,
+The outcome is handled as that of a client's request: the same reading of answers, the same rules,
 the same `observe`.
 """
 
@@ -50,17 +51,17 @@ _ANSWER_BYTES = 1024 * 1024
 _TIME_LIMIT_S = 60.0
 _MOST_AT_ONCE = 4
 _EVERY_S = 1.0
-_LONGEST_TOLD = 300
+_LONGEST_MESSAGE = 300
 
 Who = Literal["probe", "operator"]
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """What a probe of one account brought.
+    """The outcome of a probe of one account.
 
     `status` is that of the upstream's answer, 0 if there was none. `why` names the rule that fits
-    a failure, `told` is what the upstream said, without secrets. `account_is` says what it means
-    for the account.
+    a failure, `told` is the upstream's message without secrets. `account_is` says what the outcome
+    means for the account.
     """
 
     account: str
@@ -102,9 +103,9 @@ async def probe(
     model: str | None = None,
     proxy: Secret | None = None,
 ) -> tuple[Finding, Transition | None]:
-    """Ask `account` for a short answer of `model`. The transition is what it means for the account,
-    of which `state` is known; there is none if it means nothing: the request itself was refused, or
-    never arrived. `proxy` is what to call through, by default one of those configured.
+    """Ask `account` for a short answer of `model`. The transition is what the outcome changes in
+    the account's `state`; None if nothing: the request itself was refused, or never arrived.
+    `proxy` is the proxy to call through, by default one of those configured.
 
     Raises:
         NoModel: no model is given, and none is known.
@@ -122,14 +123,14 @@ async def probe(
         failure = failed_call(TotalTimeout(""), upstream.name)
     now = time.time()
     transition: Transition | None = None
-    why = told = ""
+    why = message = ""
     if failure is None:
         transition = Transition(account.name, Succeeded(who), now, model, random.random())
     else:
         decision = classify(
             failure.symptom, rules.table(upstream.account_rules, upstream.rules).rules
         )
-        why, told = decision.why, one_line(failure.fault.message)
+        why, message = decision.why, one_line(failure.fault.message)
         if decision.verdict not in (Verdict.RETURN_TO_CLIENT, Verdict.TRY_NEXT):
             key = fingerprint(account.key)
             outcome = Failed(decision, who, failure.symptom.status, key)
@@ -144,7 +145,7 @@ async def probe(
         passed=failure is None,
         status=200 if failure is None else failure.symptom.status,
         why=why,
-        told=told,
+        told=message,
         account_is=of_account(state, after, model, now),
         milliseconds=round((time.monotonic() - began) * 1000, 1),
     )
@@ -157,10 +158,10 @@ def _proxy(upstream: Upstream, account: Account) -> Secret | None:
 
 
 def one_line(message: str) -> str:
-    """An upstream's words as one line that may be shown."""
+    """An upstream's message as one printable line."""
     words = " ".join(message.split())
-    shown = "".join(letter for letter in words if letter.isprintable())
-    return shown if len(shown) <= _LONGEST_TOLD else f"{shown[:_LONGEST_TOLD]}..."
+    line = "".join(letter for letter in words if letter.isprintable())
+    return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]}..."
 
 
 async def _answer(
@@ -192,8 +193,8 @@ async def _answer(
         raise unusable(error.fault) from None
     except ValueError:
         # What the message says may quote a header or a proxy.
-        told = "The request cannot be sent: its URL, proxy or headers are at fault."
-        raise Failure(Fault(FaultKind.UPSTREAM_FAILED, told), UNREACHABLE) from None
+        problem = "The request cannot be sent: its URL, proxy or headers are at fault."
+        raise Failure(Fault(FaultKind.UPSTREAM_FAILED, problem), UNREACHABLE) from None
 
 
 def _question(model: str) -> Request:
@@ -212,8 +213,8 @@ def _settings(upstream: Upstream, model: str) -> CallSettings:
 def probe_all(
     config: Config, administration: Administration, names: Iterable[str], model: str | None
 ) -> Iterator[Finding]:
-    """Test accounts, some at once, and take note of what comes of each. Findings come as they are
-    made. For programs that have no event loop of their own.
+    """Probe accounts, some at once, and record the outcome of each. Findings are yielded as they
+    are made. For programs without an event loop.
 
     Raises:
         NoModel, Unknown, Conflict: an account cannot be tested.

@@ -1,4 +1,4 @@
-"""Probes of accounts that are out, in the background of a worker."""
+"""Regular probes of accounts that are out, in the background of a worker."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _EVERY_S = 1.0
 
 
 class Prober:
-    """Tries accounts of upstreams with `probe` that are exhausted, or rest for long.
+    """Probes accounts that are exhausted, or rest for long, of upstreams with `probe`.
 
-    Of several workers each has accounts of its own to probe: `place` of `places` is this one's.
-    Whatever is being tried already, by a probe or a client's request of any worker, is left alone.
+    Each of several workers probes accounts of its own: this is number `worker` of `workers`.
+    An account that is in use, by a probe or a client's request of any worker, is not probed.
     """
 
     def __init__(
@@ -34,15 +34,15 @@ class Prober:
         client: UpstreamClient,
         metrics: Metrics,
         *,
-        place: int = 0,
-        places: int = 1,
+        worker: int = 0,
+        workers: int = 1,
     ) -> None:
         self._config = config
         self._pool = pool
         self._client = client
         self._metrics = metrics
-        self._place = place
-        self._places = places
+        self._worker = worker
+        self._workers = workers
         self._wanted = any(upstream.probe is not None for upstream in config.upstreams)
         self._loop: asyncio.Task[None] | None = None
         self._probes: set[asyncio.Task[None]] = set()
@@ -64,7 +64,7 @@ class Prober:
         while True:
             await asyncio.sleep(_EVERY_S * (0.75 + 0.5 * random.random()))
             for name in self._pool.due_for_probe(time.time()):
-                if zlib.crc32(name.encode()) % self._places == self._place:
+                if zlib.crc32(name.encode()) % self._workers == self._worker:
                     waiting[name] = None
             while waiting and len(self._probes) < _MOST_AT_ONCE:
                 name = next(iter(waiting))

@@ -16,14 +16,14 @@ from dragoman.config import Config
 from dragoman.gateway.operation.metrics import Board, Counts, Metrics, render
 from dragoman.gateway.processes.table import WorkerTable
 
-SHOWN_EVERY_S = 1.0
-"""Seconds between two times that a worker shows the others what it counted."""
+PUBLISHED_EVERY_S = 1.0
+"""Seconds between two times that a worker publishes its counts for the others."""
 
 _AT_ONCE = 500
 
 
-class Place(Struct, frozen=True):
-    """Where a worker shows what it counts: number `number` of the `total` places of a board.
+class WorkerSlot(Struct, frozen=True):
+    """Where a worker publishes its counts: slot `number` of the `total` slots of a board.
     `table` tells how the workers are."""
 
     board: Board
@@ -33,9 +33,9 @@ class Place(Struct, frozen=True):
 
 
 class Scrape:
-    """What there is to tell of one gateway, its other workers included.
+    """The state of one gateway, its other workers included, for `/metrics` and the admin API.
 
-    `in_flight` tells how many requests this worker serves; `place` is this worker's, None if there
+    `in_flight` returns how many requests this worker serves; `slot` is this worker's, None if there
     is no other.
     """
 
@@ -45,52 +45,51 @@ class Scrape:
         pool: AccountPool,
         account_sync: AccountSync | None,
         in_flight: Callable[[], int],
-        place: Place | None,
+        slot: WorkerSlot | None,
     ) -> None:
         self._config = config
         self._pool = pool
         self._account_sync = account_sync
-        self._place = place
-        before = None if place is None else place.board.read(place.number)
+        self._slot = slot
+        before = None if slot is None else slot.board.read(slot.number)
         self.metrics = Metrics(before)
         self._in_flight = in_flight
         self._failed_before = self.metrics.counts.store_failures
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Show the other workers what is counted from now on, in the running loop."""
-        if self._place is not None:
-            self._task = asyncio.create_task(self._show())
+        """Publish the counts for the other workers from now on, in the running loop."""
+        if self._slot is not None:
+            self._task = asyncio.create_task(self._publish())
 
     async def close(self) -> None:
-        """Show it for the last time."""
-        if self._task is not None and self._place is not None:
+        """Publish the counts for the last time."""
+        if self._task is not None and self._slot is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-            self._place.board.show(self._place.number, self._own())
+            self._slot.board.publish(self._slot.number, self._own())
 
     async def text(self) -> bytes:
         """The counts of all workers in Prometheus's text format."""
         return render(self.counts(), await self.accounts(), dragoman.__version__)
 
     def counts(self) -> Counts:
-        """The counts of all workers: this one's as they are, the others' as they last showed
-        them."""
+        """The counts of all workers: this one's as they are, the others' as last published."""
         total = Counts()
         total.add(self._own())
-        if self._place is not None:
-            for other in self._place.board.others(self._place.number):
+        if self._slot is not None:
+            for other in self._slot.board.others(self._slot.number):
                 total.add(other)
-            total.gauges["workers"] = self._place.table.count_serving()
-            total.worker_restarts = self._place.table.restarts()
+            total.gauges["workers"] = self._slot.table.count_serving()
+            total.worker_restarts = self._slot.table.restarts()
         return total
 
     def workers(self) -> dict[str, int]:
         """How many workers serve, of how many, and how often one was replaced; nothing if there
         are no others."""
-        if self._place is None:
+        if self._slot is None:
             return {}
-        table = self._place.table
+        table = self._slot.table
         return {
             "workers": table.workers,
             "serving": table.count_serving(),
@@ -126,8 +125,8 @@ class Scrape:
         }
         return counts
 
-    async def _show(self) -> None:
-        assert self._place is not None
+    async def _publish(self) -> None:
+        assert self._slot is not None
         while True:
-            self._place.board.show(self._place.number, self._own())
-            await asyncio.sleep(SHOWN_EVERY_S)
+            self._slot.board.publish(self._slot.number, self._own())
+            await asyncio.sleep(PUBLISHED_EVERY_S)

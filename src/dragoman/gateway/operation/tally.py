@@ -1,4 +1,4 @@
-"""What becomes of each request, added to the metrics and to the usage of whoever made it."""
+"""Adds each request to the metrics, and to the usage of its client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dragoman.gateway.operation.metrics import Metrics
 from dragoman.protocols import CODECS
 
 CLIENT_GONE = "client_gone"
-"""The error of a request whose client left: no failure of anybody here."""
+"""The error of a request whose client left: neither the gateway nor an upstream failed."""
 
 _BACKGROUND = "(background)"
 _OTHER = "(other)"
@@ -44,7 +44,7 @@ class Tally:
             for endpoint in endpoints
             if endpoint.counting is not None
         )
-        """Paths whose answers tell tokens that nobody pays for."""
+        """Paths whose answers name tokens that are not charged."""
 
     def request(self, visit: Visit, record: Record) -> None:
         """A request was answered, or will not be."""
@@ -58,7 +58,7 @@ class Tally:
             metered = path not in self._uncharged
         usage = record.usage if metered else None
         self._metrics.finished(name, visit.status, record, usage, seconds, first_byte)
-        # Below a response: what names no model makes nothing.
+        # Below a response: a request that names no model generates nothing.
         if (
             visit.method == "POST"
             and not record.deferred

@@ -1,1 +1,1 @@
-"""One request on its way: where it leads, with which account, and what comes back."""
+"""Serving a request: its target, the attempts with accounts, and the delivery of the answer."""

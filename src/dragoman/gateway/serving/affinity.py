@@ -52,19 +52,19 @@ def conversation_keys(
 ) -> ConversationKeys:
     """The digests of a request's conversation, for the client key `client` at `upstream`.
 
-    The first of these names it: the answer it goes on from where the upstream stores them
-    (`native`), for only the account that made an answer knows it; a session header; the member in
-    which clients of the protocol name their conversation; what the conversation begins with, which
-    is not looked up in its first request: an equal beginning is no reason to burden the same
-    account.
+    The first of these that the request has identifies it: the answer it goes on from, where the
+    upstream stores answers (`native`), since only the account that made it has it; a session
+    header; the member in which clients of the protocol name their conversation; the beginning of
+    the conversation, which is not looked up for its first request: an equal beginning is no reason
+    to load the same account.
     """
     passthrough = request.codec.passthrough
-    previous = _text(request, passthrough.continues) if native else ""
+    previous = _string_member(request, passthrough.continues) if native else ""
     named = b""
     if not _ANY_SESSION.isdisjoint(headers):
         session = next(headers[name] for name in _SESSION_HEADERS if name in headers)
         named = digest(client, upstream, "session", session)
-    elif key := _text(request, passthrough.conversation):
+    elif key := _string_member(request, passthrough.conversation):
         named = digest(client, upstream, "cache", key.encode("utf-8", "replace"))
     if previous:
         return ConversationKeys(
@@ -78,7 +78,7 @@ def conversation_keys(
 
 
 def digest(client: str, upstream: str, kind: str, value: bytes) -> bytes:
-    """16 bytes that stand for a conversation, and tell nothing of it."""
+    """16 bytes that identify a conversation and reveal nothing of it."""
     return hashlib.blake2b(_space(client, upstream, kind) + value, digest_size=16).digest()
 
 
@@ -108,7 +108,7 @@ def response_id(body: bytes) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _text(request: ClientRequest, name: str) -> str:
+def _string_member(request: ClientRequest, name: str) -> str:
     if name not in request.members:
         return ""
     try:
@@ -119,9 +119,9 @@ def _text(request: ClientRequest, name: str) -> str:
 
 
 class ForeignReasoning:
-    """Where conversations went over to another account: how many pieces of reasoning at their
-    beginning were made by accounts before. Where nothing tells whose a piece is, this does. Kept
-    in the process; a worker that does not know of a seam learns of it by an upstream's refusal.
+    """How many pieces of reasoning at the beginning of each conversation were made by accounts that
+    had it before. Needed where the reasoning itself does not name its account. Kept in the process;
+    another worker learns of it by an upstream's refusal.
     """
 
     __slots__ = ("_foreign",)
@@ -130,7 +130,7 @@ class ForeignReasoning:
         self._foreign: OrderedDict[bytes, int] = OrderedDict()
 
     def count(self, key: bytes) -> int:
-        """The pieces of the conversation that are not its account's."""
+        """How many pieces of the conversation are not its account's."""
         return self._foreign.get(key, 0) if key else 0
 
     def record(self, key: bytes, pieces: int) -> None:

@@ -1,4 +1,4 @@
-"""What an upstream's answer is, before anything is made of it."""
+"""Reading an upstream's answer: whether it is a stream, a whole answer or an error."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _DRAIN_S = 0.5
 _SSE_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BOM = b"\xef\xbb\xbf"
 _START = 64
-"""Bytes of a body that are enough to tell what it is."""
+"""Bytes of a body that are enough to see what it is."""
 
 
 async def beginning(answer: UpstreamResponse) -> bytes:
-    """The first bytes of an answer, as many as tell whether it is a stream: some upstreams send
-    them one by one.
+    """The first bytes of an answer, enough to see whether it is a stream: some upstreams send them
+    one by one.
 
     Raises:
         CallError: the answer broke off.
@@ -36,8 +36,8 @@ async def beginning(answer: UpstreamResponse) -> bytes:
 
 
 def is_stream(answer: UpstreamResponse, first: bytes) -> bool:
-    """Whether an answer is a stream of events, by what it says of itself and how its body begins:
-    of upstreams neither alone can be relied on."""
+    """Whether an answer is a stream of events, by its content type and the beginning of its body:
+    neither alone is reliable."""
     start = _start(first)
     if start.startswith((b"{", b"[", b"<")):
         return False
@@ -55,7 +55,7 @@ def is_error_object(body: bytes) -> bool:
 
 
 async def read_error(answer: UpstreamResponse) -> bytes:
-    """As much of an error's body as can be had: the status alone says enough."""
+    """The body of an error, as far as it can be read: the status alone is enough."""
     try:
         return await answer.read(_ERROR_BYTES)
     except CallError:

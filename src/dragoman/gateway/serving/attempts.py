@@ -1,4 +1,4 @@
-"""Which account is asked next, and what the client is told when none is left."""
+"""Which account is asked next, and the error for the client when none is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragoman.gateway.serving.failures import (
     OUT_OF_TIME,
     Failure,
     final_fault,
-    more_telling,
+    more_informative,
     none_left,
 )
 from dragoman.gateway.serving.routing import Target
@@ -47,7 +47,7 @@ class Attempts:
                 attempts.failed(lease, failure)
             finally:
                 lease.give_back()
-        attempts.gave_up  # tells why
+        attempts.gave_up  # why
 
     The time limit is shared by all upstreams, accounts are counted for each. No account of an
     upstream is asked twice. `made` counts the attempts.
@@ -92,7 +92,7 @@ class Attempts:
 
     async def next(self) -> Lease | None:
         """A lease of the next account, to be given back by the caller. None if nothing more can be
-        tried: `gave_up` tells why."""
+        tried; `gave_up` says why."""
         if self.gave_up is not None:
             return None
         if not self._remaining:
@@ -127,7 +127,7 @@ class Attempts:
             if failure.at_proxy and _has_other_proxy(upstream, lease):
                 self._unreached.append(lease.account.name)
         if lease.failed(failure.symptom).tries_next:
-            self._failure = more_telling(self._failure, failure)
+            self._failure = more_informative(self._failure, failure)
         else:
             self.gave_up = GaveUp(failure.fault, failure)
 

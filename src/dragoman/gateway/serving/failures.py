@@ -1,4 +1,4 @@
-"""Attempts that failed, and what a client is told when every account did."""
+"""Attempts that failed, and the error for the client when every account did."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from dragoman.upstream.errors import (
 NONE_LEFT = "No active accounts available"
 ALL_TRIED = "All accounts exhausted"
 OUT_OF_TIME = "No time is left to try another account"
-"""What clients are told when no account is left, when as many as allowed were tried (requirement
-139), and when that took as long as allowed."""
+"""Texts for clients: no account is left, the limit of attempts (requirement 139) or of time was
+reached."""
 
 
 class Failure(Exception):
-    """An attempt that failed before the client was shown anything of an answer.
+    """An attempt that failed before the client was sent anything of an answer.
 
-    `fault` is what the client is told if nothing else helps. `body` is the upstream's own error,
+    `fault` is the error for the client if nothing else helps. `body` is the upstream's own error,
     with its `status`, where there was one. `unanswered` says that not even the head of an answer
     came, `at_proxy` that the proxy never passed the request on.
     """
@@ -64,13 +64,13 @@ class Failure(Exception):
 def failed_call(error: CallError, upstream: str) -> Failure:
     """The failure of a call that brought no complete answer."""
     kind = FaultKind.UPSTREAM_FAILED
-    told = "could not be reached, or broke off its answer"
+    problem = "could not be reached, or broke off its answer"
     if isinstance(error, UpstreamTimeout):
-        kind, told = FaultKind.UPSTREAM_TIMEOUT, "did not answer in time"
+        kind, problem = FaultKind.UPSTREAM_TIMEOUT, "did not answer in time"
     elif isinstance(error, BodyTooLarge):
-        told = "sent an answer that is too large"
+        problem = "sent an answer that is too large"
     code = "timeout" if kind is FaultKind.UPSTREAM_TIMEOUT else "upstream_error"
-    message = f"The upstream {upstream} {told} ({type(error).__name__})."
+    message = f"The upstream {upstream} {problem} ({type(error).__name__})."
     return Failure(
         Fault(kind, message, code=code),
         UNREACHABLE,
@@ -89,11 +89,11 @@ def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) 
 
 
 def unusable(fault: Fault) -> Failure:
-    """The failure of an answer with status 200 that is an error, or no answer at all."""
+    """The failure of an answer with status 200 that is an error, or unusable."""
     return Failure(fault, symptom_of_fault(fault, time.time()))
 
 
-_BAD_STATE = (
+_REASONING_REFUSED = (
     "encrypted content",
     "encrypted_content",
     "`signature` in `thinking`",
@@ -108,11 +108,11 @@ def is_about_reasoning(failure: Failure) -> bool:
         return False
     symptom = failure.symptom
     return "invalid_encrypted_content" in symptom.words or any(
-        text in symptom.text for text in _BAD_STATE
+        text in symptom.text for text in _REASONING_REFUSED
     )
 
 
-_WORTH = {
+_INFORMATION = {
     FaultKind.RATE_LIMITED: 3,
     FaultKind.OVERLOADED: 3,
     FaultKind.PAYMENT_REQUIRED: 2,
@@ -121,49 +121,51 @@ _WORTH = {
 }
 
 
-def more_telling(before: Failure | None, now: Failure) -> Failure:
-    """Which of two failures tells a client more about what it can do."""
+def more_informative(before: Failure | None, now: Failure) -> Failure:
+    """The one of two failures that helps a client more to decide what to do."""
     if before is None:
         return now
-    return now if _worth(now) >= _worth(before) else before
+    return now if _information(now) >= _information(before) else before
 
 
-def _worth(failure: Failure) -> int:
-    return _WORTH.get(failure.fault.kind, 1)
+def _information(failure: Failure) -> int:
+    return _INFORMATION.get(failure.fault.kind, 1)
 
 
-def final_fault(rules: RuleSet, last: Failure, ending: str, none: NoAccount | None = None) -> Fault:
-    """What a client is told when all that could be tried failed.
+def final_fault(
+    rules: RuleSet, last: Failure, ending: str, shortage: NoAccount | None = None
+) -> Fault:
+    """The error for the client when all that could be tried failed.
 
-    `last` is the most telling failure, `ending` why nothing more is tried, `none` what the pool
-    said when it had no account left: why, and when one will be back. Failures of our accounts
-    (key refused, not permitted) are never told as if they were the client's.
+    `last` is the most informative failure, `ending` why nothing more is tried, `shortage` the
+    pool's error when it had no account left: why, and when one will be back. Failures of the
+    gateway's accounts (key refused, not permitted) never look like failures of the client's key.
     """
     fault = last.fault
     wait, reasons = fault.retry_after, ""
-    if none is not None:
-        wait = wait if none.fault.retry_after is None else none.fault.retry_after
-        reasons = "; ".join(f"{why}: {count}" for why, count in none.reasons)
-        reasons += _when(none.fault.retry_after) if reasons else ""
+    if shortage is not None:
+        wait = wait if shortage.fault.retry_after is None else shortage.fault.retry_after
+        reasons = "; ".join(f"{why}: {count}" for why, count in shortage.reasons)
+        reasons += _when(shortage.fault.retry_after) if reasons else ""
+    in_brackets = f" ({reasons})" if reasons else ""
     kind = fault.kind
     message = f"{fault.message} ({ending}: {reasons})" if reasons else f"{fault.message} ({ending})"
     if kind is FaultKind.UNAUTHENTICATED:
-        told = f" ({reasons})" if reasons else ""
         kind = FaultKind.NO_ACCOUNT
-        message = f"{ending}: the upstream refused the account's key.{told}"
+        message = f"{ending}: the upstream refused the account's key.{in_brackets}"
     elif kind is FaultKind.FORBIDDEN:
         kind = FaultKind.UPSTREAM_FAILED
     if rules.final == "none_left":
-        told = f" ({reasons})" if reasons else ""
-        kind, message = FaultKind.NO_ACCOUNT, f"{ending}: {fault.message}{told}"
+        kind, message = FaultKind.NO_ACCOUNT, f"{ending}: {fault.message}{in_brackets}"
     if kind is fault.kind:
         return replace(fault, message=message, retry_after=wait)
     return Fault(kind, message, code=_CODES[kind], retry_after=wait)
 
 
-def none_left(none: NoAccount) -> Fault:
-    """What a client is told when there was no account to begin with: also when one may be back."""
-    fault = none.fault
+def none_left(shortage: NoAccount) -> Fault:
+    """The error for the client when there was no account to begin with, with the time after which
+    one may be back."""
+    fault = shortage.fault
     return replace(fault, message=fault.message + _when(fault.retry_after))
 
 

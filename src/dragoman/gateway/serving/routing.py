@@ -1,4 +1,4 @@
-"""Where a model name leads."""
+"""Resolves model names: to an upstream, its name of the model, and the settings for it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _REMEMBERED = 4096
 class Target(Struct, frozen=True):
     """An upstream, its own name of the model, and how to translate for it.
 
-    `headers` are sent instead of the upstream's own, None if these will do. `detour` is where
-    requests that have tools and ask the model to think go. `fallbacks` are tried in order when
-    none of the accounts could answer; they have none of their own.
+    `headers` replace those of the upstream, None if they are the same. `detour` is the target of
+    requests that have tools and ask the model to think. `fallbacks` are tried in order when no
+    account could answer; they have no fallbacks of their own.
     """
 
     upstream: Upstream
@@ -49,8 +49,9 @@ class Router:
     """Resolves model names by the routes of a configuration.
 
     A name is tried as it was sent, then as what it stands for (aliases, retired names, missing
-    provider prefixes). Routes come first, the first match wins; a name `upstream/model` that no
-    route matches leads to that upstream. `sealer` closes what travels through clients.
+    provider prefixes). Routes come first, and the first match wins; a name `upstream/model` that no
+    route matches goes to that upstream. `sealer` seals the reasoning state that travels through
+    clients.
     """
 
     def __init__(self, config: Config, sealer: Sealer = Sealer()) -> None:  # noqa: B008 -- frozen
@@ -73,7 +74,7 @@ class Router:
         return target
 
     def knows(self, name: str) -> bool:
-        """Whether `name` leads anywhere."""
+        """Whether `name` has a target."""
         return self._cached(name) is not None
 
     def _resolve(self, name: str) -> Target | None:
@@ -93,7 +94,7 @@ class Router:
             if matches(pattern, name):
                 spellings.append(prefix + name)
                 break
-        # A provider's prefix says nothing more where it leads nowhere.
+        # A provider's prefix that matches nothing is left out.
         spellings += [name.partition("/")[2] for name in spellings if "/" in name]
         return [name for name in dict.fromkeys(spellings) if name]
 

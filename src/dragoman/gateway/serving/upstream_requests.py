@@ -1,4 +1,4 @@
-"""What is sent to an upstream around a body: URL, key, version and other headers."""
+"""Requests to upstreams: URL, key, version and other headers around a body."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SCHEMES = ("bearer", "basic", "token")
 
 
 class UpstreamDefaults:
-    """What is the same for all accounts of an upstream."""
+    """What the requests of all accounts of an upstream have in common."""
 
     __slots__ = (
         "headers",
@@ -66,10 +66,10 @@ class UpstreamDefaults:
 
 
 class UpstreamRequestBuilder:
-    """Makes the requests for one account of one upstream. What never changes is made once.
+    """Builds the requests for one account of one upstream. Parts that never change are built once.
 
-    `mask` hides the secrets sent, should the upstream quote them; `tag` stands for the account
-    where clients can see it.
+    `mask` hides the secrets that are sent, in case the upstream quotes them; `tag` stands for the
+    account where clients can see it.
     """
 
     __slots__ = ("_defaults", "_fixed", "_names", "_proxy", "_ready", "mask", "tag")
@@ -104,8 +104,8 @@ class UpstreamRequestBuilder:
         """A POST to `path` (below `/v1`) with a JSON body, through `proxy` (None: the one that the
         account commonly uses, if any).
 
-        `client` are the client's headers when it speaks the upstream's protocol; the few that
-        belong to the protocol are passed on, unless the configuration sets them.
+        `client` are the client's headers if its protocol is the upstream's; the few that belong to
+        the protocol are passed on, unless the configuration sets them.
         """
         passed: dict[str, Header] = {} if client is None else self._passed_on(client)
         headers = self._ready.get(stream)
@@ -156,8 +156,8 @@ class UpstreamRequestBuilder:
 
 
 class UpstreamRequestBuilders:
-    """The request makers of all accounts, made when they are first needed: accounts come and go,
-    and change, while the gateway runs."""
+    """The request builders of all accounts, made when they are first needed: accounts are added,
+    changed and removed while the gateway runs."""
 
     __slots__ = ("_defaults", "_made")
 
@@ -166,7 +166,7 @@ class UpstreamRequestBuilders:
         self._made: dict[str, tuple[Account, UpstreamRequestBuilder]] = {}
 
     def of(self, account: Account) -> UpstreamRequestBuilder:
-        """The request maker of `account` as it is now."""
+        """The request builder of `account` as it is now."""
         made = self._made.get(account.name)
         if made is None or made[0] is not account:
             made = account, UpstreamRequestBuilder(self._defaults[account.upstream], account)

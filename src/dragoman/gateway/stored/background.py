@@ -32,8 +32,8 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.errors import failed_object
+from dragoman.protocols.openai_responses.response_object import queued
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
-from dragoman.protocols.openai_responses.skeleton import queued
 from dragoman.sse import DONE, Decoder, Frame, encode
 from dragoman.storage.responses import (
     FINISHED,

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.protocols.base import (
-    AnswerWriter,
-    Codec,
-    Endpoint,
-    Passthrough,
-    Reply,
-    Translate,
-)
-from dragoman.protocols.folding import FoldedAnswer
+from dragoman.protocols.base import Codec, Endpoint, Passthrough, Translate
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_errors import read_error
 from dragoman.protocols.openai_responses import wire
@@ -29,22 +21,15 @@ from dragoman.protocols.openai_responses.relay import (
 )
 from dragoman.protocols.openai_responses.request_reader import read_request
 from dragoman.protocols.openai_responses.request_writer import write_request
-from dragoman.protocols.openai_responses.responses import read_response, write_response
 from dragoman.protocols.openai_responses.settings import (
     ResponsesCapabilities,
     ResponsesOptions,
     suits,
 )
 from dragoman.protocols.openai_responses.shape import SHAPE
-from dragoman.protocols.openai_responses.streams import ResponsesReader, ResponsesWriter
+from dragoman.protocols.openai_responses.stream_reader import ResponsesReader, read_response
+from dragoman.protocols.openai_responses.stream_writer import ResponsesWriter
 from dragoman.sse import COMMENT
-
-
-def _answer_writer(reply: Reply, streamed: bool) -> AnswerWriter:
-    if streamed:
-        return ResponsesWriter(reply)
-    return FoldedAnswer(reply, write_response)
-
 
 CODEC = Codec(
     name=wire.NAME,
@@ -68,7 +53,7 @@ CODEC = Codec(
         keepalive=COMMENT,
         tool_name_limit=wire.TOOL_NAME_LIMIT,
         taken_stops=lambda _: (),
-        answer_writer=_answer_writer,
+        answer_writer=ResponsesWriter,
         namespaces=True,
         options=ResponsesOptions,
     ),

@@ -19,7 +19,7 @@ from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses.errors import error_object, failed_object
-from dragoman.protocols.openai_responses.outcome import read_usage
+from dragoman.protocols.openai_responses.usage import read_usage
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import Frame, encode
 

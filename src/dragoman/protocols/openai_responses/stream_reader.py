@@ -23,7 +23,7 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.assembler import Assembler, OpenBlock
-from dragoman.protocols.openai_responses.outcome import (
+from dragoman.protocols.openai_responses.usage import (
     read_finish,
     read_moderation,
     read_usage,
@@ -88,6 +88,25 @@ def metered(response: JsonObject, inbound: Inbound) -> list[Event]:
     if usage is not None and "tool_usage" in response and inbound.options.hosted_tools == "map":
         usage = replace(usage, searches=searches_of(response["tool_usage"]))
     return [] if usage is None else [Metered(usage, _word(response, "service_tier"))]
+
+
+def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
+    """A whole answer as the events of its stream.
+
+    Raises:
+        UpstreamError: the answer failed, is not finished, or is not an answer.
+    """
+    status = body.get("status")
+    if not body.get("error") and status not in _FAILED:
+        if status not in (None, "completed", "incomplete"):
+            raise UpstreamError.unreadable(f"its status is {status}")
+        if not isinstance(body.get("output"), list):
+            raise UpstreamError.unreadable("it has no output")
+    return ResponsesReader(inbound).whole(body)
+
+
+_FAILED = ("failed", "cancelled")
+"""Statuses of a response that is over and holds no answer."""
 
 
 class ResponsesReader:
@@ -287,24 +306,41 @@ class ResponsesReader:
         response = value.get("response")
         response = response if isinstance(response, dict) else {}
         events = self._begin(value)
-        error = response.get("error")
-        if error or response.get("status") in ("failed", "cancelled"):
-            raise UpstreamError(fault_of(error))
-        for position, item in enumerate(_list(response, "output")):
-            if isinstance(item, dict):
-                path = f"response.output[{position}]"
-                events += self._answer.complete(self._place_of(position, item), item, path)
-        events += self._answer.close_all()
-        report_unread(response, "response.", self._inbound)
         self._over = True
-        details = response.get("incomplete_details")
-        finish = read_finish(complete, details, self._answer.has_calls)
+        return [*events, *self._ending(response, "response.", complete=complete)]
+
+    def whole(self, response: JsonObject) -> list[Event]:
+        """The events of an answer of which nothing was read before.
+
+        Raises:
+            UpstreamError: it failed, or cannot be used.
+        """
+        return [started(response), *self._ending(response, "", complete=True)]
+
+    def _ending(self, response: JsonObject, path: str, *, complete: bool) -> list[Event]:
+        """What was not read yet of the response object at `path`, and the end of its answer."""
+        status, error = response.get("status"), response.get("error")
+        if error or status in _FAILED:
+            raise UpstreamError(fault_of(error))
+        events: list[Event] = []
+        for position, item in enumerate(_list(response, "output")):
+            if not isinstance(item, dict):
+                raise UpstreamError.unreadable("an output item is not an object")
+            number = self._place_of(position, item)
+            events += self._answer.complete(number, item, f"{path}output[{position}]")
+        events += self._answer.close_all()
+        report_unread(response, path, self._inbound)
+        finish = read_finish(
+            complete and status != "incomplete",
+            response.get("incomplete_details"),
+            self._answer.has_calls,
+        )
         cost = metered(response, self._inbound)
         return [*events, Finished(finish), *cost, Ended(read_moderation(response))]
 
     def _place_of(self, position: int, item: JsonObject) -> int:
         """The number of an item of the whole output. Servers number anew, or name anew."""
-        known = self._known(item)
+        known = self._known(item) if self._ids else None
         if known is not None:
             return known
         kind = self._answer.kind_of(position)

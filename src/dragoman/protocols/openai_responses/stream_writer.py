@@ -1,18 +1,19 @@
-"""Writes a stream for a Responses client (grammar: protocols 2.3; what strict clients check:
-protocols 5.3 to 5.6).
+"""Writes the answer of a Responses client (grammar of streams: protocols 2.3; what strict clients
+check: protocols 5.3 to 5.6).
 
-Items open when their first content comes and are finished when the next one opens or the answer
-ends, for only then it is known whether the last one was cut. Blocks of text that follow each
-other are one part, and a refusal is a further part of the same message.
+The state is the response object, from which the frames of a stream are rendered; a whole answer is
+what it is at the end. Items begin with their first content and are over when the next one begins or
+the answer ends, for only then it is known whether the last one was cut. Blocks of text that follow
+each other are one part, and a refusal is a further part of the same message.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Any
 
-import msgspec
-
+from dragoman import jsontext
 from dragoman.canonical.blocks import (
     Annotation,
     Block,
@@ -37,328 +38,354 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
-from dragoman.canonical.grammar import State, step
+from dragoman.canonical.grammar import NEXT, State, illegal
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.responses import FinishReason
+from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.annotations import write_annotation
 from dragoman.protocols.openai_responses.errors import error_object, failed_object
-from dragoman.protocols.openai_responses.outcome import Status, write_finish, write_usage
-from dragoman.protocols.openai_responses.output_items import call_prefix
-from dragoman.protocols.openai_responses.settings import ResponsesOptions
-from dragoman.protocols.openai_responses.skeleton import Skeleton, required_action
-from dragoman.protocols.openai_responses.stream_items import (
+from dragoman.protocols.openai_responses.output_writer import (
     CallItem,
-    DeltaLine,
     Frames,
     HiddenReasoning,
     Item,
     MessageItem,
+    Output,
     ReasoningItem,
     SearchItem,
+    TextInProgress,
 )
+from dragoman.protocols.openai_responses.response_object import (
+    begun,
+    echo,
+    required_action,
+    selected,
+)
+from dragoman.protocols.openai_responses.settings import ResponsesOptions
+from dragoman.protocols.openai_responses.usage import write_finish, write_usage
 from dragoman.protocols.openai_responses.web_search import tells_sources, tool_usage
 from dragoman.sse import COMMENT, DONE, encode
 
-_IN_PROGRESS: Final = Status("in_progress", None, "in_progress")
-_FAILED: Final = Status("failed", None, "incomplete")
-
 
 class ResponsesWriter:
-    """Turns events in grammatical order into the bytes of one stream."""
+    """Builds one answer from events in grammatical order. If it is `streamed`, what repeats the
+    request is encoded once, and the request is not kept."""
 
     __slots__ = (
+        "_begun",
         "_block_start",
+        "_echo",
         "_frames",
         "_head",
         "_item",
         "_ledger",
-        "_line",
         "_mint",
         "_options",
+        "_output",
+        "_own",
         "_pending",
-        "_pieces",
+        "_response",
         "_sealer",
-        "_skeleton",
         "_state",
-        "_status",
         "_tells_sources",
+        "_text",
         "_usage",
         "_waits",
     )
 
-    def __init__(self, reply: Reply) -> None:
-        # The reply holds the client's whole request and must not live as long as the stream.
-        self._skeleton = Skeleton(reply)
+    def __init__(self, reply: Reply, streamed: bool) -> None:
+        source = reply.request.source
         self._ledger = reply.ledger
         self._sealer = reply.sealer
         self._mint = reply.mint
         self._options = reply.options
-        self._frames = Frames()
-        self._state = State.NEW
-        self._status = _IN_PROGRESS
-        self._waits = False
-        self._usage = write_usage(None)
-        self._item: Item | None = None
-        self._head: Block = Text(text="")
-        self._block_start = 0
+        self._own = own = reply.options.of(ResponsesOptions)
         self._tells_sources = tells_sources(reply)
+        self._frames = Frames() if streamed else None
+        self._output = Output(self._frames)
+        self._response = begun(
+            reply.id, reply.created, reply.model, "in_progress", source, whole=not streamed
+        )
+        self._response["output"] = self._output.items
+        self._echo = to_json(selected(echo(source), own))[1:] if streamed else b""
+        """The members that repeat the request, in a stream."""
+        self._state = State.NEW
+        self._begun = False
+        self._usage: Usage | None = None
+        self._waits = False
+        """Whether the model waits for the results of its calls."""
+        self._head: Block = Text(text="")
+        self._item: Item | HiddenReasoning | None = None
+        self._text: TextInProgress | None = None
+        """Takes the deltas of the open block, once one came."""
+        self._block_start = 0
+        """Where the open block begins in its part, in characters."""
         self._pending: list[UrlCitation] = []
-        self._line: DeltaLine | None = None
-        self._pieces: list[str] = []
+        """Citations of the whole of the open block, whose end is not known yet."""
 
     def write(self, event: Event) -> bytes:
-        """The frames of one event, possibly none.
+        """Take one event; its frames, if the answer is streamed.
 
         Raises:
             IllegalEvent: the event is out of order.
         """
-        before = self._state
-        self._state = step(before, event)
-        match event:
-            case Delta():
-                text = event.text
-                if self._line is not None and text and event.logprobs is None:
-                    self._pieces.append(text)
-                    return self._line.write(text)
-                return self._delta(event)
-            case Opened():
-                return self._opened(event.block)
-            case Closed():
-                return self._closed()
-            case PartBreak():
-                return self._part_break()
-            case Annotated():
-                return self._annotated(event.annotation)
-            case Sealed():
-                if isinstance(self._item, ReasoningItem | HiddenReasoning):
-                    self._item.opaque = event.opaque
-                return b""
-            case Started():
-                return self._started(event)
-            case Metered():
-                self._usage = write_usage(event.usage)
-                if event.usage.searches:
-                    self._skeleton.tool_usage = tool_usage(event.usage.searches)
-                self._skeleton.tier = event.service_tier or self._skeleton.tier
-                return b""
-            case Finished():
-                return self._finished(event)
-            case Ended():
-                return self._ended(event)
-            case Failed():
-                return self._failed(event, begun=before is not State.NEW)
+        if type(event) is Delta:
+            grows, text = self._text, event.text
+            if grows is not None and text and event.logprobs is None:
+                return grows.write(text)  # legal, for a block is open
+        kind = type(event)
+        legal = NEXT[self._state]
+        if kind not in legal:
+            raise illegal(self._state, event)
+        self._state = legal[kind]
+        return _WRITERS[kind](self, event)
+
+    def answer(self) -> JsonObject:
+        """The whole answer, once `Ended` was written."""
+        if self._frames is None:
+            return selected(self._response, self._own)
+        answer: JsonObject = jsontext.decode(self._rendered())
+        return answer
+
+    def keepalive(self) -> bytes:
+        """A sign of life: a comment, or an event that counts where the client wants one."""
+        if self._options.keepalive == "usual" or self._frames is None or not self._begun:
+            return COMMENT
+        return self._frames.encoded_event("ping", b"")
+
+    def _rendered(self) -> bytes:
+        """The response object as it is, for a stream."""
+        return to_json(selected(self._response, self._own))[:-1] + b"," + self._echo
+
+    def _sealed(self, event: Sealed) -> bytes:
+        if isinstance(self._item, _REASONING):
+            self._item.opaque = event.opaque
+        return b""
+
+    def _metered(self, event: Metered) -> bytes:
+        self._usage = event.usage
+        if event.service_tier:
+            self._response["service_tier"] = event.service_tier
+        return b""
 
     def _started(self, event: Started) -> bytes:
-        self._skeleton.created = event.created or self._skeleton.created
-        self._skeleton.tier = event.service_tier or self._skeleton.tier
-        return self._announce()
+        if event.created:
+            self._response["created_at"] = event.created
+        if event.service_tier:
+            self._response["service_tier"] = event.service_tier
+        return b"" if self._frames is None else self._announced(self._frames)
 
-    def _announce(self) -> bytes:
-        members = b'"response":' + self._skeleton.render(_IN_PROGRESS, [])
-        created = self._frames.write_raw("response.created", members)
-        return created + self._frames.write_raw("response.in_progress", members)
+    def _announced(self, frames: Frames) -> bytes:
+        self._begun = True
+        members = b'"response":' + self._rendered()
+        created = frames.encoded_event("response.created", members)
+        return created + frames.encoded_event("response.in_progress", members)
 
-    def _opened(self, block: Block) -> bytes:
-        self._head = block
+    def _opened(self, event: Opened) -> bytes:
+        self._head = block = event.block
         item = self._item
-        match block:
-            case Text() | Refusal() if isinstance(item, MessageItem):
-                if isinstance(block, Refusal) or block.phase == item.phase:
-                    self._block_start = item.length()
-                    return b""
-        finished = self._finish_item("completed")
+        if isinstance(item, MessageItem) and _joins(block, item):
+            self._block_start = item.length()
+            return b""
+        finished = b"" if item is None else self._finish_item("completed")
         self._block_start = 0
         match block:
-            case ToolCall():
-                call = CallItem(self._frames, self._mint(call_prefix(block)), block)
-                self._item = call
-                self._line, self._pieces = call.line, call.pieces
-                return finished + call.opening
-            case Reasoning():
-                return finished + self._open_reasoning(block)
             case Text() | Refusal():
                 return finished
+            case ToolCall():
+                self._item = item = call = CallItem.new(self._output, self._mint, block)
+                opened = call.begin()
+                self._text = call.text
+                return finished + opened
+            case Reasoning():
+                self._item = item = self._reasoning(block)
             case WebSearch():
-                search = SearchItem(
-                    self._frames, self._mint("ws_"), block, tells_sources=self._tells_sources
+                self._item = item = SearchItem.new(
+                    self._output, self._mint("ws_"), block, tells_sources=self._tells_sources
                 )
-                self._item = search
-                return finished + search.opening
-        detail = f"{type(block).__name__.lower()} blocks have no counterpart"
-        self._ledger.add("content", LossKind.KNOB, detail)
-        return finished
+            case _:
+                self._lose("content", f"{type(block).__name__.lower()} blocks have no counterpart")
+                return finished
+        return finished + item.begin()
 
-    def _open_reasoning(self, block: Reasoning) -> bytes:
-        opaque = block.opaque
+    def _reasoning(self, block: Reasoning) -> ReasoningItem | HiddenReasoning:
         item_id = self._mint("rs_")
         if self._options.show_reasoning == "never":
-            self._ledger.add("reasoning", LossKind.KNOB, "reasoning is not shown")
-            self._item = HiddenReasoning(self._frames, item_id, block, self._sealer)
-            return b""
-        as_summary = (
-            block.style == "summary" or self._options.of(ResponsesOptions).reasoning_as == "summary"
-        )
-        item = ReasoningItem(self._frames, item_id, block, self._sealer, as_summary=as_summary)
-        item.opaque = opaque
-        self._item = item
-        return item.opening
+            self._lose("reasoning", "reasoning is not shown")
+            return HiddenReasoning.new(self._output, item_id, block, self._sealer)
+        as_summary = block.style == "summary" or self._own.reasoning_as == "summary"
+        return ReasoningItem.new(self._output, item_id, block, self._sealer, as_summary=as_summary)
 
     def _delta(self, event: Delta) -> bytes:
         """A delta that opens something, or that is unusual."""
-        text, logprobs = event.text, event.logprobs
+        text, logprobs, item = event.text, event.logprobs, self._item
+        if logprobs and isinstance(self._head, Refusal):
+            self._lose("logprobs", "token probabilities have no counterpart for the client")
+            logprobs = None
         if not text and not logprobs:
             return b""
-        match self._head:
-            case Text():
-                opened, item = self._open_text(refusing=False)
-                if logprobs:
-                    return opened + item.with_logprobs(text, logprobs)
-            case Refusal():
-                opened, item = self._open_text(refusing=True)
-            case Reasoning():
-                return self._reasoning_delta(text)
-            case ToolCall():
-                return self._grow(text)
-            case _:
-                return self._item.search(text) if isinstance(self._item, SearchItem) else b""
-        self._line, self._pieces = item.line, item.pieces
-        return opened + self._grow(text)
-
-    def _grow(self, text: str) -> bytes:
-        self._pieces.append(text)
-        return b"" if self._line is None else self._line.write(text)
-
-    def _reasoning_delta(self, text: str) -> bytes:
-        item = self._item
-        if isinstance(item, HiddenReasoning):
-            item.pieces.append(text)
-            return b""
-        if not isinstance(item, ReasoningItem):
-            return b""
-        opened = item.open_part()
-        self._line, self._pieces = item.line, item.pieces
-        return opened + self._grow(text)
-
-    def _open_text(self, *, refusing: bool) -> tuple[bytes, MessageItem]:
-        """The message that the current block belongs to, with a part of its kind open."""
         opened = b""
-        item = self._item
+        match self._head:
+            case Text() | Refusal():
+                opened, message = self._open_text()
+                item = message
+                if logprobs:
+                    return opened + message.with_logprobs(text, logprobs)
+            case Reasoning() if isinstance(item, _REASONING):
+                opened = item.open_part()
+            case WebSearch() if isinstance(item, SearchItem):
+                return item.search(text)
+        if item is None or item.text is None:
+            return b""
+        self._text = item.text
+        return opened + item.text.write(text)
+
+    def _open_text(self) -> tuple[bytes, MessageItem]:
+        """The message that the open block belongs to, with a part of its kind open."""
+        head, item, opened = self._head, self._item, b""
         if not isinstance(item, MessageItem):
-            phase = self._head.phase if isinstance(self._head, Text) else None
-            item = MessageItem(self._frames, self._mint("msg_"), phase)
-            self._item = item
-            opened = item.opening
-        before = item.line
-        opened += item.open_part(refusing=refusing)
-        if item.line is not before:
+            phase = head.phase if isinstance(head, Text) else None
+            self._item = item = MessageItem.new(self._output, self._mint("msg_"), phase)
+            opened = item.begin()
+        before = item.text
+        opened += item.open_part("refusal" if isinstance(head, Refusal) else "output_text")
+        if item.text is not before:
             self._block_start = 0
         return opened, item
 
-    def _part_break(self) -> bytes:
+    def _part_break(self, event: PartBreak) -> bytes:
         item = self._item
-        self._line = None
-        if isinstance(item, HiddenReasoning):
-            item.end_part()
-            return b""
-        if not isinstance(item, ReasoningItem):
+        if not isinstance(item, _REASONING):
             return b""
         broken = item.open_part() + item.end_part() + item.open_part()
-        self._line, self._pieces = item.line, item.pieces
+        self._text = item.text
         return broken
 
-    def _annotated(self, annotation: Annotation) -> bytes:
+    def _annotated(self, event: Annotated) -> bytes:
+        annotation = event.annotation
         if not isinstance(self._head, Text):
             if isinstance(self._item, SearchItem) and isinstance(annotation, UrlCitation):
-                self._item.sources.append(annotation.url)
+                self._item.found(annotation.url)
             return b""
         if isinstance(annotation, UrlCitation):
             if annotation.cited_text is not None:
-                self._ledger.add("citations", LossKind.KNOB, "citations do not quote")
+                self._lose("citations", "citations do not quote")
             if annotation.start is None or annotation.end is None:
-                # The span is the whole block, whose end is not known yet.
                 self._pending.append(annotation)
                 return b""
         return self._annotate(annotation)
 
     def _annotate(self, annotation: Annotation) -> bytes:
-        opened, item = self._open_text(refusing=False)
-        length = item.length() - self._block_start
+        opened, message = self._open_text()
+        length = message.length() - self._block_start
         written = write_annotation(annotation, self._block_start, length)
         if written is None:
-            detail = "such a citation has no counterpart for the client"
-            self._ledger.add("citations", LossKind.KNOB, detail)
+            self._lose("citations", "such a citation has no counterpart for the client")
             return opened
-        return opened + item.annotate(written)
+        return opened + message.annotate(written)
 
-    def _closed(self) -> bytes:
-        self._line = None
+    def _closed(self, event: Closed) -> bytes:
+        self._text = None
+        if not self._pending:
+            return b""
         written = b"".join([self._annotate(annotation) for annotation in self._pending])
         self._pending.clear()
         return written
 
     def _finish_item(self, status: str) -> bytes:
         item, self._item = self._item, None
-        self._line = None
-        return b"" if item is None else item.finish(status)
+        if item is None:
+            return b""
+        if isinstance(item, CallItem) and item.is_cut():
+            detail = "the output limit cut the arguments of a tool call"
+            self._ledger.add("content", LossKind.REPAIRED, detail)
+        return item.finish(status)
 
-    def answer(self) -> JsonObject:
-        """Not kept: the answer is streamed."""
-        raise NotImplementedError
-
-    def keepalive(self) -> bytes:
-        """A sign of life: a comment, or an event that counts where the client wants one."""
-        if self._options.keepalive == "usual" or self._state is State.NEW:
-            return COMMENT
-        return self._frames.write_raw("ping", b"")
+    def _lose(self, path: str, detail: str) -> None:
+        self._ledger.add(path, LossKind.KNOB, detail)
 
     def _finished(self, event: Finished) -> bytes:
+        status = write_finish(event.finish, self._options, self._ledger)
         self._waits = event.finish.reason is FinishReason.TOOL_CALLS
-        self._status = write_finish(event.finish, self._options, self._ledger)
-        finished = self._finish_item(self._status.last_item)
-        if self._frames.done:
+        self._response["status"] = status.response
+        self._response["incomplete_details"] = status.details
+        finished = self._finish_item(status.last_item)
+        if self._output.items:
             return finished
         # Clients expect at least one item.
-        item = MessageItem(self._frames, self._mint("msg_"), None)
-        part = item.open_part(refusing=False)
-        return finished + item.opening + part + item.finish(self._status.last_item)
+        item = MessageItem.new(self._output, self._mint("msg_"), None)
+        opened = item.begin() + item.open_part("output_text")
+        return finished + opened + item.finish(status.last_item)
 
     def _ended(self, event: Ended) -> bytes:
-        status = self._status
-        completed = status.response == "completed"
+        response, usage = self._response, self._usage
+        response["usage"] = write_usage(usage)
+        if usage is not None and usage.searches:
+            response["tool_usage"] = tool_usage(usage.searches)
+        if event.moderation is not None:
+            response["moderation"] = event.moderation
         action = None
-        if self._waits and self._options.of(ResponsesOptions).tool_turn == "required_action":
-            action = required_action(map(msgspec.json.decode, self._frames.done))
-        at = max(self._skeleton.created, int(time.time())) if completed and not action else None
-        response = self._skeleton.render(
-            status,
-            self._frames.done,
-            usage=self._usage,
-            completed_at=at,
-            moderation=event.moderation,
-            action=action,
-        )
-        asked = b"" if action is None else self._ask(action, response)
-        return asked + self._terminal(status, response)
+        if self._waits and self._own.tool_turn == "required_action":
+            action = required_action(jsontext.decode(to_json(self._output.items)))
+        if action is not None:
+            response["status"] = "incomplete"
+            response["required_action"] = action
+        elif response["status"] == "completed":
+            response["completed_at"] = max(response["created_at"], int(time.time()))
+        frames = self._frames
+        if frames is None:
+            return b""
+        rendered = self._rendered()
+        if action is None:
+            return self._terminal(frames, response["status"], rendered)
+        members = b'"response":%b,"required_action":%b' % (rendered, to_json(action))
+        asked = frames.encoded_event("response.required_action", members)
+        # The response waits, but its stream is complete.
+        return asked + self._terminal(frames, "completed", rendered)
 
-    def _ask(self, action: JsonObject, response: bytes) -> bytes:
-        members = b'"response":%b,"required_action":%b' % (response, to_json(action))
-        return self._frames.write_raw("response.required_action", members)
-
-    def _failed(self, event: Failed, *, begun: bool) -> bytes:
-        announced = b"" if begun else self._announce()
+    def _failed(self, event: Failed) -> bytes:
+        self._text = None
+        response, frames = self._response, self._frames
+        announced = b"" if frames is None or self._begun else self._announced(frames)
+        response["status"], response["incomplete_details"] = "failed", None
+        response["error"] = failed_object(event.fault, self._options)
+        if frames is None:
+            return b""
         told = b""
-        if self._options.of(ResponsesOptions).failure_events == "error_and_failed":
+        if self._own.failure_events == "error_and_failed":
             error = error_object(event.fault, self._options)
             # Some clients read the flat form, some the nested one.
             flat = {name: error[name] for name in ("code", "message", "param")}
-            told = self._frames.write_raw("error", to_json({**flat, "error": error})[1:-1])
-        response = self._skeleton.render(
-            _FAILED, self._frames.done, error=failed_object(event.fault, self._options)
-        )
-        return announced + told + self._terminal(_FAILED, response)
+            told = frames.encoded_event("error", to_json({**flat, "error": error})[1:-1])
+        return announced + told + self._terminal(frames, "failed", self._rendered())
 
-    def _terminal(self, status: Status, response: bytes) -> bytes:
-        event = self._frames.write_raw(f"response.{status.response}", b'"response":' + response)
-        return event + encode(DONE) if self._options.of(ResponsesOptions).responses_done else event
+    def _terminal(self, frames: Frames, end: str, rendered: bytes) -> bytes:
+        """The last event, with the response object."""
+        event = frames.encoded_event(f"response.{end}", b'"response":' + rendered)
+        return event + encode(DONE) if self._own.responses_done else event
+
+
+def _joins(block: Block, message: MessageItem) -> bool:
+    """Whether a block goes on with a message."""
+    if isinstance(block, Text):
+        return block.phase == message.value.get("phase")
+    return isinstance(block, Refusal)
+
+
+_REASONING = (ReasoningItem, HiddenReasoning)
+
+_WRITERS: dict[type, Callable[[ResponsesWriter, Any], bytes]] = {
+    Delta: ResponsesWriter._delta,
+    Opened: ResponsesWriter._opened,
+    Closed: ResponsesWriter._closed,
+    PartBreak: ResponsesWriter._part_break,
+    Annotated: ResponsesWriter._annotated,
+    Sealed: ResponsesWriter._sealed,
+    Started: ResponsesWriter._started,
+    Metered: ResponsesWriter._metered,
+    Finished: ResponsesWriter._finished,
+    Ended: ResponsesWriter._ended,
+    Failed: ResponsesWriter._failed,
+}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Options
@@ -28,7 +30,7 @@ def read_finish(complete: bool, details: Any, has_calls: bool) -> Finish:
     return Finish(FinishReason.LENGTH)
 
 
-class Status(NamedTuple):
+class Status(Struct, frozen=True):
     """`status` of a response, why it is incomplete, and `status` of its last item."""
 
     response: str

@@ -1,0 +1,24 @@
+"""Good requests among clients that mean harm; `python -m tests.gateway.hostile` runs for longer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.hostile import HARM, attack, victim
+
+SECONDS = 15.0
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs procfs")
+def test_no_good_request_fails(tmp_path: Path, simulator: RunningSimulator) -> None:
+    """And what the gateway takes stays within its limits."""
+    with victim(tmp_path, simulator.base_url) as process:
+        found = attack(process, SECONDS)
+    assert found.failures == []
+    assert found.among
+    assert set(found.harm) == {kind.__name__ for kind in HARM}
+    assert found.memory < 200_000_000
+    assert found.files < 512
