@@ -311,12 +311,13 @@ class Call:
         if self._stops:
             ordered = cut_whole(ordered, self._stops)
         written: list[bytes] = []
+        write = writer.write
         for event in ordered:
             if type(event) in NOTED:
                 outcome.note(event)
                 if type(event) is Failed:
                     raise UpstreamError(event.fault)
-            written.append(writer.write(event))
+            written.append(write(event))
         if not outcome.ended:
             raise UpstreamError.unreadable("it ends before the model finished")
         return written

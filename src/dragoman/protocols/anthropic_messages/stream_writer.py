@@ -1,7 +1,7 @@
 """Writes the client's answer, streamed or whole.
 
-Here is decided, block by block, what the client is shown and what is lost; `output` gives it the
-form of frames or of one object.
+What the client is shown of each block, and what is reported as lost, is decided here for both;
+`output` renders it as frames or collects it in one object.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from dragoman.canonical.grammar import State, illegal, steps
 from dragoman.canonical.responses import Finish
 from dragoman.canonical.tools import wrap_custom
 from dragoman.canonical.usage import Usage
+from dragoman.protocols.anthropic_messages.annotations import own_citation
 from dragoman.protocols.anthropic_messages.errors import error_event
 from dragoman.protocols.anthropic_messages.finish import write_finish
 from dragoman.protocols.anthropic_messages.output import (
@@ -54,7 +55,6 @@ from dragoman.protocols.anthropic_messages.visibility import (
     Reporter,
     Visibility,
     is_redacted,
-    own_citation,
     signature_of,
     tool_use_head,
 )
@@ -89,7 +89,7 @@ class _Block:
 
 
 class _TextBlock(_Block):
-    """Visible text. Started by its first text, for an empty block could not be sent back."""
+    """Visible text. Started by its first text, for clients cannot send an empty block back."""
 
     __slots__ = ("_report", "_single")
 
@@ -119,8 +119,8 @@ class _TextBlock(_Block):
 
 
 class _RefusalBlock(_TextBlock):
-    """The words of a refusal: text, and once more at the end. Beside a JSON answer only there,
-    because clients would parse the text."""
+    """A refusal: a text block, repeated as the explanation of the stop reason. Where the answer is
+    to be JSON, only the explanation: clients would parse the text."""
 
     __slots__ = ("_words",)
 

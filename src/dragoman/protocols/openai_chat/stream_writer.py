@@ -1,7 +1,7 @@
 """Writes the client's answer, streamed or whole.
 
-Here is decided, block by block, what the client is shown and what is lost; `output` gives it the
-form of chunks or of one object.
+What the client is shown of each block, and what is reported as lost, is decided here for both;
+`output` renders it as chunks or collects it in one object.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from dragoman.protocols.openai_chat.visibility import (
     call_fields,
     call_head,
     reasoning_fields,
-    tier_word,
+    tier_name,
 )
 from dragoman.sse import COMMENT
 
@@ -55,6 +55,7 @@ class _ReasoningBlocks:
     __slots__ = (
         "_fields",
         "_gap",
+        "_has_text",
         "_head",
         "_keeps_state",
         "_number",
@@ -64,7 +65,6 @@ class _ReasoningBlocks:
         "_pieces",
         "_report",
         "_sealer",
-        "_spoken",
     )
 
     def __init__(self, out: Output, options: Options, sealer: Sealer, report: Reporter) -> None:
@@ -73,8 +73,8 @@ class _ReasoningBlocks:
         self._keeps_state = options.reasoning_details
         self._number = 0
         """Entries of `reasoning_details` so far."""
-        self._spoken = False
-        """Whether there was any text."""
+        self._has_text = False
+        """Whether there has been any text."""
         self._gap = False
         """Whether a blank line is due before the next piece of text."""
         self._head: Reasoning
@@ -88,7 +88,7 @@ class _ReasoningBlocks:
         self._head, self._opaque = head, head.opaque
         self._parts.clear()
         self._pieces.clear()
-        self._gap = self._spoken
+        self._gap = self._has_text
         self._out.open(self._fields)
 
     def delta(self, text: str) -> bytes:
@@ -100,11 +100,11 @@ class _ReasoningBlocks:
             # One text field shows all pieces: a blank line parts them.
             self._gap = False
             text = BREAK + text
-        self._spoken = True
+        self._has_text = True
         return self._out.text(text)
 
     def part_break(self) -> None:
-        self._gap = self._spoken
+        self._gap = self._has_text
         self._parts.append("".join(self._pieces))
         self._pieces.clear()
 
@@ -132,6 +132,7 @@ class ChatWriter:
         "_annotations",
         "_citations",
         "_created",
+        "_first_tier",
         "_has_calls",
         "_id",
         "_kind",
@@ -145,7 +146,6 @@ class ChatWriter:
         "_start",
         "_state",
         "_tier",
-        "_told_tier",
         "_usage",
     )
 
@@ -158,8 +158,8 @@ class ChatWriter:
         self._state = State.NEW
         self._usage: Usage | None = None
         self._tier: str | None
-        """The service tier last told, and the word for the one told at the start."""
-        self._told_tier: str | None
+        """The latest service tier of the upstream, and the client's name for its first one."""
+        self._first_tier: str | None
         self._kind: type | None
         """Type of the open block; None if it is not shown."""
         self._has_calls = False
@@ -194,9 +194,9 @@ class ChatWriter:
 
     def _started(self, event: Started) -> bytes:
         tier = self._tier = event.service_tier
-        self._told_tier = None if tier is None else tier_word(tier)
+        self._first_tier = None if tier is None else tier_name(tier)
         created = event.created or self._created
-        return self._out.begin(self._id, self._model, created, self._told_tier)
+        return self._out.begin(self._id, self._model, created, self._first_tier)
 
     def _finished(self, event: Finished) -> bytes:
         self._report.finish(event.finish)
@@ -212,9 +212,9 @@ class ChatWriter:
         out, usage, moderation = self._out, self._usage, event.moderation
         tier = None
         if self._tier is not None:
-            tier = tier_word(self._tier)
+            tier = tier_name(self._tier)
             self._report.tier(tier is not None, out.shows_tier(tier, usage, moderation))
-        return out.end(usage, tier or self._told_tier, moderation)
+        return out.end(usage, tier or self._first_tier, moderation)
 
     def _failed(self, event: Failed) -> bytes:
         return error_frames(event.fault)
