@@ -16,12 +16,15 @@ class LoadError(Exception):
     """The answer was not what the load expected; the message has the start of the answer."""
 
 
-def render(host: str, path: str, body: bytes, key: str) -> bytes:
-    """The bytes of one POST request."""
+def render(
+    host: str, path: str, body: bytes, key: str, more: Iterable[tuple[str, str]] = ()
+) -> bytes:
+    """The bytes of one POST request; ``more`` are further headers."""
     head = (
         f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
         f"authorization: Bearer {key}\r\nanthropic-version: 2023-06-01\r\n"
-        f"content-length: {len(body)}\r\n\r\n"
+        + "".join(f"{name}: {value}\r\n" for name, value in more)
+        + f"content-length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 

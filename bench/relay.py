@@ -1,29 +1,17 @@
-"""The least that this stack can do: uvicorn and our upstream client, and nothing in between.
+"""The least that any gateway in Python does: two bare protocols on httptools, nothing between.
 
-What the gateway costs beyond this row is the gateway's own work. Served by uvicorn; the upstream
-is named by the environment variable ``BENCH_UPSTREAM``.
+What the gateway costs beyond this row is its own work. It reads a request whole, finds the model in
+it, sends it on over a connection that it keeps, and hands the answer's bytes over as they come.
+Run as ``python -m bench.relay --port PORT --upstream PORT``.
 """
 
+import argparse
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import cast
 
+import httptools
 import msgspec
-
-from dragoman.upstream import (
-    Timeouts,
-    Truncated,
-    UpstreamClient,
-    UpstreamRequest,
-    UpstreamResponse,
-)
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
-_LIMIT = 64 * 1024 * 1024
+import uvloop
 
 
 class Head(msgspec.Struct):
@@ -33,76 +21,139 @@ class Head(msgspec.Struct):
     stream: bool = False
 
 
-class Relay:
-    """An ASGI application that sends every request on and its answer back."""
+_DECODER = msgspec.json.Decoder(Head)
 
-    def __init__(self) -> None:
-        self.base = os.environ["BENCH_UPSTREAM"]
-        self.client = UpstreamClient()
-        self.decoder = msgspec.json.Decoder(Head)
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+class Pool:
+    """Connections to the upstream that are idle."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.idle: list[UpstreamSide] = []
+
+    async def connect(self) -> "UpstreamSide":
+        """A new connection."""
+        loop = asyncio.get_running_loop()
+        _, side = await loop.create_connection(lambda: UpstreamSide(self), "127.0.0.1", self.port)
+        return side
+
+
+class UpstreamSide(asyncio.Protocol):
+    """A connection to the upstream; ``client`` is who waits for its answer."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.client: ClientSide | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def send(self, client: "ClientSide", request: bytes) -> None:
+        """Send a request whose answer is for this client."""
+        self.client = client
+        self.parser = httptools.HttpResponseParser(self)
+        self.transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        client = self.client
+        if client is None:
+            self.transport.abort()
             return
-        body = await _whole_body(receive)
-        head = self.decoder.decode(body)
-        request = UpstreamRequest(
-            method="POST",
-            url=self.base + scope["path"],
-            headers=(("authorization", "Bearer bench"), ("content-type", "application/json")),
-            body=body,
-            timeouts=Timeouts(),
+        client.transport.write(data)
+        self.parser.feed_data(data)
+
+    def on_message_complete(self) -> None:
+        client, self.client = self.client, None
+        if client is not None:
+            client.upstream = None
+            self.transport.resume_reading()
+            self.pool.idle.append(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self in self.pool.idle:
+            self.pool.idle.remove(self)
+        if self.client is not None:
+            self.client.upstream = None
+            self.client.transport.close()
+
+
+class ClientSide(asyncio.Protocol):
+    """A client's connection, with one request under way at a time."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.parser = httptools.HttpRequestParser(self)
+        self.upstream: UpstreamSide | None = None
+        self.parts: list[bytes] = []
+        self.gone = False
+        self.connecting: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gone = True
+        if self.upstream is not None:
+            self.upstream.client = None
+            self.upstream.transport.abort()
+
+    def pause_writing(self) -> None:
+        if self.upstream is not None:
+            self.upstream.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.upstream is not None:
+            self.upstream.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        self.parser.feed_data(data)
+
+    def on_url(self, url: bytes) -> None:
+        self.url = url
+
+    def on_body(self, data: bytes) -> None:
+        self.parts.append(data)
+
+    def on_message_complete(self) -> None:
+        body = b"".join(self.parts)
+        self.parts.clear()
+        _DECODER.decode(body)
+        request = (
+            b"POST %b HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer bench\r\n"
+            b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+            % (self.url, len(body), body)
         )
-        async with await self.client.send(request) as response:
-            kind = response.headers.get("content-type", "").encode()
-            headers = [(b"content-type", kind)]
-            if not head.stream:
-                data = await response.read(_LIMIT)
-                headers.append((b"content-length", b"%d" % len(data)))
-                await send(_start(response.status, headers))
-                await send({"type": "http.response.body", "body": data})
-                return
-            await send(_start(response.status, headers))
-            leaving = asyncio.ensure_future(_until_gone(receive, response))
-            try:
-                async for chunk in response:
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            except Truncated:
-                return
-            finally:
-                leaving.cancel()
-            await send({"type": "http.response.body", "body": b""})
+        if self.pool.idle:
+            self._send(self.pool.idle.pop(), request)
+        else:
+            self.connecting = asyncio.ensure_future(self._connect_and_send(request))
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        await self.client.start()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await self.client.aclose()
-        await send({"type": "lifespan.shutdown.complete"})
+    async def _connect_and_send(self, request: bytes) -> None:
+        side = await self.pool.connect()
+        if self.gone:
+            side.transport.abort()
+        else:
+            self._send(side, request)
+
+    def _send(self, side: UpstreamSide, request: bytes) -> None:
+        self.upstream = side
+        side.send(self, request)
 
 
-async def _until_gone(receive: Receive, response: UpstreamResponse) -> None:
-    """End the upstream's answer when the client leaves: uvicorn's ``send`` does not tell."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    response.close()
+async def serve(port: int, upstream: int) -> None:
+    """Listen on loopback until cancelled."""
+    pool, loop = Pool(upstream), asyncio.get_running_loop()
+    server = await loop.create_server(lambda: ClientSide(pool), "127.0.0.1", port, backlog=2048)
+    await server.serve_forever()
 
 
-async def _whole_body(receive: Receive) -> bytes:
-    parts: list[bytes] = []
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--upstream", type=int, required=True)
+    chosen = parser.parse_args()
+    uvloop.run(serve(chosen.port, chosen.upstream))
 
 
-def _start(status: int, headers: list[tuple[bytes, bytes]]) -> Message:
-    return {"type": "http.response.start", "status": status, "headers": headers}
-
-
-def create() -> Relay:
-    """The application, for ``uvicorn --factory``."""
-    return Relay()
+if __name__ == "__main__":
+    main()
