@@ -132,11 +132,12 @@ async def first_token(target: Target, cell: Cell, count: int) -> list[float]:
         close(links)
 
 
-async def idle_memory(target: Target, cell: Cell) -> int:
+async def idle_memory(target: Target, cell: Cell, *, stream: bool = True) -> int:
     """Resident bytes after some requests, with none under way."""
     links = await connect(target.port, 4, MARK)
     await repeat(links, cell.request(target.access, stream=False), 40)
-    await repeat(links, cell.request(target.access, deltas=5), 40)
+    if stream:
+        await repeat(links, cell.request(target.access, deltas=5), 40)
     close(links)
     await asyncio.sleep(0.3)
     return resident_bytes(target.pid)

@@ -26,7 +26,7 @@ from bench.measure import (
     slow_reader_memory,
     stream_memory,
 )
-from bench.probe import is_slow, probe
+from bench.probe import closes, is_slow, probe
 from bench.targets import SHORT_NAMES, Target
 
 PROTOCOLS = tuple(SHORT_NAMES)
@@ -65,6 +65,8 @@ class Figures:
     first_token: list[float] = field(default_factory=list)
     agent: float = nan
     failure: str = ""
+    no_stream: str = ""
+    """Why only requests without a stream are measured."""
 
     def median(self, name: str) -> float:
         """The median of a figure's rounds; NaN where there is none."""
@@ -211,11 +213,15 @@ async def _probe_peers(results: Results, upstream: int) -> set[str]:
         caveats = results.caveats.setdefault(name, list(row.target.caveats))
         _say(f"does it do so: {row.name}")
         probed = await probe(row.target, row.cell, upstream)
-        figures.failure = probed.failure
+        figures.failure, figures.no_stream = probed.failure, probed.no_stream
         if probed.caveat:
             caveats.append(f"{_ways(row.cell, row.kind)}: {probed.caveat}.")
         if not probed.failure and name not in slow:
             slow[name] = await is_slow(row.target, row.cell)
+            if await closes(row.target, row.cell):
+                caveats.append(
+                    "It closes the connection after an answer: each request has its own."
+                )
             if slow[name]:
                 caveats.append("It gets a fraction of the load; its figures are less exact.")
         row = replace(row, target=replace(row.target, slow=slow.get(name, False)))
@@ -239,6 +245,8 @@ async def _round(row: Row, figures: Figures, load: Load) -> None:
     async def all_three() -> None:
         request = row.cell.request(row.target.access, stream=False)
         figures.request.append(await request_cost(row.target, request, load.requests))
+        if figures.no_stream:
+            return
         figures.event.append(await event_cost(row.target, row.cell, load))
         figures.first_token += await first_token(row.target, row.cell, load.lone_requests)
 
@@ -254,13 +262,23 @@ async def _agent(row: Row, figures: Figures, load: Load) -> None:
     figures.failure = await _failure(agent)
 
 
+def _without_stream(target: Target, results: Results) -> list[Cell]:
+    return [
+        row.cell
+        for row, figures in results.rows
+        if row.target.name == target.name and figures.no_stream
+    ]
+
+
 async def _memory(target: Target, results: Results) -> None:
     """First of all, while the process has no memory left over from larger work."""
     cell, found = _usual_cell(target, results), results.extremes[target.name]
 
     async def streams() -> None:
-        idle = await idle_memory(target, cell)
-        found.idle = idle
+        streaming = cell not in _without_stream(target, results)
+        found.idle = idle = await idle_memory(target, cell, stream=streaming)
+        if not streaming:
+            return
         found.per_stream = await stream_memory(target, cell, 20 if target.slow else 200, idle)
 
     found.failures.append(await _failure(streams))

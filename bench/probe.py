@@ -22,9 +22,14 @@ _WAIT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """``failure`` is empty if the cell works; ``caveat`` is empty if it does so as is usual."""
+    """What a cell does.
+
+    ``failure`` is empty if it answers requests, ``no_stream`` if it streams, too; ``caveat`` is
+    empty if it does both as is usual.
+    """
 
     failure: str = ""
+    no_stream: str = ""
     caveat: str = ""
 
 
@@ -42,22 +47,43 @@ async def asked(port: int) -> Counter[str]:
 
 async def probe(target: Target, cell: Cell, upstream: int) -> Probed:
     """Send a request of each kind; ``upstream`` is the port of the load upstream."""
-    try:
-        async with asyncio.timeout(_WAIT_S):
-            full = await _asked_for(target, cell, upstream, stream=False)
-            streamed = await _asked_for(target, cell, upstream, stream=True)
-    except (LoadError, OSError, TimeoutError) as error:
-        return Probed(failure=f"{type(error).__name__}: {error}"[:300])
-    expected = cell.upstream, f"{cell.upstream} stream"
-    if not (full + streamed).keys() <= set(expected):
-        return Probed(failure=f"it asked its upstream for {', '.join(full | streamed)}")
-    if full.total() != 1 or streamed.total() != 1:
-        return Probed(failure=f"it asked its upstream {full.total()} and {streamed.total()} times")
-    if expected[1] in full:
+    full, failure = await _tried(target, cell, upstream, stream=False)
+    if failure:
+        return Probed(failure=failure)
+    streamed, no_stream = await _tried(target, cell, upstream, stream=True)
+    if no_stream:
+        return Probed(no_stream=no_stream)
+    if f"{cell.upstream} stream" in full:
         return Probed(caveat="asks its upstream for a stream where the client wants none")
-    if expected[0] in streamed:
+    if cell.upstream in streamed:
         return Probed(caveat="asks its upstream for a whole answer where the client wants a stream")
     return Probed()
+
+
+async def _tried(
+    target: Target, cell: Cell, upstream: int, *, stream: bool
+) -> tuple[Counter[str], str]:
+    """What one request made the target ask of its upstream, and why that is a failure."""
+    try:
+        async with asyncio.timeout(_WAIT_S):
+            found = await _asked_for(target, cell, upstream, stream=stream)
+    except (LoadError, OSError, TimeoutError) as error:
+        return Counter(), f"{type(error).__name__}: {error}"[:300]
+    if not found.keys() <= {cell.upstream, f"{cell.upstream} stream"}:
+        return found, f"it asked its upstream for {', '.join(found)}"
+    if found.total() != 1:
+        return found, f"it asked its upstream {found.total()} times"
+    return found, ""
+
+
+async def closes(target: Target, cell: Cell) -> bool:
+    """Whether it closes the connection after an answer."""
+    links = await connect(target.port, 1, MARK)
+    try:
+        checked(await links[0].send(cell.request(target.access, stream=False)))
+        return links[0].closes
+    finally:
+        close(links)
 
 
 async def _asked_for(target: Target, cell: Cell, upstream: int, *, stream: bool) -> Counter[str]:

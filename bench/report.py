@@ -164,6 +164,11 @@ def _beside_ours(results: Results, target: str, cell: Cell, name: str) -> str:
 
 def _failures(results: Results) -> list[list[str]]:
     failed = [[row.name, figures.failure] for row, figures in results.rows if figures.failure]
+    failed += [
+        [f"{row.name}, stream", figures.no_stream]
+        for row, figures in results.rows
+        if figures.no_stream
+    ]
     for name, found in results.extremes.items():
         failed += [[name, failure] for failure in found.failures if failure]
     return [["row", "failure"], *failed] if failed else []

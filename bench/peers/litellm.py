@@ -69,7 +69,7 @@ RECIPE = Recipe(
     caveats=(
         "A key, and routing among the deployments of a model, as in ours; no database, no cache, "
         "no callbacks, and a price table without the models measured.",
-        "It gets a fraction of the load: the figures of a few dozen requests.",
+        "Responses over Chat is left out: for a provider named openai it asks /v1/responses.",
     ),
     patience=120.0,
 )

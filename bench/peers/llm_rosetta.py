@@ -3,7 +3,7 @@
 import json
 
 from bench.peers.recipe import Recipe, Site, Start
-from bench.targets import CLIENT_KEY, LONG_NAMES, MODELS, SHORT_NAMES
+from bench.targets import LONG_NAMES, MODELS, SHORT_NAMES
 
 VERSION = "0.13.0"
 
@@ -25,7 +25,8 @@ def configuration(port: int, upstream: int) -> str:
             "server": {
                 "host": "127.0.0.1",
                 "port": port,
-                "api_keys": [{"id": "bench", "key": CLIENT_KEY, "label": "bench"}],
+                # Keys cannot be set here: this version reads none from its configuration.
+                "open_on_no_keys": True,
             },
         },
         indent=1,
@@ -53,5 +54,8 @@ RECIPE = Recipe(
     ),
     start=start,
     cells=tuple(f"{client}:{to}" for client in LONG_NAMES for to in LONG_NAMES),
-    caveats=(),
+    caveats=(
+        "It asks for no key: this version reads none from its configuration.",
+        "It logs each request, to its output and to SQLite, as is its default.",
+    ),
 )

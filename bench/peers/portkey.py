@@ -61,5 +61,6 @@ RECIPE = Recipe(
     caveats=(
         "It has no keys, accounts or routes of its own: the client's headers name provider, "
         "address and key of the upstream. Ours looks up all of these.",
+        "This version fails every stream under Node.js (Portkey-AI/gateway, 1389 and 1550).",
     ),
 )

@@ -1,6 +1,7 @@
 """What a recipe is, how a gateway is installed by one, and how it is started."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -73,14 +74,14 @@ class Recipe:
 
 
 def install(recipe: Recipe, place: Path = PLACE) -> None:
-    """Install a gateway from its registry, at the lowest priority.
+    """Install a gateway from its registry, at the lowest priority, in place of what was there.
 
     :raises subprocess.CalledProcessError: a command failed.
     :raises subprocess.TimeoutExpired: it took more than `INSTALL_S` seconds.
     """
     folder = place / recipe.name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / _STAMP).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for command in recipe.install:
         subprocess.run(
             command, cwd=folder, check=True, timeout=INSTALL_S, preexec_fn=lambda: os.nice(19)
