@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 
 import uvloop
@@ -108,6 +109,10 @@ def options(arguments: Sequence[str] | None = None) -> Options:
 def run(chosen: Options) -> Results:
     """Start the targets, measure, and stop them."""
     cores = targets.Cores.of_this_machine()
+    placements = {
+        gateway.target.name: placement(gateway.target.pid, cores.gateway)
+        for gateway in chosen.gateways
+    }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         up = stack.enter_context(targets.upstreams(folder, cores, chosen.upstream_port))
@@ -125,10 +130,8 @@ def run(chosen: Options) -> Results:
             recipe = RECIPES[name]
             running[name] = stack.enter_context(running_peer(recipe, folder, cores, up.plain))
             peers[name] = recipe.all_cells()
-        placements = {}
         for gateway in chosen.gateways:
             name = gateway.target.name
-            placements[name] = placement(gateway.target.pid, cores.gateway)
             running[name], peers[name] = gateway.target, gateway.cells
         rows = rows_of(running, nginx_tls, peers, chosen.cells)
         direct = targets.Target("direct", up.plain, os.getpid(), 0.0)
@@ -151,7 +154,7 @@ def _alone(
     with ExitStack() as stack:
         target = start({name}, stack, place, cores, up).get(name)
         if target is None:
-            return float("nan"), ""
+            return nan, ""
         return uvloop.run(alone(figure, target))
 
 

@@ -13,7 +13,7 @@ from bench.load_client import LoadError, checked, close, connect
 from bench.measure import MARK, Cell, request_cost
 from bench.targets import Target
 
-SLOW = 1.5e-3
+SLOW = 0.5e-3
 """CPU seconds per small request from which a target gets only a fraction of the load."""
 
 _DELTAS = 5

@@ -122,7 +122,7 @@ def _budgets(checked: list[Budget]) -> list[list[str]]:
         [
             budget.what,
             f"{_number(budget.limit)} {budget.unit}",
-            f"{_number(budget.worst)} {budget.unit}",
+            "-" if isnan(budget.worst) else f"{_number(budget.worst)} {budget.unit}",
             budget.absolute or "-",
             budget.where or "-",
             budget.verdict,
