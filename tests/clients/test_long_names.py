@@ -49,7 +49,10 @@ def claude_code(folder: Path) -> list[str]:
 def codex(folder: Path) -> list[str]:
     words = json.dumps(["-I", str(FOLDER / "mcp_writer.py")])
     command = f"mcp_servers.archive.command={json.dumps(str(VENV_PYTHON))}"
-    return ["-c", command, "-c", f"mcp_servers.archive.args={words}"]
+    settings = [command, f"mcp_servers.archive.args={words}"]
+    # Else Codex asks without the tool when its server is slow to start.
+    settings += ["mcp_servers.archive.required=true", "mcp_servers.archive.startup_timeout_sec=60"]
+    return [word for setting in settings for word in ("-c", setting)]
 
 
 # Codex on Responses is passed through, with a name as long as its author made it.
