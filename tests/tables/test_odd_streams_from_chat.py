@@ -324,10 +324,10 @@ FROM_CHAT = [
         chat_stream(
             ROLE,
             {**delta(content="x"), "moderation": {"x": 1}, "obfuscation": "xyz", "error": None},
-            {**delta(audio={"data": "x"}), "prompt_filter_results": [{"a": 1}]},
+            {**delta(audio={"data": "x"}, content="y"), "prompt_filter_results": [{"a": 1}]},
             {**STOP, "system_fingerprint": "fp"},
         ),
-        PLAIN,
+        chat_stream(ROLE, X, delta(content="y"), STOP),
         {"choices[0].delta.audio": "content", "moderation": "knob"},
     ),
     Row(
