@@ -14,6 +14,9 @@ from dragoman.canonical.losses import LossKind, Policy
 from dragoman.protocols.settings import make_options
 from dragoman.translation import ALL_REASONING, ClientRequest
 from tests.library import translate_request
+from tests.tables.answers import LEAST_ANSWER
+from tests.tables.clients import answer_of
+from tests.tables.upstreams import STREAMS
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 SYSTEM = "You are terse."
@@ -178,6 +181,9 @@ def test_a_messages_conversation_without_the_reasoning_of_another_account() -> N
     assert len(made.losses) == 3
 
 
+SIGNED = {"type": "thinking", "thinking": "Hm", "signature": "s"}
+
+
 def enveloped(account: str) -> str:
     state = Opaque(RESPONSES, "secret", "rs_1", account)
     return Sealer().seal(Reasoning(parts=("Hm",), opaque=state))
@@ -219,3 +225,20 @@ def test_a_strict_policy_refuses_the_loss() -> None:
     made = translate_request(RESPONSES, RESPONSES, body, options=make_options(policy=Policy.STRICT))
     with pytest.raises(Refused):
         made.drop_reasoning(bound=True, moved=True)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_answer_tells_whose_reasoning_it_holds(streamed: bool) -> None:
+    """Of a Messages account to a Responses client, whole and streamed."""
+    body = json.dumps({"model": "m", "input": "Hi", "stream": streamed}).encode()
+    made = translate_request(RESPONSES, MESSAGES, body, account="a")
+    answer: dict[str, Any] = {**LEAST_ANSWER[MESSAGES], "content": [SIGNED]}
+    if streamed:
+        stream = made.open_stream()
+        written = stream.feed(STREAMS[MESSAGES](answer)) + stream.finish()
+        shown = answer_of(RESPONSES, written)
+    else:
+        shown = json.loads(made.translate_response(json.dumps(answer).encode()))
+    block = Sealer().open(shown["output"][0]["encrypted_content"])
+    assert block is not None
+    assert block.opaque == Opaque(MESSAGES, "s", account="a")

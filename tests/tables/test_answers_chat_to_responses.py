@@ -162,6 +162,11 @@ ROWS = [
         output(message("x", status="incomplete"), **CUT),
     ),
     Row(
+        "reasoning that the limit cut",
+        says(reasoning_content="hm", finish="length"),
+        output({**reasoning("hm"), "status": "incomplete"}, **CUT),
+    ),
+    Row(
         "finish content_filter",
         says(content="x", finish="content_filter"),
         output(X, status="incomplete", incomplete_details={"reason": "content_filter"}),

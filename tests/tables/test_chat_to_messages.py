@@ -233,6 +233,26 @@ MESSAGES = [
         {"messages[1]": CONVERTED},
     ),
     Row(
+        "a prefill with white space at its end",
+        msgs(HI, assistant("so \n")),
+        {"messages": [said("user", "hi"), said("assistant", "so")]},
+        {"messages[1]": (CONVERTED, REPAIRED)},
+    ),
+    Row(
+        "a prefill where thinking is asked for",
+        {**msgs(HI, assistant("so")), "reasoning_effort": "low"},
+        {
+            "messages": [
+                said("user", "hi"),
+                said("assistant", "so"),
+                said("user", "(The conversation goes on with the assistant.)"),
+            ],
+            "thinking": {"type": "adaptive"},
+            "output_config": {"effort": "low"},
+        },
+        {"messages[1]": REPAIRED},
+    ),
+    Row(
         "a final assistant message, refused",
         msgs(HI, assistant("so")),
         {"messages": [said("user", "hi"), said("assistant", "so")]},

@@ -230,6 +230,13 @@ SETTINGS = [
         upstream=OLD,
     ),
     Row(
+        "sampling under the older version, beside thinking",
+        {"temperature": 0, "top_p": 0.5, "top_k": 5, "reasoning_effort": "low"},
+        {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+        {"temperature": KNOB, "top_p": KNOB, "top_k": KNOB},
+        upstream=OLD,
+    ),
+    Row(
         "a temperature above one",
         {"temperature": 1.5},
         {"temperature": 1.0},

@@ -72,7 +72,6 @@ MESSAGES = [
         msgs(system([text("a"), text("b")]), HI),
         sent.items(sent.message("system", [sent.text("a"), sent.text("b")]), SENT_HI),
     ),
-    Row("name of a speaker", msgs(user("hi", name="bob")), {}, {"messages[0].name": KNOB}),
     Row(
         "images",
         parts(image(PNG_URL), image(WEB, detail="high")),
@@ -192,6 +191,16 @@ TOOLS = [
         "function without parameters",
         {"tools": [function()]},
         {"tools": [sent.function(parameters=NO_ARGUMENTS, strict=False)]},
+    ),
+    Row(
+        "parameters without a root type",
+        {"tools": [function(parameters={"properties": {"a": {}}})]},
+        {
+            "tools": [
+                sent.function(parameters={"type": "object", "properties": {"a": {}}}, strict=False)
+            ]
+        },
+        {"tools[0].function": REPAIRED},
     ),
     Row(
         "strict function",

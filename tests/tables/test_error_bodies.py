@@ -34,6 +34,7 @@ KINDS: list[tuple[tuple[str, ...], int, JsonObject, FaultKind]] = [
         {"message": "This model's maximum context length is 8 tokens."},
         Kind.CONTEXT_TOO_LONG,
     ),
+    ((C,), 413, {"message": "maximum context length is 8 tokens"}, Kind.CONTEXT_TOO_LONG),
     (OPENAI, 401, {"code": "invalid_api_key"}, Kind.UNAUTHENTICATED),
     (EVERY, 401, {}, Kind.UNAUTHENTICATED),
     (EVERY, 402, {}, Kind.PAYMENT_REQUIRED),

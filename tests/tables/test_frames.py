@@ -400,10 +400,15 @@ def test_responses_repeat_the_request() -> None:
         "user": "me",
     }
     tool = {"type": "function", "name": "look", "parameters": WEATHER}
-    body = asking(RESPONSES, stream=True, tools=[tool], **asked)
+    others = [
+        {"type": "custom", "name": "free"},
+        {**tool, "name": "find", "description": "d", "strict": True},
+    ]
+    body = asking(RESPONSES, stream=True, tools=[tool, *others], **asked)
     _, data = events(streamed(RESPONSES, CHAT, chat_stream(ROLE, STOP), body))[0]
     assert {name: data["response"][name] for name in asked} == asked
-    assert data["response"]["tools"] == [{**tool, "description": None, "strict": None}]
+    whole = {**tool, "description": None, "strict": None}
+    assert data["response"]["tools"] == [whole, *others]
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,11 @@ MESSAGES = [
         user(picture(PNG), linked(WEB)),
         one([sent.image(PNG_URL), sent.image(WEB)]),
     ),
+    Row(
+        "image whose data is in lines",
+        user(picture(f"{PNG[:4]}\n{PNG[4:]}")),
+        one([sent.image(PNG_URL)]),
+    ),
     Row("image in Anthropic's store", user(stored("file_1"), "x"), one("x"), {BLOCK: CONTENT}),
     Row(
         "how to shrink an image",
@@ -172,6 +177,12 @@ MESSAGES = [
             }
         ),
         one([text("Document: T"), text("a"), sent.image(PNG_URL)]),
+        {BLOCK: CONVERTED},
+    ),
+    Row(
+        "document of blocks that is a string",
+        user({"type": "document", "source": {"type": "content", "content": "a"}}),
+        one("a"),
         {BLOCK: CONVERTED},
     ),
     Row("document by URL", user(linked(WEB, "document"), "x"), one("x"), {BLOCK: CONTENT}),

@@ -226,6 +226,7 @@ SETTINGS = [
     ),
     Row("speed", {"speed": "fast"}, {}, {"speed": KNOB}),
     Row("speed as a tier", {"speed": "fast"}, {"service_tier": "fast"}, {}, {"map_fast": True}),
+    Row("no speed as no tier", {}, {}, {}, {"map_fast": True}),
     *(
         Row(f"{name}", {name: value}, {}, {name: kind})
         for name, value, kind in (

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.canonical.blocks import Opaque, Reasoning
+from dragoman.canonical.envelope import Sealer
 from tests.tables import wire_responses as sent
 from tests.tables.requests import (
     ABSENT,
@@ -74,6 +76,8 @@ def sent_looped(*found: JsonObject) -> JsonObject:
 
 X = sent.items(sent.user("x"))
 BLOCK = "messages[0].content[0]"
+
+OWN_STATE = Sealer().seal(Reasoning(parts=("t",), opaque=Opaque(R, "E", "rs_1")))
 
 MESSAGES = [
     Row("system as a string", {"system": "s"}, {"instructions": "s"}),
@@ -181,6 +185,22 @@ MESSAGES = [
         msgs(HI, said("assistant", thinking("t", "s"), thinking("t", ""), "x"), HI),
         sent.items(SENT_HI, sent.message("assistant", "x"), SENT_HI),
         {"messages[1].content[0]": KNOB, "messages[1].content[1]": KNOB},
+    ),
+    Row(
+        "own reasoning that led to nothing",
+        msgs(HI, said("assistant", thinking("t", OWN_STATE)), HI),
+        sent.items(SENT_HI, SENT_HI),
+        {"messages[1].content[0]": KNOB},
+    ),
+    Row(
+        "own reasoning",
+        msgs(HI, said("assistant", thinking("t", OWN_STATE), "x"), HI),
+        sent.items(
+            SENT_HI,
+            {**sent.summarized("t"), "encrypted_content": "E"},
+            sent.message("assistant", "x"),
+            SENT_HI,
+        ),
     ),
     Row(
         "a call between texts keeps its place",

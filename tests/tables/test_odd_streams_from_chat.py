@@ -14,7 +14,7 @@ from tests.tables.cells import (
     chat_chunk,
     chat_stream,
 )
-from tests.tables.odd import Row, check, ids
+from tests.tables.odd import Row, check, ids, told
 from tests.tables.requests import C, JsonObject
 
 
@@ -78,6 +78,10 @@ def finished(word: str | None, *chunks: JsonObject, **choice: Any) -> bytes:
 
 
 A_CALL = first(0, "c1", "f", "{}")
+ODD_CHOICE = {**X["choices"][0], "something": 1}
+FAILURES = ("error", "insufficient_system_resource", "abort", "cancelled", "network_error")
+TOOL_WORDS = ("tool_calls", "tool_call", "tool_use", "function_call")
+END = ("end_turn",)
 FROM_CHAT = [
     *(
         Row(f"tool calls, {how}", chat_stream(ROLE, *chunks, CALLS), TWO)
@@ -185,7 +189,7 @@ FROM_CHAT = [
     ),
     *(
         Row(f"finish reason {word}", finished(word), PLAIN)
-        for word in ("eos", "end_turn", "STOP", "tool_calls", "function_call")
+        for word in ("eos", "eos_token", "complete", "STOP", "stop_sequence", *TOOL_WORDS, *END)
     ),
     *(
         Row(
@@ -193,13 +197,17 @@ FROM_CHAT = [
             finished(word, A_CALL),
             finished("tool_calls", A_CALL),
         )
-        for word in ("stop", "tool_call", "function_call", "end_turn")
+        for word in ("stop", *TOOL_WORDS, *END)
     ),
-    *(Row(f"finish reason {word}", finished(word), finished("length")) for word in ("max_tokens",)),
     *(
-        Row(f"finish reason {word} is a failure", finished(word))
-        for word in ("error", "insufficient_system_resource")
+        Row(f"finish reason {word}", finished(word), finished("length"))
+        for word in ("max_tokens", "max_output_tokens", "model_length")
     ),
+    *(
+        Row(f"finish reason {word}", finished(word), finished("content_filter"))
+        for word in ("safety", "sensitive", "refusal", "recitation")
+    ),
+    *(Row(f"finish reason {word} is a failure", finished(word)) for word in sorted(FAILURES)),
     *(
         Row(f"no stop string: {matched!r}", finished("stop", stop_reason=matched), PLAIN)
         for matched in (None, 128001, "", "stop")
@@ -260,15 +268,6 @@ FROM_CHAT = [
         ),
     ),
     Row(
-        "places of citations are counted in their block",
-        chat_stream(
-            ROLE, X, delta(reasoning="hm"), delta(content="defg"), cited(2, 4), cited(0, 1), STOP
-        ),
-        chat_stream(
-            ROLE, X, delta(reasoning="hm"), delta(content="defg"), cited(2, 4), cited(0, 0), STOP
-        ),
-    ),
-    Row(
         "a citation before its text",
         chat_stream(ROLE, cited(0, 1), X, STOP),
         chat_stream(ROLE, X, cited(0, 1), STOP),
@@ -310,7 +309,11 @@ FROM_CHAT = [
             ("boom", FaultKind.UPSTREAM_FAILED),
         )
     ),
-    Row("an event named error", b'event: error\ndata: {"message":"boom"}\n\n'),
+    Row(
+        "an event named error",
+        b'event: error\ndata: {"message":"boom","code":"rate_limit_exceeded"}\n\n',
+        FaultKind.RATE_LIMITED,
+    ),
     Row("a stream of Messages", b'event: message_start\ndata: {"type":"message_start"}\n\n'),
     *(
         Row(f"no chunks: {data!r}", data)
@@ -321,11 +324,17 @@ FROM_CHAT = [
         chat_stream(
             ROLE,
             {**delta(content="x"), "moderation": {"x": 1}, "obfuscation": "xyz", "error": None},
-            {**delta(audio={"data": "x"}), "prompt_filter_results": [{"a": 1}]},
+            {**delta(audio={"data": "x"}, content="y"), "prompt_filter_results": [{"a": 1}]},
             {**STOP, "system_fingerprint": "fp"},
         ),
-        PLAIN,
+        chat_stream(ROLE, X, delta(content="y"), STOP),
         {"choices[0].delta.audio": "content", "moderation": "knob"},
+    ),
+    Row(
+        "a member of a choice without a counterpart",
+        chat_stream(ROLE, chat_chunk({"content": "x"}), {**X, "choices": [ODD_CHOICE]}, STOP),
+        chat_stream(ROLE, X, X, STOP),
+        {"choices[0].something": "knob"},
     ),
 ]
 
@@ -334,3 +343,17 @@ FROM_CHAT = [
 def test_row(row: Row) -> None:
     """Never a false success, nor a failure of what can be read. req: 94, 127, 156, 163"""
     check(C, row)
+
+
+def test_places_of_citations_are_counted_in_their_block() -> None:
+    """Servers count them in the whole answer; one that began before the block is of all of it."""
+    found = told(
+        C,
+        chat_stream(
+            ROLE, X, delta(reasoning="hm"), delta(content="defg"), cited(2, 4), cited(0, 1), STOP
+        ),
+    )
+    assert found.answer is not None
+    (part,) = found.answer["output"][-1]["content"]
+    places = [(note["start_index"], note["end_index"]) for note in part["annotations"]]
+    assert places == [(1, 3), (0, 4)]

@@ -41,6 +41,12 @@ def amid(data: bytes) -> bytes:
     return named_stream(BEGIN) + data + named_stream(*text_block(0, "x"), *ENDING)
 
 
+def amid_answer(*events: JsonObject) -> bytes:
+    """A stream with more events in its block."""
+    opened, said, closed = text_block(0, "x")
+    return named_stream(BEGIN, opened, said, *events, closed, *ENDING)
+
+
 FROM_MESSAGES = [
     Row(
         "no names, a start and a block twice, blocks closed late or never",
@@ -81,6 +87,12 @@ FROM_MESSAGES = [
         named_stream(BEGIN, *text_block(0, "x"), piece(0, "text_delta", text="late"), *ENDING),
         SAID,
         {"content[0].text_delta": "knob"},
+    ),
+    Row(
+        "members without a counterpart",
+        amid_answer({**piece(0, "text_delta", text=""), "novelty": 1}, {"type": "unheard_of"}),
+        SAID,
+        {"novelty": "knob", "unheard_of": "knob"},
     ),
     Row(
         "text in the start of its block",

@@ -7,6 +7,7 @@ see it, for each refuses state that is not its own.
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -15,8 +16,11 @@ import pytest
 from dragoman.canonical.envelope import PREFIX, Sealer
 from dragoman.canonical.errors import Refused
 from dragoman.canonical.losses import LossKind, Policy
+from dragoman.canonical.options import Options
 from dragoman.protocols.settings import make_capabilities, make_options
 from tests.library import translate_request
+from tests.tables.clients import answer_of
+from tests.tables.upstreams import STREAMS
 
 JsonObject = dict[str, Any]
 
@@ -135,22 +139,44 @@ def reasoning_in(upstream: str, body: JsonObject) -> list[JsonObject]:
     return [{name: message[name]} for name in names if name in message]
 
 
-def answered(client: str, maker: str, sealer: Sealer) -> JsonObject:
+WAYS = ("whole", "stream", "put together")
+"""How an answer comes: whole, as a stream, or whole from a stream."""
+
+
+def answered(
+    client: str, maker: str, sealer: Sealer, way: str, options: Options = DETAILS
+) -> JsonObject:
     """What the client is given of the maker's answer."""
-    body = json.dumps(first_request(client)).encode()
-    call = translate_request(client, maker, body, options=DETAILS, envelope_key=sealer.key)
-    answer: JsonObject = json.loads(call.translate_response(json.dumps(ANSWERS[maker]).encode()))
+    streams = {"stream": True} if way == "stream" else {}
+    body = json.dumps({**first_request(client), **streams}).encode()
+    call = translate_request(client, maker, body, options=options, envelope_key=sealer.key)
+    given = {"usage": None, **ANSWERS[maker]}
+    answer: JsonObject
+    match way:
+        case "whole":
+            answer = json.loads(call.translate_response(json.dumps(given).encode()))
+        case "put together":
+            answer = json.loads(call.stream_as_response(STREAMS[maker](given)))
+        case _:
+            stream = call.open_stream()
+            answer = answer_of(client, stream.feed(STREAMS[maker](given)) + stream.finish())
     return answer
 
 
 @pytest.mark.parametrize("sealer", [Sealer(), Sealer(key=b"secret")], ids=["open", "keyed"])
 @pytest.mark.parametrize("following", [C, A, R])
-@pytest.mark.parametrize("maker", [C, A, R])
-@pytest.mark.parametrize("client", [C, A, R])
+@pytest.mark.parametrize(
+    ("client", "maker", "way"),
+    [
+        case
+        for case in itertools.product((C, A, R), (C, A, R), WAYS)
+        if case[0] != case[1] or case[2] == "whole"
+    ],
+)
 def test_reasoning_reaches_its_maker_again_and_nobody_else(
-    client: str, maker: str, following: str, sealer: Sealer
+    client: str, maker: str, following: str, way: str, sealer: Sealer
 ) -> None:
-    answer = answered(client, maker, sealer)
+    answer = answered(client, maker, sealer, way)
     body = json.dumps(next_request(client, answer)).encode()
     replay = make_capabilities(replay_reasoning="always")
     call = translate_request(client, following, body, envelope_key=sealer.key, capabilities=replay)
@@ -166,6 +192,16 @@ def test_reasoning_reaches_its_maker_again_and_nobody_else(
     else:
         assert found == []
         assert told
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_hidden_reasoning_can_come_back(way: str) -> None:
+    """A Responses client keeps its state, whose text nobody can read."""
+    hidden = Options(show_reasoning="never")
+    answer = answered(R, A, Sealer(), way, hidden)
+    assert answer["output"][0]["summary"] == []
+    body = json.dumps(next_request(R, answer)).encode()
+    assert reasoning_in(A, json.loads(translate_request(R, A, body).body)) == OWN[A]
 
 
 def readable(maker: str) -> str:

@@ -29,7 +29,7 @@ from tests.tables.requests import (
     check,
     ids,
 )
-from tests.tables.wire_messages import said
+from tests.tables.wire_messages import note, said
 from tests.tables.wire_responses import (
     allowed,
     call,
@@ -129,6 +129,11 @@ MESSAGES = [
         "PDF",
         parts(file(file_data=PDF_URL, filename="a.pdf")),
         one(sent.pdf(PDF, title="a.pdf")),
+    ),
+    Row(
+        "text file known by its name alone",
+        parts(file(filename="a.txt", file_data=NOTE)),
+        {"messages": [said("user", {**note("a note"), "title": "a.txt"})]},
     ),
     Row(
         "text file",

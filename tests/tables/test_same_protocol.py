@@ -272,6 +272,7 @@ RESPONSES: JsonObject = {
                 {"type": "refusal", "refusal": "No."},
             ],
         },
+        {"type": "message", "role": "assistant", "content": "y", "phase": "final_answer"},
         {
             "type": "function_call",
             "call_id": "c1",
@@ -399,6 +400,7 @@ def budget(tokens: int) -> JsonObject:
         (DISABLED, "low", {}, DISABLED, "low", {}),
         ({"type": "between_tools"}, None, {}, {"type": "between_tools"}, None, {}),
         (budget(5000), None, {}, budget(5000), None, {}),
+        (budget(8000), None, {}, budget(8000), None, {}),
         # qwen-code sends a budget as large as the limit.
         (budget(9000), None, {}, budget(6750), None, {"thinking": "repaired"}),
         (DISABLED, None, {"disable_thinking": False}, None, "low", {"thinking": "converted"}),
