@@ -20,7 +20,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.canonical.requests import Request
 from dragoman.config import Server
 from dragoman.gateway.edge.auth import Caller
-from dragoman.gateway.edge.beside import beside
+from dragoman.gateway.edge.beside import beside, is_large
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
 from dragoman.gateway.edge.record import Record
@@ -123,7 +123,8 @@ class Exchange:
             ClientGone: the client left.
         """
         body = await visit.body(self._server.body_limit_bytes)
-        return await beside(body, lambda: ClientRequest(visit.codec.name, body))
+        read = partial(ClientRequest, visit.codec.name, body)
+        return await beside(read) if is_large(body) else read()
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """Where the request's model leads.
@@ -221,8 +222,8 @@ class Exchange:
         Raises:
             InvalidRequest: as `_call`.
         """
-        call = await beside(trip.request.body, lambda: self._call(trip, target))
-        trip.turn_to(target, call)
+        say = partial(self._call, trip, target)
+        trip.turn_to(target, await beside(say) if is_large(trip.request.body) else say())
 
     async def _turn(self, trip: Trip, fallback: Target) -> bool:
         """Say the request to another upstream, if there is time and it can be said there."""

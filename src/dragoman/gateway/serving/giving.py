@@ -4,13 +4,14 @@ something of an answer comes."""
 from __future__ import annotations
 
 import time
+from functools import partial
 from math import inf
 
 from dragoman.accounts.pool import Lease
 from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_fault
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
-from dragoman.gateway.edge.beside import beside
+from dragoman.gateway.edge.beside import beside, is_large
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.serving.affinity import response_id
 from dragoman.gateway.serving.answers import MOST_BYTES, beginning, drain, holds_events, is_stream
@@ -47,8 +48,8 @@ async def give_whole(trip: Trip, lease: Lease, answer: UpstreamResponse, mask: M
     body = mask.secrets_in(await answer.read(MOST_BYTES, hold))
     convert = trip.call.response_of if holds_events(body) else trip.call.response
     trip.outcome = Outcome()
-    outcome = trip.outcome
-    shown = await beside(body, lambda: convert(body, outcome))
+    make = partial(convert, body, trip.outcome)
+    shown = await beside(make) if is_large(body) else make()
     _succeeded(lease, trip.outcome)
     trip.settle(lease)
     if trip.keeping is not None:
