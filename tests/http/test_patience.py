@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.http import Limits, Request
-from dragoman.http.limits import Budget, connections_for
+from dragoman.http.limits import Budget, connections_for, files_to_share
 from tests.http.serving import (
     QUICK,
     Running,
@@ -337,10 +337,12 @@ def test_more_clients_than_connections_are_all_served() -> None:
 
 def test_files_are_kept_back() -> None:
     limits = Limits(connections=1000)
-    assert connections_for(limits, 64) == 16
-    assert connections_for(limits, 1024) == 496
+    assert connections_for(limits, 32) == 16
+    assert connections_for(limits, 1000) == 500
     assert connections_for(limits, 100_000) == 1000
-    assert connections_for(limits, 10) == 1
+    assert connections_for(limits, None) == 1000
+    assert connections_for(limits, 0) == 1
+    assert files_to_share() != 0
 
 
 def test_a_client_that_half_closes_with_an_unfinished_body(quick: Running) -> None:

@@ -46,6 +46,7 @@ from dragoman.gateway.stored.memory import Memory, Shelf
 from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.http import ClientGone, Request
 from dragoman.http.addresses import Proxies, is_here
+from dragoman.http.limits import files_to_share
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
@@ -105,7 +106,7 @@ class Gateway:
         self.pool = Pool(config)
         self.meter = Meter(_spelled_out(config))
         self.keeper = _keeper(config, self.pool, self.meter)
-        self._client = UpstreamClient()
+        self._client = UpstreamClient(max_idle=_idle(config))
         self._outgoings = Outgoings(config.upstreams)
         self._exchange = Exchange(
             config.server, self._router, self.pool, self._client, self._outgoings
@@ -428,6 +429,17 @@ def _sealer(config: Config) -> Sealer:
     return Sealer() if key is None else Sealer(key.reveal().encode())
 
 
+def _idle(config: Config) -> int:
+    """Idle connections to keep for each upstream: no more than half of the files that are kept back
+    for upstreams, so that calls of one find some whatever was called before."""
+    files = files_to_share()
+    if files is None:
+        return _MOST_IDLE
+    room = int(files * config.server.files_kept_back) // (2 * max(1, len(config.upstreams)))
+    return max(1, min(_MOST_IDLE, room))
+
+
+_MOST_IDLE = 512
 _LIST_BYTES = 8 * 1024 * 1024
 _NO_RESPONSES = frozenset({"compact"})
 """Names of endpoints that stand where an id would, and are not served."""

@@ -284,9 +284,13 @@ class Request:
     def put(self, data: bytes) -> bool:
         """Send a piece of the answer, not empty, if that takes no waiting; else False."""
         connection = self.connection
-        if connection is None or connection.sending.paused or not self._chunked or self._head:
+        if connection is None or not self._chunked or self._head:
             return False
-        connection.sending.write(b"%x\r\n%b\r\n" % (len(data), data))
+        sending = connection.sending
+        transport = sending.transport
+        if sending.paused or transport is None:
+            return False
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
     async def write(self, data: bytes) -> None:

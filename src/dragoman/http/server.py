@@ -14,7 +14,7 @@ from dragoman.http.addresses import counted, is_here
 from dragoman.http.connection import Connection
 from dragoman.http.context import Application, Context
 from dragoman.http.head import status_line
-from dragoman.http.limits import Budget, Limits, connections_for, seconds
+from dragoman.http.limits import Budget, Limits, connections_for, files_to_share, seconds
 from dragoman.http.problems import Problem, Refuse, refuse_plainly
 
 _log = logging.getLogger("dragoman.http")
@@ -95,7 +95,7 @@ class Server:
         self._make_tls = tls
         self._tls = tls() if tls is not None else None
         self._exempt = exempt
-        self._most = connections_for(self.limits)
+        self._most = connections_for(self.limits, files_to_share())
         self._listeners: list[Listener] = []
         self._accepting = False
         self._opening: set[asyncio.Task[None]] = set()

@@ -188,10 +188,6 @@ class Visit:
         """Send a piece of the answer's body; waits while the client reads too slowly."""
         await self.request.write(data)
 
-    def put(self, data: bytes) -> bool:
-        """Send a piece of the answer's body, not empty, if that takes no waiting; else False."""
-        return self.request.put(data)
-
     def end(self, data: bytes = b"") -> None:
         """Send the last piece of the answer's body."""
         self.ended = True
