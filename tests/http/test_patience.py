@@ -135,6 +135,14 @@ def test_a_body_that_comes_after_an_early_answer_is_thrown_away() -> None:
         assert read_answer(sock)[0] == 401
 
 
+def test_no_rest_of_a_body_need_be_awaited() -> None:
+    with running(refuse, replace(QUICK, linger_s=0.0)) as server, server.connect() as sock:
+        sock.sendall(POST + b"content-length: 5\r\n\r\n")
+        status, headers, _ = read_answer(sock)
+        assert (status, headers[b"connection"]) == (401, b"close")
+        assert read_all(sock) == b""
+
+
 def test_an_early_answer_arrives_though_the_client_goes_on_sending() -> None:
     """A reset would destroy it on its way."""
     with running(refuse, Limits(linger_bytes=50_000_000)) as server, server.connect() as sock:

@@ -80,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self.loop = context.loop
         self.address = address
         self.state: State = "idle"
-        self.deadline = self.loop.time() + seconds(context.limits.head_s)
+        self.deadline = inf
         """Loop time at which the patience with what the client should send ends."""
         self.waits_since = self.loop.time()
         """Loop time at which the connection was opened, or its last answer taken."""
@@ -113,6 +113,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.sending.open(self.transport)
+        if self.state == "closing":
+            # The server went down during the handshake of TLS.
+            transport.close()
+        else:
+            self.deadline = self.loop.time() + seconds(self.context.limits.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._advance("lost")
@@ -390,8 +395,10 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if request.complete:
             return True
-        rest = request.length - request.received
-        return not request.expects and rest <= self.context.limits.linger_bytes
+        limits = self.context.limits
+        if request.expects or not limits.linger_s:
+            return False
+        return request.length - request.received <= limits.linger_bytes
 
     def answered(self, request: Request) -> None:
         """The answer is complete."""
@@ -407,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
             self._next()
             return
         limits = self.context.limits
-        self.deadline = self.loop.time() + seconds(limits.linger_s)
+        self.deadline = self.loop.time() + limits.linger_s
         self._linger = limits.linger_bytes
         self._pause_reading(False)
 

@@ -30,7 +30,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     send_bytes: int = 64 * 1024
     """Bytes that wait to be sent on one connection before its application is made to wait."""
     linger_s: float = 5.0
-    """For which the rest of a body that nobody reads is awaited after an early answer."""
+    """For which the rest of a body that nobody reads is awaited after an early answer; 0: it is not
+    awaited."""
     linger_bytes: int = 1024 * 1024
     """Most bytes of such a rest that are read."""
     connections: int = 10_000

@@ -27,6 +27,9 @@ their share, and requests are not kept waiting."""
 _SHORTAGE_S = 0.2
 """Seconds after which accepting is tried again when the system has no files left."""
 
+_LONGEST_S = 3600.0
+"""Of the waits that cannot be without a limit."""
+
 _UNDISTURBED_S = 1.0
 """Seconds for which a connection may wait without a request even where others wait for it: its
 client may be about to send one."""
@@ -278,10 +281,18 @@ class Server:
 
     async def _open(self, context: Context, sock: socket.socket, connection: Connection) -> None:
         tls = self._tls
-        patience = min(seconds(self.limits.head_s), 3600.0) if tls is not None else None
+        limits = self.limits
+        patience = (
+            {}
+            if tls is None
+            else {
+                "ssl_handshake_timeout": min(seconds(limits.head_s), _LONGEST_S),
+                "ssl_shutdown_timeout": limits.linger_s or 1.0,
+            }
+        )
         try:
             await context.loop.connect_accepted_socket(
-                lambda: connection, sock, ssl=tls, ssl_handshake_timeout=patience
+                lambda: connection, sock, ssl=tls, **patience
             )
         except (OSError, TimeoutError):
             # The client did not speak TLS, or left.
