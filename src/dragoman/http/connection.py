@@ -147,6 +147,8 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The client sends no more. Nearly always it is gone; some only say that they are done
         asking, and are left the moment that a ready answer takes."""
+        if self._taker is not None:
+            return bool(self._taker.eof_received())
         transport = self.transport
         # Where False is returned, the transport closes once all is sent, if the client takes it.
         self.sending.watch()
@@ -221,8 +223,14 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading(True)
 
     def _throw_away(self, size: int) -> None:
+        """What came is of no use. While there is an answer to give, too much of it is left in the
+        kernel; else it ends the connection."""
         self._linger -= size
-        if self._linger < 0:
+        if self._linger >= 0:
+            return
+        if self._request is not None:
+            self._pause_reading(True)
+        else:
             self.abort()
 
     def _account(self, size: int) -> None:
@@ -233,9 +241,7 @@ class Connection(asyncio.BufferedProtocol):
             self._break(Problem.BODY_MALFORMED)
             return
         if request.unwanted:
-            self._linger -= size
-            if self._linger < 0:
-                self._pause_reading(True)
+            self._throw_away(size)
         elif not request.hold(request.received - request.held):
             request.fail(Problem.NO_MEMORY)
         elif not request.wanted and request.received >= _AHEAD:
