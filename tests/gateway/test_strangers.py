@@ -170,7 +170,7 @@ def test_the_address_is_logged(simulator: RunningSimulator) -> None:
 
 def test_failures_are_forgotten() -> None:
     logins = Logins(2)
-    assert not logins
+    assert not logins.failures
     for moment in (100.0, 101.0):
         assert logins.wait("192.0.2.1", b"k", moment) == 0.0
         logins.failed("192.0.2.1", moment)
@@ -185,9 +185,9 @@ def test_failures_are_forgotten() -> None:
     # However many addresses there are, few are remembered.
     for number in range(10_000):
         logins.failed(f"10.0.{number // 256}.{number % 256}", 200.0)
-    assert len(logins._failures) <= 4096
+    assert len(logins.failures) <= 4096
     logins.succeeded("10.0.39.15", b"k", 300.0)
-    assert len(logins._failures) < 4096
+    assert len(logins.failures) < 4096
     off = Logins(0)
     off.failed("192.0.2.1", 1.0)
     assert off.wait("192.0.2.1", b"k", 1.0) == 0.0

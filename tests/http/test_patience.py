@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.http import Limits, Request
-from dragoman.http.limits import Budget, connections_for
+from dragoman.http.limits import Budget, connections_for, files_to_share
 from tests.http.serving import (
     QUICK,
     Running,
@@ -133,6 +133,14 @@ def test_a_body_that_comes_after_an_early_answer_is_thrown_away() -> None:
             sock.sendall(body[40:])
         sock.sendall(GET)
         assert read_answer(sock)[0] == 401
+
+
+def test_no_rest_of_a_body_need_be_awaited() -> None:
+    with running(refuse, replace(QUICK, linger_s=0.0)) as server, server.connect() as sock:
+        sock.sendall(POST + b"content-length: 5\r\n\r\n")
+        status, headers, _ = read_answer(sock)
+        assert (status, headers[b"connection"]) == (401, b"close")
+        assert read_all(sock) == b""
 
 
 def test_an_early_answer_arrives_though_the_client_goes_on_sending() -> None:
@@ -337,10 +345,12 @@ def test_more_clients_than_connections_are_all_served() -> None:
 
 def test_files_are_kept_back() -> None:
     limits = Limits(connections=1000)
-    assert connections_for(limits, 64) == 16
-    assert connections_for(limits, 1024) == 496
+    assert connections_for(limits, 32) == 16
+    assert connections_for(limits, 1000) == 500
     assert connections_for(limits, 100_000) == 1000
-    assert connections_for(limits, 10) == 1
+    assert connections_for(limits, None) == 1000
+    assert connections_for(limits, 0) == 1
+    assert files_to_share() != 0
 
 
 def test_a_client_that_half_closes_with_an_unfinished_body(quick: Running) -> None:

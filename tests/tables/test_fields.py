@@ -10,7 +10,7 @@ import json
 import pytest
 
 from dragoman.canonical.options import Options
-from dragoman.translation import Call, translate_request
+from tests.library import translate_request
 from tests.tables.requests import LEAST, PNG_URL, WEB, A, C, JsonObject, R
 
 HI = {"role": "user", "content": "hi"}
@@ -151,7 +151,6 @@ LOST: list[tuple[str, JsonObject, dict[str, str]]] = [
             "messages[0].z": KNOB,
             "tools[0].x": KNOB,
             "tool_choice.y": KNOB,
-            "thinking": KNOB,
             "thinking.x": KNOB,
             "output_config.task_budget": KNOB,
             "metadata.team": KNOB,

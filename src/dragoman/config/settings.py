@@ -84,7 +84,7 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bytes of a stream that wait for a slow client; then the upstream is made to wait."""
     linger_s: Seconds = 5.0
     """Seconds for which the rest of a body is awaited that nobody reads, because the request was
-    refused before it was there. The connection then ends."""
+    refused before it was there. The connection then ends. 0: it is not awaited."""
     linger_bytes: Annotated[int, Meta(ge=0)] = 1024 * 1024
     """Most bytes of such a rest that are read."""
     max_connections: AtLeastOne = 10_000

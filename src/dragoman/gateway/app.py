@@ -211,7 +211,7 @@ class Gateway:
         except DragomanError:
             self._note_failed_login(visit)
             raise
-        if self._logins:
+        if self._logins.failures:
             key = presented_key(visit.headers) or b""
             self._logins.succeeded(self._address(visit), key, visit.clock.loop.time())
         if caller.dialect is not None:
@@ -224,7 +224,7 @@ class Gateway:
         Raises:
             DragomanError: RATE_LIMITED.
         """
-        if not self._logins:
+        if not self._logins.failures:
             return
         key = presented_key(visit.headers) or b""
         wait = self._logins.wait(self._address(visit), key, visit.clock.loop.time())

@@ -28,6 +28,7 @@ from dragoman.gateway.stored.conversations import StoredConversations
 from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.gateway.stored.upstream_responses import UpstreamResponses
+from dragoman.http.limits import files_to_share
 from dragoman.storage.opening import cipher_for, responses_for, store_for
 from dragoman.upstream.client import UpstreamClient
 
@@ -80,7 +81,7 @@ def make_services(
 ) -> Services:
     """The services of a configuration. `log` and `slot` are as for `Gateway`; `in_flight` tells
     how many requests are being served."""
-    pool, client = AccountPool(config), UpstreamClient()
+    pool, client = AccountPool(config), UpstreamClient(max_idle=_idle_connections(config))
     meter = Meter(_configured_models(config))
     account_sync = _account_sync(config, pool, meter)
     builders = UpstreamRequestBuilders(config.upstreams)
@@ -147,6 +148,19 @@ def _configured_models(config: Config) -> set[str]:
 def _responses(config: Config) -> ResponseStoreThread | None:
     store = responses_for(config)
     return None if store is None else ResponseStoreThread(store, config.storage.responses_days)
+
+
+def _idle_connections(config: Config) -> int:
+    """Idle connections to keep for each upstream: no more than half of the files that are kept back
+    for upstreams, so that calls of one find some whatever was called before."""
+    files = files_to_share()
+    if files is None:
+        return _MOST_IDLE
+    room = int(files * config.server.files_kept_back) // (2 * max(1, len(config.upstreams)))
+    return max(1, min(_MOST_IDLE, room))
+
+
+_MOST_IDLE = 512
 
 
 def _sealer(config: Config) -> Sealer:

@@ -80,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self.loop = context.loop
         self.address = address
         self.state: State = "idle"
-        self.deadline = self.loop.time() + seconds(context.limits.head_s)
+        self.deadline = inf
         """Loop time at which the patience with what the client should send ends."""
         self.waits_since = self.loop.time()
         """Loop time at which the connection was opened, or its last answer taken."""
@@ -113,6 +113,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.sending.open(self.transport)
+        if self.state == "closing":
+            # The server went down during the handshake of TLS.
+            transport.close()
+        else:
+            self.deadline = self.loop.time() + seconds(self.context.limits.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._advance("lost")
@@ -142,6 +147,8 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The client sends no more. Nearly always it is gone; some only say that they are done
         asking, and are left the moment that a ready answer takes."""
+        if self._taker is not None:
+            return bool(self._taker.eof_received())
         transport = self.transport
         # Where False is returned, the transport closes once all is sent, if the client takes it.
         self.sending.watch()
@@ -216,8 +223,14 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading(True)
 
     def _throw_away(self, size: int) -> None:
+        """What came is of no use. While there is an answer to give, too much of it is left in the
+        kernel; else it ends the connection."""
         self._linger -= size
-        if self._linger < 0:
+        if self._linger >= 0:
+            return
+        if self._request is not None:
+            self._pause_reading(True)
+        else:
             self.abort()
 
     def _account(self, size: int) -> None:
@@ -228,9 +241,7 @@ class Connection(asyncio.BufferedProtocol):
             self._break(Problem.BODY_MALFORMED)
             return
         if request.unwanted:
-            self._linger -= size
-            if self._linger < 0:
-                self._pause_reading(True)
+            self._throw_away(size)
         elif not request.hold(request.received - request.held):
             request.fail(Problem.NO_MEMORY)
         elif not request.wanted and request.received >= _AHEAD:
@@ -390,8 +401,10 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if request.complete:
             return True
-        rest = request.length - request.received
-        return not request.expects and rest <= self.context.limits.linger_bytes
+        limits = self.context.limits
+        if request.expects or not limits.linger_s:
+            return False
+        return request.length - request.received <= limits.linger_bytes
 
     def answered(self, request: Request) -> None:
         """The answer is complete."""
@@ -407,7 +420,7 @@ class Connection(asyncio.BufferedProtocol):
             self._next()
             return
         limits = self.context.limits
-        self.deadline = self.loop.time() + seconds(limits.linger_s)
+        self.deadline = self.loop.time() + limits.linger_s
         self._linger = limits.linger_bytes
         self._pause_reading(False)
 

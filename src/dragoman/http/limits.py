@@ -30,7 +30,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     send_bytes: int = 64 * 1024
     """Bytes that wait to be sent on one connection before its application is made to wait."""
     linger_s: float = 5.0
-    """For which the rest of a body that nobody reads is awaited after an early answer."""
+    """For which the rest of a body that nobody reads is awaited after an early answer; 0: it is not
+    awaited."""
     linger_bytes: int = 1024 * 1024
     """Most bytes of such a rest that are read."""
     connections: int = 10_000
@@ -53,14 +54,17 @@ def seconds(limit: float) -> float:
     return limit or inf
 
 
-def connections_for(limits: Limits, files: int | None = None) -> int:
-    """How many connections there may be, with `files` that may be open (None: ask the system)."""
+def files_to_share() -> int | None:
+    """Files that this process may open for connections of any kind, None for any number."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if files == resource.RLIM_INFINITY else max(0, files - _FILES_OF_ITS_OWN)
+
+
+def connections_for(limits: Limits, files: int | None) -> int:
+    """How many connections there may be, with so many `files_to_share`."""
     if files is None:
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        if files == resource.RLIM_INFINITY:
-            return limits.connections
-    room = int((files - _FILES_OF_ITS_OWN) * (1.0 - limits.reserved_files))
-    return max(1, min(limits.connections, room))
+        return limits.connections
+    return max(1, min(limits.connections, int(files * (1.0 - limits.reserved_files))))
 
 
 class Budget:

@@ -135,6 +135,8 @@ class Request:
         """
         if not self.complete:
             await self._receive(limit)
+        if self._failure is not None:
+            raise BodyRefused(self._failure)
         if self.received > limit:
             self._drop_body()
             raise BodyRefused(Problem.BODY_TOO_LARGE)
@@ -163,10 +165,10 @@ class Request:
         if self.length > limit:
             raise BodyRefused(Problem.BODY_TOO_LARGE)
         self._limit = limit
-        connection.want_body(self)
-        while not self.complete:
-            if self._failure is not None:
-                raise BodyRefused(self._failure)
+        if self._failure is None:
+            connection.want_body(self)
+        # A body that failed may be complete before the application gets to know of it.
+        while not self.complete and self._failure is None:
             if self.gone:
                 raise ClientGone
             self._waiter = connection.loop.create_future()
@@ -282,9 +284,13 @@ class Request:
     def put(self, data: bytes) -> bool:
         """Send a piece of the answer, not empty, if that takes no waiting; else False."""
         connection = self.connection
-        if connection is None or connection.sending.paused or not self._chunked or self._head:
+        if connection is None or not self._chunked or self._head:
             return False
-        connection.sending.write(b"%x\r\n%b\r\n" % (len(data), data))
+        sending = connection.sending
+        transport = sending.transport
+        if sending.paused or transport is None:
+            return False
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
     async def write(self, data: bytes) -> None:

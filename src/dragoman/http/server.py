@@ -14,7 +14,7 @@ from dragoman.http.addresses import counted, is_here
 from dragoman.http.connection import Connection
 from dragoman.http.context import Application, Context
 from dragoman.http.head import status_line
-from dragoman.http.limits import Budget, Limits, connections_for, seconds
+from dragoman.http.limits import Budget, Limits, connections_for, files_to_share, seconds
 from dragoman.http.problems import Problem, Refuse, refuse_plainly
 
 _log = logging.getLogger("dragoman.http")
@@ -26,6 +26,9 @@ their share, and requests are not kept waiting."""
 
 _SHORTAGE_S = 0.2
 """Seconds after which accepting is tried again when the system has no files left."""
+
+_LONGEST_S = 3600.0
+"""Of the waits that cannot be without a limit."""
 
 _UNDISTURBED_S = 1.0
 """Seconds for which a connection may wait without a request even where others wait for it: its
@@ -95,7 +98,7 @@ class Server:
         self._make_tls = tls
         self._tls = tls() if tls is not None else None
         self._exempt = exempt
-        self._most = connections_for(self.limits)
+        self._most = connections_for(self.limits, files_to_share())
         self._listeners: list[Listener] = []
         self._accepting = False
         self._opening: set[asyncio.Task[None]] = set()
@@ -278,10 +281,18 @@ class Server:
 
     async def _open(self, context: Context, sock: socket.socket, connection: Connection) -> None:
         tls = self._tls
-        patience = min(seconds(self.limits.head_s), 3600.0) if tls is not None else None
+        limits = self.limits
+        patience = (
+            {}
+            if tls is None
+            else {
+                "ssl_handshake_timeout": min(seconds(limits.head_s), _LONGEST_S),
+                "ssl_shutdown_timeout": limits.linger_s or 1.0,
+            }
+        )
         try:
             await context.loop.connect_accepted_socket(
-                lambda: connection, sock, ssl=tls, ssl_handshake_timeout=patience
+                lambda: connection, sock, ssl=tls, **patience
             )
         except (OSError, TimeoutError):
             # The client did not speak TLS, or left.

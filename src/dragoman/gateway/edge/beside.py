@@ -27,15 +27,13 @@ _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside")
 
 
 def is_large(body: bytes) -> bool:
-    """Whether reading `body` as JSON, or translating it, keeps others waiting."""
+    """Whether reading `body` as JSON, or translating it, keeps others waiting: such work is to be
+    done `beside` the loop."""
     size = len(body)
     return size > _MIXED and (size > _LARGE or body.count(b"{") > _OBJECTS)
 
 
-async def beside(body: bytes, work: Callable[[], T]) -> T:
-    """What `work`, which is about `body`, returns; done in a thread where that is large. Whoever is
-    cancelled meanwhile does not wait for it."""
-    if not is_large(body):
-        return work()
+async def beside(work: Callable[[], T]) -> T:
+    """What `work` returns, done in a thread. Who is cancelled meanwhile does not wait for it."""
     sys.setswitchinterval(_SWITCH_S)
     return await asyncio.get_running_loop().run_in_executor(_thread, work)

@@ -33,6 +33,7 @@ class Delivery:
         "_headers",
         "_last",
         "_loop",
+        "_put",
         "_sign",
         "_silence",
         "_timer",
@@ -53,6 +54,7 @@ class Delivery:
         commit_after_s: float,
     ) -> None:
         self._visit = visit
+        self._put = visit.request.put
         self._headers = headers
         self.keepalive = keepalive
         self._silence = keepalive_s
@@ -83,7 +85,7 @@ class Delivery:
 
     def put(self, data: bytes) -> bool:
         """Send whole events, if that takes no waiting; else False, and `write` must."""
-        if not self.committed or self._sign is not None or not self._visit.put(data):
+        if not self.committed or self._sign is not None or not self._put(data):
             return False
         self._last = self._loop.time()
         return True

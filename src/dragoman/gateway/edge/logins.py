@@ -20,7 +20,7 @@ class Logins:
     program with an old key does not lock out the others behind its address.
     """
 
-    __slots__ = ("_failures", "_known", "_most")
+    __slots__ = ("_known", "_most", "failures")
 
     def __init__(self, most: int) -> None:
         """
@@ -28,18 +28,15 @@ class Logins:
             most: failed logins of one address in a minute; 0 for any number.
         """
         self._most = most
-        self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        """When the first of them was, and how many there are."""
+        self.failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        """By address: when the first of them was, and how many there are. While there are none,
+        nothing has to be asked."""
         self._known: OrderedDict[tuple[str, bytes], None] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        """Whether there is anything to ask."""
-        return bool(self._failures)
 
     def wait(self, address: str, key: bytes, now: float) -> float:
         """Seconds until a login from `address` is looked at, 0 if it is now."""
         address = counted(address)
-        began, count = self._failures.get(address, (0.0, 0))
+        began, count = self.failures.get(address, (0.0, 0))
         if not count or count < self._most or now >= began + _WINDOW_S:
             return 0.0
         if (address, _digest(key)) in self._known:
@@ -51,21 +48,21 @@ class Logins:
         if not self._most:
             return
         address = counted(address)
-        began, count = self._failures.pop(address, (now, 0))
+        began, count = self.failures.pop(address, (now, 0))
         if now >= began + _WINDOW_S:
             began, count = now, 0
-        self._failures[address] = began, count + 1
-        if len(self._failures) > _MOST_ADDRESSES:
-            self._failures.popitem(last=False)
+        self.failures[address] = began, count + 1
+        if len(self.failures) > _MOST_ADDRESSES:
+            self.failures.popitem(last=False)
 
     def succeeded(self, address: str, key: bytes, now: float) -> None:
         """A login from `address` with this key succeeded."""
         address = counted(address)
-        began, _ = self._failures.get(address, (0.0, 0))
+        began, _ = self.failures.get(address, (0.0, 0))
         if not began:
             return
         if now >= began + _WINDOW_S:
-            del self._failures[address]
+            del self.failures[address]
             return
         self._known[address, _digest(key)] = None
         if len(self._known) > _MOST_KNOWN:

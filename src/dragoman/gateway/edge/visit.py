@@ -139,30 +139,18 @@ class Visit:
                 OVERLOADED where there is no memory for it.
             ClientGone: the client left.
         """
-        body = await self._plain_body(limit)
+        encoding = self.headers.get(b"content-encoding")
+        packed = encoding is not None and _is_packed(encoding)
+        try:
+            body = await self.request.body(limit)
+        except BodyRefused as refused:
+            raise _refused_body(refused.problem, limit) from None
+        if packed:
+            body = await self._unpacked(body, limit)
         if len(body) > _SMALL:
             # It is held twice: as it came, and as it is sent upstream.
             self.hold(len(body))
         return body
-
-    async def _plain_body(self, limit: int) -> bytes:
-        encoding = self.headers.get(b"content-encoding")
-        if encoding is None:
-            return await self._whole_body(limit)
-        encoding = encoding.strip().lower()
-        if encoding not in (b"identity", b"", b"gzip", b"x-gzip"):
-            raise refusal(
-                FaultKind.UNSUPPORTED_MEDIA_TYPE,
-                "The request body's content encoding is not supported; send it as it is or gzip.",
-            )
-        body = await self._whole_body(limit)
-        return await self._unpacked(body, limit) if encoding.endswith(b"gzip") else body
-
-    async def _whole_body(self, limit: int) -> bytes:
-        try:
-            return await self.request.body(limit)
-        except BodyRefused as refused:
-            raise _refused_body(refused.problem, limit) from None
 
     async def _unpacked(self, body: bytes, limit: int) -> bytes:
         inflater = Inflater(gzip_only=True)
@@ -202,10 +190,6 @@ class Visit:
     async def write(self, data: bytes) -> None:
         """Send a piece of the answer's body; waits while the client reads too slowly."""
         await self.request.write(data)
-
-    def put(self, data: bytes) -> bool:
-        """Send a piece of the answer's body, not empty, if that takes no waiting; else False."""
-        return self.request.put(data)
 
     def end(self, data: bytes = b"") -> None:
         """Send the last piece of the answer's body."""
@@ -255,6 +239,23 @@ async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None
         raise ClientGone from None
     finally:
         request.on_gone = None
+
+
+def _is_packed(encoding: bytes) -> bool:
+    """Whether a body with this content encoding is to be unpacked.
+
+    Raises:
+        DragomanError: UNSUPPORTED_MEDIA_TYPE.
+    """
+    encoding = encoding.strip().lower()
+    if encoding in (b"gzip", b"x-gzip"):
+        return True
+    if encoding not in (b"identity", b""):
+        raise refusal(
+            FaultKind.UNSUPPORTED_MEDIA_TYPE,
+            "The request body's content encoding is not supported; send it as it is or gzip.",
+        )
+    return False
 
 
 def _refused_body(problem: Problem, limit: int) -> Exception:

@@ -4,6 +4,7 @@ something of an answer comes, or an error."""
 from __future__ import annotations
 
 import time
+from functools import partial
 from math import inf
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from dragoman.accounts.pool import Lease
 from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_fault
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
-from dragoman.gateway.edge.beside import beside
+from dragoman.gateway.edge.beside import beside, is_large
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.serving.affinity import response_id
 from dragoman.gateway.serving.answers import (
@@ -60,7 +61,8 @@ async def deliver_whole(
     call, outcome = context.call, Outcome()
     context.outcome = outcome
     translate = call.stream_as_response if holds_events(body) else call.translate_response
-    reply = await beside(body, lambda: translate(body, outcome))
+    make = partial(translate, body, outcome)
+    reply = await beside(make) if is_large(body) else make()
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, Upstream
 from dragoman.canonical.losses import Policy
 from dragoman.config import Server
 from dragoman.gateway.edge.auth import Caller
-from dragoman.gateway.edge.beside import beside
+from dragoman.gateway.edge.beside import beside, is_large
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
 from dragoman.gateway.edge.record import Record
@@ -121,9 +122,8 @@ class Exchange:
             ClientGone: the client left.
         """
         body = await visit.body(self._server.body_limit_bytes)
-        return await beside(
-            body, lambda: ClientRequest(visit.codec.name, body, operation=visit.operation)
-        )
+        read = partial(ClientRequest, visit.codec.name, body, operation=visit.operation)
+        return await beside(read) if is_large(body) else read()
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """The target of the request's model.
@@ -177,7 +177,9 @@ class Exchange:
         Raises:
             InvalidRequest: as `_translate`.
         """
-        call = await beside(context.request.body, lambda: self._translate(context, target))
+        translate = partial(self._translate, context, target)
+        large = is_large(context.request.body)
+        call = await beside(translate) if large else translate()
         context.retarget(target, call, is_fallback=is_fallback)
 
     async def _forward(self, context: RequestContext) -> None:
