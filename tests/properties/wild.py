@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.protocols.settings import make_capabilities, make_options
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.properties.strategies import PDF, PNG
 
@@ -224,7 +224,7 @@ def _tool(client: str, name: str) -> dict[str, Any]:
 
 
 any_options = st.builds(
-    Options,
+    make_options,
     policy=st.just(Policy.LENIENT),
     custom_tools=st.sampled_from(("wrap", "reject")),
     hosted_tools=st.sampled_from(("drop", "reject", "map")),
@@ -238,7 +238,7 @@ any_options = st.builds(
     map_fast=st.booleans(),
 )
 any_capabilities = st.builds(
-    Capabilities,
+    make_capabilities,
     system_role=st.sampled_from(("system", "developer")),
     system_as_string=st.booleans(),
     max_tokens_field=st.sampled_from(("max_completion_tokens", "max_tokens")),

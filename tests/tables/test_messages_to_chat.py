@@ -95,6 +95,18 @@ MESSAGES = [
         {"messages": [sent.system("b"), HI]},
         {"system[0]": KNOB},
     ),
+    Row(
+        "the billing header of Claude Code before other text",
+        {"system": "x-anthropic-billing-header: cch=1\n\nb"},
+        {"messages": [sent.system("b"), HI]},
+        {"system": KNOB},
+    ),
+    Row(
+        "the billing header of Claude Code inside the conversation",
+        msgs(HI, said("system", text("x-anthropic-billing-header: cch=1"))),
+        {"messages": [HI]},
+        {"messages[1].content[0]": KNOB},
+    ),
     # req: 16
     Row(
         "system messages inside the conversation",

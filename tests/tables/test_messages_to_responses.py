@@ -99,6 +99,18 @@ MESSAGES = [
         {"system[0]": KNOB},
     ),
     Row(
+        "the billing header of Claude Code before other text",
+        {"system": "x-anthropic-billing-header: cch=1\n\nb"},
+        {"instructions": "b"},
+        {"system": KNOB},
+    ),
+    Row(
+        "the billing header of Claude Code inside the conversation",
+        msgs(HI, said("system", text("x-anthropic-billing-header: cch=1"))),
+        sent.items(SENT_HI),
+        {"messages[1].content[0]": KNOB},
+    ),
+    Row(
         "system messages inside the conversation",
         msgs(HI, said("system", "late"), said("assistant", "x"), HI),
         sent.items(

@@ -88,17 +88,20 @@ def write_labels(body: JsonObject, settings: RequestSettings, tiers: Collection[
     request = settings.request
     if request.metadata:
         body["metadata"] = request.metadata
-    for name in ("user", "safety_identifier"):
-        user = settings.user_id(name, LONGEST_USER_ID)
-        if user is not None:
-            body[name] = user
+    if request.user is not None:
+        body["user"] = settings.user_id("user", request.user, LONGEST_USER_ID)
+    if request.safety_identifier is not None:
+        name = "safety_identifier"
+        body[name] = settings.user_id(name, request.safety_identifier, LONGEST_USER_ID)
     if request.prompt_cache_key is not None:
         body["prompt_cache_key"] = request.prompt_cache_key
     if request.prompt_cache_retention is not None:
         body["prompt_cache_retention"] = request.prompt_cache_retention
     if request.moderation is not None:
         body["moderation"] = request.moderation
-    settings.drop_automatic_cache()
-    tier = settings.service_tier(tiers)
-    if tier is not None:
-        body["service_tier"] = tier
+    if request.auto_cache is not None:
+        settings.drop_automatic_cache()
+    if request.service_tier is not None or request.speed is not None:
+        tier = settings.service_tier(tiers)
+        if tier is not None:
+            body["service_tier"] = tier

@@ -104,11 +104,10 @@ class RequestSettings:
                 self.lose("stop", kind, detail)
         return list(taken)
 
-    def user_id(self, name: str, longest: int) -> str | None:
+    def user_id(self, name: str, value: str, longest: int) -> str:
         """The id of the end user in the field `name`, or its hash if it has more characters than
         the upstream takes."""
-        value: str | None = getattr(self.request, name)
-        if value is None or len(value) <= longest:
+        if len(value) <= longest:
             return value
         self.lose(name, LossKind.CONVERTED, "too long for the upstream: its hash is sent")
         return hashlib.sha256(value.encode()).hexdigest()
@@ -130,14 +129,12 @@ class RequestSettings:
         return None
 
     def drop_automatic_cache(self) -> None:
-        """Report a wish for automatic caching where upstreams cache unasked."""
-        if self.request.auto_cache is not None:
-            self.lose("auto_cache", LossKind.KNOB, "the upstream chooses by itself what to cache")
+        """Report that the client asked for caching, to an upstream that caches unasked."""
+        self.lose("auto_cache", LossKind.KNOB, "the upstream chooses by itself what to cache")
 
     def drop_store(self) -> None:
-        """Report a wish for keeping the answer where upstreams are not asked to."""
-        if self.request.store:
-            self.lose("store", LossKind.KNOB, "the upstream is not asked to keep the answer")
+        """Report that the client asked to keep the answer."""
+        self.lose("store", LossKind.KNOB, "the upstream is not asked to keep the answer")
 
 
 def fitted(limit: int) -> str:

@@ -13,7 +13,7 @@ from dragoman.canonical.blocks import Text
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.pairing import pair_tools, report_silence
 from dragoman.canonical.requests import Request, Role, Turn
-from dragoman.protocols.anthropic_messages.blocks_write import BlockWriter
+from dragoman.protocols.anthropic_messages.content_writer import BlockWriter
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities, MessagesOptions
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject

@@ -22,7 +22,7 @@ from dragoman.canonical.requests import (
     Turn,
 )
 from dragoman.protocols.anthropic_messages import wire
-from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
+from dragoman.protocols.anthropic_messages.content_reader import BlockReader
 from dragoman.protocols.anthropic_messages.thinking import read_thinking
 from dragoman.protocols.anthropic_messages.threads import threads_unsupported
 from dragoman.protocols.anthropic_messages.tools import read_choice, read_tool
@@ -112,12 +112,14 @@ def _read_turns(fields: Fields, blocks: BlockReader, extras: list[Extra]) -> tup
             # A system message may carry nothing but settings for the turns after it.
             content = []
         read = blocks.message(content, f"{path}.content", role)
-        if role == "system":
+        if role == "system" and read:
             read = tuple(_without_billing(read, extras))
+            if not read:
+                continue
         # Inside a conversation OpenAI's protocols call it the developer who speaks.
         side: Role = "developer" if role == "system" else role
         turns.append(Turn(role=side, blocks=read, path=path))
-    last = turns[-1].blocks[-1:] if turns[-1].role == "assistant" else ()
+    last = turns[-1].blocks[-1:] if turns and turns[-1].role == "assistant" else ()
     if last and isinstance(last[0], Text):
         detail = "a prefill is not continued upstream"
         extras.append(Extra(turns[-1].path, None, LossKind.CONVERTED, detail))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dragoman.canonical.blocks import CacheMark
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import JsonSchema, Request
-from dragoman.protocols.anthropic_messages.blocks_write import is_plain
 from dragoman.protocols.anthropic_messages.caching import settle
+from dragoman.protocols.anthropic_messages.content_writer import is_plain
 from dragoman.protocols.anthropic_messages.conversation import write_conversation
 from dragoman.protocols.anthropic_messages.schemas import fitted
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities, MessagesOptions
@@ -205,7 +205,7 @@ def _drop_the_rest(settings: RequestSettings) -> None:
             if getattr(request, name):
                 detail = "token probabilities are not given upstream"
                 settings.lose(name, LossKind.CONTENT, detail)
-    else:
+    elif request.top_logprobs:
         settings.top_logprobs()
     if request.verbosity not in (None, "medium"):
         settings.drop("verbosity")
@@ -219,4 +219,5 @@ def _drop_the_rest(settings: RequestSettings) -> None:
         settings.drop("prompt_cache_options")
     if request.moderation:
         settings.drop("moderation")
-    settings.drop_store()
+    if request.store:
+        settings.drop_store()

@@ -16,8 +16,8 @@ from dragoman.canonical.requests import (
     ToolRef,
 )
 from dragoman.protocols.anthropic_messages import web_search, wire
-from dragoman.protocols.anthropic_messages.blocks_read import BlockReader
 from dragoman.protocols.anthropic_messages.caching import mark
+from dragoman.protocols.anthropic_messages.content_reader import BlockReader
 from dragoman.protocols.anthropic_messages.schemas import is_enforceable
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject

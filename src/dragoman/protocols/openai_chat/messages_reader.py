@@ -9,7 +9,7 @@ from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.requests import Extra, Role, Turn
 from dragoman.protocols.fields import Fields
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.content import (
+from dragoman.protocols.openai_chat.content_reader import (
     ASSISTANT_PARTS,
     TEXT_PARTS,
     TOOL_PARTS,

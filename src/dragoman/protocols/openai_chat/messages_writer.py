@@ -23,7 +23,7 @@ from dragoman.canonical.tools import wrap_custom
 from dragoman.protocols.base import Outbound, to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.content import PartWriter, bare_text, text_part
+from dragoman.protocols.openai_chat.content_writer import PartWriter, bare_text, text_part
 from dragoman.protocols.openai_chat.reasoning import (
     is_foreign_state,
     joined,

@@ -21,7 +21,7 @@ from dragoman.protocols.fields import (
     whole,
 )
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.content import needed
+from dragoman.protocols.openai_chat.content_reader import needed
 from dragoman.protocols.openai_chat.messages_reader import MessagesReader
 from dragoman.protocols.openai_chat.tools import read_tool_choice, read_tools
 from dragoman.protocols.openai_settings import LABELS, read_schema

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import JsonObject as AnyJsonObject
-from dragoman.canonical.requests import Request
+from dragoman.canonical.requests import OutputFormat, Request
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
@@ -30,14 +30,23 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
     settings = RequestSettings(request, outbound)
     _write_limits(body, settings, own)
     write_sampling(body, settings)
-    _write_top_k(body, settings, own)
-    _write_logprobs(body, settings)
-    _write_output(body, settings)
+    if request.top_k is not None:
+        if own.top_k:
+            body["top_k"] = request.top_k
+        else:
+            settings.drop("top_k")
+    if request.logprobs or request.top_logprobs:
+        _write_logprobs(body, settings)
+    if request.output_format is not None:
+        _write_format(body, request.output_format, settings)
+    if request.verbosity is not None:
+        body["verbosity"] = request.verbosity
     write_thinking(body, settings, own)
     write_labels(body, settings, wire.SERVICE_TIERS)
     if request.prompt_cache_options is not None:
         _write_cache_options(body, request.prompt_cache_options, request, outbound)
-    settings.drop_store()
+    if request.store:
+        settings.drop_store()
     if request.stream:
         body["stream"] = True
         if own.stream_usage:
@@ -63,16 +72,6 @@ def _write_limits(body: JsonObject, settings: RequestSettings, own: ChatCapabili
         body["stop"] = settings.stops(taken_stops(stop), LossKind.CONTENT, detail)
 
 
-def _write_top_k(body: JsonObject, settings: RequestSettings, own: ChatCapabilities) -> None:
-    top_k = settings.request.top_k
-    if top_k is None:
-        return
-    if own.top_k:
-        body["top_k"] = top_k
-    else:
-        settings.drop("top_k")
-
-
 def _write_logprobs(body: JsonObject, settings: RequestSettings) -> None:
     alternatives = settings.top_logprobs()
     if settings.request.logprobs:
@@ -81,16 +80,13 @@ def _write_logprobs(body: JsonObject, settings: RequestSettings) -> None:
             body["top_logprobs"] = alternatives
 
 
-def _write_output(body: JsonObject, settings: RequestSettings) -> None:
-    asked = settings.request.output_format
+def _write_format(body: JsonObject, asked: OutputFormat, settings: RequestSettings) -> None:
     if isinstance(asked, AnyJsonObject):
         body["response_format"] = {"type": "json_object"}
-    elif asked is not None:
-        schema = write_schema(asked, settings)
-        if schema is not None:
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    if settings.request.verbosity is not None:
-        body["verbosity"] = settings.request.verbosity
+        return
+    schema = write_schema(asked, settings)
+    if schema is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
 
 
 def _write_cache_options(

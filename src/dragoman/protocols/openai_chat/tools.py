@@ -21,7 +21,7 @@ from dragoman.canonical.requests import (
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
 from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.content import needed
+from dragoman.protocols.openai_chat.content_reader import needed
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_schemas import (
     is_strict,

@@ -32,7 +32,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.openai_responses.parts import read_annotation
+from dragoman.protocols.openai_responses.content_reader import read_annotation
 
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _LATE = "came when its item was over"

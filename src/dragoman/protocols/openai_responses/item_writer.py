@@ -26,7 +26,7 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.annotations import write_annotation
-from dragoman.protocols.openai_responses.part_writer import PartWriter
+from dragoman.protocols.openai_responses.content_writer import PartWriter
 from dragoman.protocols.openai_responses.web_search import sent_search
 
 

@@ -20,7 +20,7 @@ from dragoman.canonical.requests import JsonObject as AnyJsonObject
 from dragoman.protocols.efforts import EFFORTS
 from dragoman.protocols.fields import Fields, JsonObject, Readers, boolean, number
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.openai_responses.items import ItemReader
+from dragoman.protocols.openai_responses.item_reader import ItemReader
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
 from dragoman.protocols.openai_responses.web_search import SOURCES, with_choice
 from dragoman.protocols.openai_settings import LABELS, read_schema

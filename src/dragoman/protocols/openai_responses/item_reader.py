@@ -26,13 +26,13 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, Tool, Turn
 from dragoman.protocols.fields import Field, Fields, JsonObject, check_depth
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.content_reader import read_content
 from dragoman.protocols.openai_responses.machine_tools import (
     MACHINE_CALLS,
     MACHINE_OUTPUTS,
     read_machine_call,
     read_machine_output,
 )
-from dragoman.protocols.openai_responses.parts import read_content
 from dragoman.protocols.openai_responses.tool_search import (
     is_clients_output,
     read_search_call,
