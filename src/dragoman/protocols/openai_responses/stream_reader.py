@@ -22,7 +22,7 @@ from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.openai_responses.assembler import Assembler, OpenBlock
+from dragoman.protocols.openai_responses.output_reader import OpenBlock, OutputReader
 from dragoman.protocols.openai_responses.usage import (
     read_finish,
     read_moderation,
@@ -116,7 +116,7 @@ class ResponsesReader:
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
-        self._answer = Assembler(inbound)
+        self._answer = OutputReader(inbound)
         self._started = False
         self._over = False
         self._ids: dict[str, int] = {}

@@ -44,18 +44,17 @@ from dragoman.canonical.responses import FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply, to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_responses.annotations import write_annotation
+from dragoman.protocols.openai_responses.content_writer import write_annotation
 from dragoman.protocols.openai_responses.errors import error_object, failed_object
+from dragoman.protocols.openai_responses.frames import Frames, TextInProgress
 from dragoman.protocols.openai_responses.output_writer import (
     CallItem,
-    Frames,
     HiddenReasoning,
     Item,
     MessageItem,
     Output,
     ReasoningItem,
     SearchItem,
-    TextInProgress,
 )
 from dragoman.protocols.openai_responses.response_object import (
     begun,

@@ -75,7 +75,7 @@ class _Item:
         """Characters passed on of each part of the reasoning."""
 
 
-class Assembler:
+class OutputReader:
     """Makes the events of one answer's items. `has_calls` tells whether a tool was called."""
 
     __slots__ = ("_inbound", "_items", "_next", "has_calls")
