@@ -187,7 +187,7 @@ def _budgets(checked: list[Budget]) -> list[list[str]]:
 
 
 _WHY = {
-    "small request, translated": "A fifth is the kernel, a quarter uvicorn and the upstream "
+    "small request, translated": "A fifth is the kernel, a fifth the server and the upstream "
     "client; of the rest no function takes more than a thirtieth.",
     "streamed event, translated": "Half is the kernel's work for one read, one write and one poll "
     "per event; the translation is 3 to 4 µs.",

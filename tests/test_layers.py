@@ -20,6 +20,8 @@ SIMULATOR_MAY_IMPORT = (
     "dragoman.simulator",
     "dragoman.simulator.*",
     "dragoman.failing",
+    "dragoman.http",
+    "dragoman.http.*",
     "dragoman.sse",
     "dragoman.protocols.*.wire",
 )

@@ -71,7 +71,7 @@ def test_a_body_that_never_comes(quick: Running) -> None:
 
 
 def test_a_body_that_comes_too_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.http.connection.PROGRESS_S", 0.1)
+    monkeypatch.setattr("dragoman.http.arrival.PROGRESS_S", 0.1)
     with running(limits=replace(QUICK, body_s=60.0, rate=10_000)) as server:
         with server.connect() as sock:
             sock.sendall(POST + b"content-length: 100000\r\n\r\n")

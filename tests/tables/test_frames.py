@@ -443,7 +443,7 @@ def test_the_terminal_event_of_responses(
         ("context_length_exceeded", "invalid_request_error", "context_length_exceeded"),
         ("insufficient_quota", "insufficient_quota", "insufficient_quota"),
         ("slow_down", "service_unavailable_error", "slow_down"),
-        ("image_too_large", "server_error", "image_too_large"),
+        ("image_too_large", "invalid_request_error", "image_too_large"),
         ("odd", "server_error", "server_error"),
         (None, "server_error", "server_error"),
     ],

@@ -401,7 +401,7 @@ def budget(tokens: int) -> JsonObject:
         (budget(5000), None, {}, budget(5000), None, {}),
         # qwen-code sends a budget as large as the limit.
         (budget(9000), None, {}, budget(6750), None, {"thinking": "repaired"}),
-        (DISABLED, None, {"disable_thinking": False}, None, "low", {"thinking": "knob"}),
+        (DISABLED, None, {"disable_thinking": False}, None, "low", {"thinking": "converted"}),
         (
             ADAPTIVE,
             "low",
@@ -416,7 +416,7 @@ def budget(tokens: int) -> JsonObject:
             {"efforts": ("medium",)},
             ADAPTIVE,
             "medium",
-            {"thinking": "knob"},
+            {"thinking": "converted"},
         ),
         (ADAPTIVE, "low", {"efforts": ()}, ADAPTIVE, None, {"thinking": "knob"}),
     ],

@@ -94,8 +94,10 @@ class Metered(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """The upstream's own terminator was seen: the answer is whole. `moderation` is as in
-    `Response`.
+    """The upstream's own terminator was seen: the answer is whole.
+
+    `moderation` is what a moderation that the client asked for found: `input` and `output`, each
+    one result or error in the words of the OpenAI protocols.
     """
 
     moderation: dict[str, Any] | None = None

@@ -6,7 +6,9 @@ that broke it and not in a client.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import TypeVar
 
 from dragoman.canonical import events as ev
 from dragoman.canonical.errors import IllegalEvent
@@ -45,6 +47,11 @@ for (_state, _event), _after in TRANSITIONS.items():
     NEXT[_state][_event] = _after
 
 
+def illegal(state: State, event: ev.Event) -> IllegalEvent:
+    """The error of an event that the grammar does not allow in `state`."""
+    return IllegalEvent(f"{type(event).__name__} is illegal in state {state.name}")
+
+
 def step(state: State, event: ev.Event) -> State:
     """The state after `event`.
 
@@ -57,6 +64,13 @@ def step(state: State, event: ev.Event) -> State:
         raise illegal(state, event) from None
 
 
-def illegal(state: State, event: ev.Event) -> IllegalEvent:
-    """The error for an event that the grammar does not allow in `state`."""
-    return IllegalEvent(f"{type(event).__name__} is illegal in state {state.name}")
+Handler = TypeVar("Handler")
+
+
+def steps(handlers: Mapping[type, Handler]) -> dict[tuple[State, type], tuple[State, Handler]]:
+    """The transitions of the events that have a handler, each with its handler."""
+    return {
+        (state, kind): (after, handlers[kind])
+        for (state, kind), after in TRANSITIONS.items()
+        if kind in handlers
+    }

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 from msgspec import Struct
-
-from dragoman.canonical.blocks import Block
-from dragoman.canonical.usage import Usage
 
 
 class FinishReason(StrEnum):
@@ -36,22 +32,3 @@ class Finish(Struct, frozen=True):
     reason: FinishReason
     stop_sequence: str | None = None
     category: str | None = None
-
-
-class Response(Struct, frozen=True, kw_only=True):
-    """One answer: ordered blocks, how it ended, what it cost.
-
-    `id` and `model` are the upstream's own; `created` is in Unix seconds, 0 if unknown.
-    `service_tier` is in the words of the OpenAI protocols. `usage` is None when the upstream
-    did not report any. `moderation` is what a moderation that the client asked for found:
-    `input` and `output`, each one result or error in the words of the OpenAI protocols.
-    """
-
-    id: str
-    model: str
-    created: int
-    blocks: tuple[Block, ...]
-    finish: Finish
-    usage: Usage | None = None
-    service_tier: str | None = None
-    moderation: dict[str, Any] | None = None

@@ -8,17 +8,15 @@ is answered.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import socket
-import struct
-import termios
 import traceback
 from math import inf
 from typing import cast
 
 import httptools
 
+from dragoman.http.arrival import Arrival
+from dragoman.http.boundary import Boundary
 from dragoman.http.context import Context
 from dragoman.http.head import (
     CONTINUE,
@@ -29,21 +27,18 @@ from dragoman.http.head import (
     split_target,
     status_line,
 )
-from dragoman.http.limits import PROGRESS_S, seconds
+from dragoman.http.limits import seconds
 from dragoman.http.problems import Problem
 from dragoman.http.request import Request
+from dragoman.http.sending import Sending
 from dragoman.http.states import TRANSITIONS, Event, State
 
 _log = logging.getLogger("dragoman.http")
 
-_EMPTY_LINE = b"\r\n\r\n"
 _AHEAD = 64 * 1024
 """Bytes kept of what a client sends before it was answered; then its socket is not read."""
 
 _HALF_CLOSED_S = 0.1
-_RESET = struct.pack("ii", 1, 0)
-_FRAMING = 4
-"""Bytes of sizes, extensions and line ends that a byte of a body in chunks may take, over all."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -51,34 +46,25 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_ahead",
-        "_body_until",
+        "_arrival",
+        "_boundary",
         "_broken",
-        "_drain",
         "_fields",
-        "_framed",
         "_half_closed",
         "_head_bytes",
-        "_held",
-        "_left",
         "_linger",
-        "_mark",
-        "_mark_chunks",
         "_parser",
         "_problem",
         "_reading",
         "_request",
-        "_silent",
-        "_tail",
         "_taker",
         "_trailed",
-        "_unsent",
         "_url",
         "address",
         "context",
         "deadline",
         "loop",
-        "paused",
-        "send_deadline",
+        "sending",
         "state",
         "transport",
         "waits_since",
@@ -98,68 +84,49 @@ class Connection(asyncio.BufferedProtocol):
         """Loop time at which the patience with what the client should send ends."""
         self.waits_since = self.loop.time()
         """Loop time at which the connection was opened, or its last answer taken."""
-        self.send_deadline = inf
-        """Loop time at which the patience with a client that does not take its answer ends."""
-        self.paused = False
-        """Whether more waits to be sent than should."""
+        self.sending = Sending(context.loop, context.limits, context.budget)
         self.transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
+        self._boundary = Boundary()
+        self._arrival = Arrival(context.limits)
         self._request: Request | None = None
         """The one that is not answered yet."""
         self._url = b""
         self._fields: list[tuple[bytes, bytes]] | None = None
         """Those of the head that is being read; None while none is: trailers are not kept."""
+        self._head_bytes = 0
         self._problem: Problem | None = None
         self._trailed = False
         """Whether trailers may have come, which the parser takes for headers: one that names the
         connection would mean something to it."""
         self._broken = False
         """Whether what comes can no longer be told apart."""
-        self._head_bytes = 0
-        self._tail = b""
-        """The last bytes that were parsed, where an empty line may have begun."""
-        self._left = 0
-        """Bytes of the body that are to come, where its length is known."""
-        self._framed = 0
-        """Bytes of a body in chunks as it came."""
-        self._silent = 0
-        """Of these, the last ones, which brought nothing of the body itself."""
-        self._body_until = inf
-        self._mark = 0
-        """Bytes of the body that were there when its progress was looked at last."""
-        self._mark_chunks = 0
         self._linger = 0
         """Bytes that are yet thrown away before the connection ends."""
         self._ahead = b""
         self._reading = True
-        self._unsent = 0
-        """Bytes that waited to be sent when that was looked at last."""
-        self._held = 0
-        """Bytes of the memory budget for an answer that the client has not taken."""
         self._half_closed: asyncio.TimerHandle | None = None
-        self._drain: asyncio.Future[None] | None = None
         self._taker: asyncio.Protocol | None = None
 
     # asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(self.context.limits.send_bytes)
+        self.sending.open(self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._advance("lost")
         self.transport = None
         # It holds this connection.
         del self._parser
-        self.deadline = self.send_deadline = inf
+        self.deadline = inf
         self._ahead = b""
         if self._half_closed is not None:
             self._half_closed.cancel()
-        self._release()
         request, self._request = self._request, None
         if request is not None:
             request.left()
-        self._wake()
+        self.sending.lost()
         if self._taker is not None:
             self._taker.connection_lost(exc)
             self._taker = None
@@ -177,27 +144,25 @@ class Connection(asyncio.BufferedProtocol):
         asking, and are left the moment that a ready answer takes."""
         transport = self.transport
         # Where False is returned, the transport closes once all is sent, if the client takes it.
-        self._watch_sending(ends=True)
+        self.sending.watch()
         if self.state != "serving" or transport is None or not transport.can_write_eof():
             return False
         self._half_closed = self.loop.call_later(_HALF_CLOSED_S, transport.close)
         return True
 
     def pause_writing(self) -> None:
-        self.paused = True
-        self._watch_sending()
+        self.sending.pause()
         if self._taker is not None:
             self._taker.pause_writing()
 
     def resume_writing(self) -> None:
-        self.paused = False
-        self._release()
-        self._wake()
-        self._watch_sending()
-        if self._taker is not None:
-            self._taker.resume_writing()
-        elif self.state == "flushing":
+        self.sending.resume()
+        if self.state == "flushing":
             self._next()
+        elif self.state == "closing":
+            self.sending.watch()
+        elif self._taker is not None:
+            self._taker.resume_writing()
 
     # Reading
 
@@ -215,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
             if state == "closing" or self._broken:
                 self._throw_away(end - start)
                 return
-            cut = self._cut(data, start, end)
+            cut = self._boundary.cut(data, start, end)
             if state == "idle" or state == "head":
                 if self._trailed:
                     self._trailed = False
@@ -244,28 +209,6 @@ class Connection(asyncio.BufferedProtocol):
             self._advance("began")
             self.deadline = self.loop.time() + seconds(self.context.limits.head_s)
 
-    def _cut(self, data: bytes | bytearray, start: int, end: int) -> int:
-        """Where to stop: no byte of a next request may be parsed before its time. A head and a
-        body in chunks both end with an empty line, though not every one is such an end."""
-        left = self._left
-        if left:
-            cut = min(end, start + left)
-            self._left = left - (cut - start)
-            return cut
-        tail = self._tail
-        if tail:
-            # It may have begun with the bytes before.
-            at = (tail + bytes(data[start : min(end, start + 3)])).find(_EMPTY_LINE)
-            if at >= 0:
-                self._tail = b""
-                return start + at + 4 - len(tail)
-        at = data.find(_EMPTY_LINE, start, end)
-        if at >= 0:
-            self._tail = b""
-            return at + 4
-        self._tail = (tail + bytes(data[max(start, end - 3) : end]))[-3:]
-        return end
-
     def _keep(self, data: bytes) -> None:
         """The client sends more before it was answered."""
         self._ahead += data
@@ -281,19 +224,9 @@ class Connection(asyncio.BufferedProtocol):
         """A read has brought `size` bytes of a body, and not its end."""
         request = self._request
         assert request is not None
-        limits = self.context.limits
-        if request.length < 0:
-            # Chunks have sizes and extensions, and trailers follow them. The parser holds trailers.
-            grown = request.received - self._mark_chunks
-            self._mark_chunks = request.received
-            self._silent = 0 if grown else self._silent + size
-            self._framed += size
-            if (
-                self._silent > limits.head_bytes
-                or self._framed > limits.head_bytes + _FRAMING * request.received
-            ):
-                self._break(Problem.BODY_MALFORMED)
-                return
+        if request.length < 0 and not self._arrival.is_framed_well(size, request.received):
+            self._break(Problem.BODY_MALFORMED)
+            return
         if request.unwanted:
             self._linger -= size
             if self._linger < 0:
@@ -348,9 +281,9 @@ class Connection(asyncio.BufferedProtocol):
             self._problem = bad.problem
             return
         self._head_bytes = 0
-        self._framed = self._silent = self._mark_chunks = 0
+        self._arrival.begin()
         self._linger = self.context.limits.linger_bytes
-        self._left = max(request.length, 0)
+        self._boundary.left = max(request.length, 0)
         self._trailed = request.length < 0
         self._request = request
         self._advance("request")
@@ -438,22 +371,17 @@ class Connection(asyncio.BufferedProtocol):
             # Too late for words: that the rest is missing is the honest end.
             self._request = request.connection = None
             self._end()
-        elif self.transport is not None:
-            # A plain end would be the answer's: only a reset tells.
-            sock = self.transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            self.abort()
+        else:
+            # A plain end would be the answer's.
+            self.sending.reset()
 
     def want_body(self, request: Request) -> None:
         """The application waits for the body."""
         if request.expects:
             request.expects = False
             if not request.received:
-                self.write(CONTINUE)
-        now = self.loop.time()
-        self._body_until = now + seconds(self.context.limits.body_s)
-        self._mark = request.received
-        self.deadline = min(self._body_until, now + PROGRESS_S)
+                self.sending.write(CONTINUE)
+        self.deadline = self._arrival.watch(request.received, self.loop.time())
         self._pause_reading(False)
 
     def carries_on(self, request: Request) -> bool:
@@ -468,9 +396,9 @@ class Connection(asyncio.BufferedProtocol):
     def answered(self, request: Request) -> None:
         """The answer is complete."""
         self._request = None
-        if self.paused:
-            # The budget has it until the client has taken it.
-            self._held, request.held = request.held, 0
+        if request.held and self.sending.paused:
+            self.sending.hold(request.held)
+            request.held = 0
         if not request.keep_alive:
             self._end()
             return
@@ -499,7 +427,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _next(self) -> None:
         """Go on with the next request, once the client has taken enough of the answer."""
-        if self.paused:
+        if self.sending.paused:
             return
         self._advance("drained")
         if self.context.draining:
@@ -513,56 +441,6 @@ class Connection(asyncio.BufferedProtocol):
             self._read(ahead, memoryview(ahead), len(ahead))
         if self._half_closed is not None and self.state in ("idle", "head"):
             self._end()
-
-    # Writing
-
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
-        if self.transport is not None:
-            self.transport.write(data)
-
-    def write_both(self, head: bytes, body: bytes) -> None:
-        """Send a large body behind its head, without a copy."""
-        if self.transport is not None:
-            self.transport.writelines((head, body))
-
-    async def drained(self) -> None:
-        """Wait until less waits to be sent, or the connection is gone."""
-        while self.paused and self.transport is not None:
-            self._drain = self.loop.create_future()
-            await self._drain
-
-    def _wake(self) -> None:
-        waiter, self._drain = self._drain, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    def _release(self) -> None:
-        if self._held:
-            self.context.budget.give(self._held)
-            self._held = 0
-
-    def _watch_sending(self, *, ends: bool = False) -> None:
-        """From here on the client must take what waits for it, if that is much, or the last."""
-        self._unsent = self._waiting()
-        if self._unsent and (ends or self.paused or self.state == "closing"):
-            self.send_deadline = self.loop.time() + seconds(self.context.limits.send_s)
-        else:
-            self.send_deadline = inf
-
-    def _waiting(self) -> int:
-        """Bytes that the client has not taken: here, and in the kernel."""
-        transport = self.transport
-        if transport is None or not transport.get_write_buffer_size():
-            return 0
-        waiting = transport.get_write_buffer_size()
-        sock = transport.get_extra_info("socket")
-        queued: int
-        try:
-            (queued,) = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0" * 4))
-        except OSError:
-            queued = 0
-        return waiting + queued
 
     # The end
 
@@ -579,24 +457,14 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.abort()
 
-    def on_send_deadline(self, now: float) -> None:
-        """The patience with a client that does not take its answer has ended."""
-        limits = self.context.limits
-        waiting = self._waiting()
-        if self._unsent - waiting < min(limits.rate * limits.send_s, self._unsent):
-            self.abort()
-        else:
-            self._watch_sending(ends=True)
-
     def _look_at_progress(self, now: float) -> None:
         request = self._request
         assert request is not None
-        come = request.received - self._mark
-        if now >= self._body_until or come < self.context.limits.rate * PROGRESS_S:
+        look = self._arrival.next_look(request.received, now)
+        if look is None:
             request.fail(Problem.BODY_TIMEOUT)
-            return
-        self._mark = request.received
-        self.deadline = min(self._body_until, now + PROGRESS_S)
+        else:
+            self.deadline = look
 
     def retire(self) -> None:
         """End as soon as no request is being served."""
@@ -605,8 +473,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """End at once, whatever is under way."""
-        if self.transport is not None:
-            self.transport.abort()
+        self.sending.abort()
 
     def _refuse(self, problem: Problem) -> None:
         """Answer what never became a request, and end."""
@@ -617,7 +484,7 @@ class Connection(asyncio.BufferedProtocol):
         headers = dict(self._fields or ())
         status, lines, body = self.context.refuse(problem, path, headers)
         length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        self.write(b"".join((status_line(status), self.context.date, lines, length, body)))
+        self.sending.write(b"".join((status_line(status), self.context.date, lines, length, body)))
         self._end()
 
     def _end(self) -> None:
@@ -638,7 +505,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.deadline = inf
             transport.close()
-        self._watch_sending()
+        self.sending.watch()
 
     def _advance(self, event: Event) -> None:
         self.state = TRANSITIONS[self.state][event]

@@ -255,9 +255,9 @@ class Request:
         if self.method == "HEAD" or status in _BODYLESS:
             body = b""
         if len(body) <= _JOINED:
-            connection.write(head + body)
+            connection.sending.write(head + body)
         else:
-            connection.write_both(head, body)
+            connection.sending.write_both(head, body)
         self._over(connection)
 
     def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
@@ -282,9 +282,9 @@ class Request:
     def put(self, data: bytes) -> bool:
         """Send a piece of the answer, not empty, if that takes no waiting; else False."""
         connection = self.connection
-        if connection is None or connection.paused or not self._chunked or self._head:
+        if connection is None or connection.sending.paused or not self._chunked or self._head:
             return False
-        connection.write(b"%x\r\n%b\r\n" % (len(data), data))
+        connection.sending.write(b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
     async def write(self, data: bytes) -> None:
@@ -293,8 +293,8 @@ class Request:
         if connection is None:
             return
         self._send(connection, b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data, data)
-        if connection.paused:
-            await connection.drained()
+        if connection.sending.paused:
+            await connection.sending.drained()
 
     def end(self, data: bytes = b"") -> None:
         """Send the last piece of the answer."""
@@ -339,7 +339,7 @@ class Request:
         if self.method == "HEAD" or not data:
             framed = b""
         if head or framed:
-            connection.write(head + framed)
+            connection.sending.write(head + framed)
 
     def _rendered(self, connection: Connection, status: int, lines: bytes, framing: bytes) -> bytes:
         keep = self.keep_alive = connection.carries_on(self)

@@ -342,8 +342,8 @@ class Server:
         for connection in list(context.connections):
             if connection.deadline <= now:
                 connection.on_deadline(now)
-            if connection.send_deadline <= now:
-                connection.on_send_deadline(now)
+            if connection.sending.deadline <= now:
+                connection.sending.on_deadline()
         if len(context.connections) >= self._most and not self._accepting and self._listeners:
             self._make_room(context)
         self._ticker = context.loop.call_later(self._period, self._tick)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from dragoman import jsontext
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Event, Failed
+from dragoman.canonical.events import Closed, Event, Failed, Opened
 from dragoman.canonical.losses import Ledger, Loss
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
@@ -30,6 +30,7 @@ from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.foreign_reasoning import without_foreign_reasoning
 from dragoman.translation.streams import (
+    NOTED,
     AnswerStream,
     CutStream,
     Outcome,
@@ -298,21 +299,25 @@ class Call:
         Raises:
             UpstreamError: the answer failed, or is not complete.
         """
-        restorer, sequencer = ToolRestorer(self._names), Sequencer()
-        ordered = [
-            event
-            for read in events
-            for restored in restorer.push(read)
-            for event in sequencer.push(restored)
-        ]
+        ordered = list(events)
+        if not _is_plain(ordered):
+            restorer, sequencer = ToolRestorer(self._names), Sequencer()
+            ordered = [
+                event
+                for read in ordered
+                for restored in restorer.push(read)
+                for event in sequencer.push(restored)
+            ]
         if self._stops:
             ordered = cut_whole(ordered, self._stops)
         written: list[bytes] = []
+        write = writer.write
         for event in ordered:
-            outcome.note(event)
-            if type(event) is Failed:
-                raise UpstreamError(event.fault)
-            written.append(writer.write(event))
+            if type(event) in NOTED:
+                outcome.note(event)
+                if type(event) is Failed:
+                    raise UpstreamError(event.fault)
+            written.append(write(event))
         if not outcome.ended:
             raise UpstreamError.unreadable("it ends before the model finished")
         return written
@@ -338,6 +343,20 @@ class Call:
             mint=mint,
             options=settings.options,
         )
+
+
+def _is_plain(events: Sequence[Event]) -> bool:
+    """Whether there are no tool calls, which may have to be restored, and each block ends before
+    the next one begins: then the stages before the writer would change nothing."""
+    is_open = False
+    for event in events:
+        if type(event) is Opened:
+            if is_open or type(event.block) is ToolCall:
+                return False
+            is_open = True
+        elif type(event) is Closed:
+            is_open = False
+    return True
 
 
 def mint(prefix: str) -> str:

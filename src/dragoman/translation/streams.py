@@ -185,7 +185,7 @@ class TranslatedStream(AnswerStream):
         kind = type(event)
         if not self.begun:
             self.begun = _has_content(event)
-        if kind in _NOTED:
+        if kind in NOTED:
             if self._mask is not None and type(event) is Failed:
                 event = Failed(self._mask.fault(event.fault))
             self.outcome.note(event)
@@ -233,7 +233,9 @@ def _has_content(event: Event) -> bool:
     return type(event) is Sealed or type(event) is Annotated
 
 
-_NOTED = frozenset({Metered, Finished, Failed, Ended})
+NOTED = frozenset({Metered, Finished, Failed, Ended})
+"""Types of the events that an outcome takes note of."""
+
 _ILLEGAL = Fault(FaultKind.UPSTREAM_FAILED, "The upstream's events came in an impossible order.")
 
 

@@ -28,8 +28,8 @@ _CALLED = Finish(FinishReason.TOOL_CALLS)
 def read_finish(stop: Mapping[str, Any], has_calls: bool) -> Finish:
     """The end of an answer from its `stop_reason`, `stop_sequence` and `stop_details`.
 
-    Whether tools are to be called is told by the calls themselves, for servers get the word
-    wrong both ways; an unknown word is an ordinary end.
+    Whether tools are to be called is decided by the calls themselves, for servers confuse
+    `end_turn` and `tool_use` both ways; an unknown reason is an ordinary end.
     """
     word = stop.get("stop_reason")
     if type(word) is not str or word not in _REASONS or word in _BY_CALLS:
@@ -53,7 +53,7 @@ def is_known_reason(word: object) -> bool:
 
 
 def explanation_of(stop: Mapping[str, Any]) -> str:
-    """The model's words for a refusal, empty if it gave none."""
+    """The model's explanation of a refusal, empty if it gave none."""
     details = stop.get("stop_details")
     if stop.get("stop_reason") != "refusal" or not isinstance(details, dict):
         return ""
@@ -62,9 +62,9 @@ def explanation_of(stop: Mapping[str, Any]) -> str:
 
 
 def write_finish(finish: Finish, has_calls: bool, refusal: str | None) -> JsonObject:
-    """The members of an answer that tell how it ended; `stop_details` only of refusals.
+    """The stop members of an answer; `stop_details` only of refusals.
 
-    `has_calls` tells whether tool calls were written, `refusal` is the text of a refusal.
+    `has_calls` is whether tool calls were written, `refusal` is the text of a refusal.
     """
     if refusal is None and finish.reason is not _FILTERED:
         word = _STOP_REASONS[finish.reason]

@@ -87,9 +87,9 @@ def without_reasoning(
         fields = split_object(message) if b"thinking" in bytes(message) else None
         blocks = split_list(fields.get("content")) if fields is not None else None
         kept = []
-        for place, block in enumerate(blocks or ()):
+        for position, block in enumerate(blocks or ()):
             if left_out < most and _is_thinking(block):
-                ledger.add(f"messages[{number}].content[{place}]", LossKind.KNOB, _BOUND)
+                ledger.add(f"messages[{number}].content[{position}]", LossKind.KNOB, _BOUND)
                 left_out += 1
             else:
                 kept.append(block)

@@ -1,8 +1,8 @@
-"""The two forms of an answer: frames that a stream sends at once, and one object that is kept.
+"""The two outputs of an answer: the frames of a stream, and one `message` object.
 
-Both take the same calls, from `stream_writer`, which decides what a client is shown. What the
-official SDKs need of the frames: a name on every event, one open block at a time, dense indexes,
-text never inside content_block_start, full usage in message_start and message_delta.
+`stream_writer` decides what the client is shown and calls either in the same way. The official SDKs
+need of the frames: a name on every event, one open block at a time, indexes without gaps, no text
+inside content_block_start, full usage in message_start and message_delta.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from dragoman import jsontext
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.anthropic_messages.partial_json import read_cut_object
 from dragoman.protocols.anthropic_messages.usage import write_usage
@@ -23,7 +24,6 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 _MESSAGE_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 _END = b"}}\n\n"
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 
 
 class Streamed(NamedTuple):
@@ -38,20 +38,6 @@ class Streamed(NamedTuple):
 TEXT = Streamed(b"text_delta", b"text", "text")
 THINKING = Streamed(b"thinking_delta", b"thinking", "thinking")
 INPUT = Streamed(b"input_json_delta", b"partial_json", "input")
-
-
-def _message(identifier: str, model: str, usage: JsonObject) -> JsonObject:
-    """The answer as it begins."""
-    return {
-        "id": identifier,
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": usage,
-    }
 
 
 def _event(name: str, members: JsonObject) -> bytes:
@@ -69,17 +55,16 @@ class Frames:
         """A delta of the live block up to its text."""
         self._tier: str | None = None
         self.live = False
-        """Whether a block was started and not yet stopped."""
+        """Whether a block is started and not yet stopped."""
 
-    def begin(self, identifier: str, model: str, usage: Usage | None, tier: str | None) -> bytes:
+    def begin(self, message: JsonObject, usage: Usage | None, tier: str | None) -> bytes:
         """The start of the message, with the usage and the service tier known so far."""
         self._tier = tier
-        message = _message(identifier, model, write_usage(usage, tier))
+        message["usage"] = write_usage(usage, tier)
         return _event("message_start", {"message": message}) + PING
 
     def shows_tier(self, tier: str) -> bool:
-        """Whether the client is told the service tier that is known at the end: only the start
-        can tell one."""
+        """Whether the client has been sent the final service tier: only message_start has it."""
         return tier == self._tier
 
     def start(self, block: JsonObject, streamed: Streamed | None = None) -> bytes:
@@ -118,7 +103,7 @@ class Frames:
         return _event("content_block_stop", {"index": self._index})
 
     def end(self, stop: JsonObject, usage: Usage | None, tier: str | None) -> bytes:
-        """The end of the message; `stop` are the members that tell how it ended."""
+        """End the message; `stop` are the members of its stop reason."""
         ending = {"delta": stop, "usage": write_usage(usage)}
         return self.stop() + _event("message_delta", ending) + _MESSAGE_STOP
 
@@ -133,18 +118,17 @@ class Whole:
     __slots__ = ("_block", "_content", "_message", "_pieces", "_streamed", "live")
 
     def __init__(self) -> None:
-        self._message: JsonObject = {}
-        self._content: list[JsonObject] = []
-        self._block: JsonObject = {}
-        self._streamed: Streamed | None = None
+        self._message: JsonObject
+        self._content: list[JsonObject]
+        self._block: JsonObject
+        self._streamed: Streamed | None
         self._pieces: list[str] = []
         """Text of the live block."""
         self.live = False
 
-    def begin(self, identifier: str, model: str, usage: Usage | None, tier: str | None) -> bytes:
-        """Usage and tier wait for the end."""
-        self._message = _message(identifier, model, {})
-        self._content = self._message["content"]
+    def begin(self, message: JsonObject, usage: Usage | None, tier: str | None) -> bytes:
+        """The message, whose usage and tier wait for the end."""
+        self._message, self._content = message, message["content"]
         return b""
 
     def shows_tier(self, tier: str) -> bool:
@@ -153,7 +137,8 @@ class Whole:
 
     def start(self, block: JsonObject, streamed: Streamed | None = None) -> bytes:
         """Start a block, after stopping the one before."""
-        self.stop()
+        if self.live:
+            self.stop()
         self._content.append(block)
         self._block, self._streamed, self.live = block, streamed, True
         return b""
@@ -182,13 +167,14 @@ class Whole:
             if self._streamed is not INPUT:
                 self._block[self._streamed.field] = text
             else:
-                self._block["input"] = read_cut_object(text) if cut else _decode(text)
+                self._block["input"] = read_cut_object(text) if cut else jsontext.decode(text)
         self.live = False
         return b""
 
     def end(self, stop: JsonObject, usage: Usage | None, tier: str | None) -> bytes:
-        """The end of the message; `stop` are the members that tell how it ended."""
-        self.stop()
+        """End the message; `stop` are the members of its stop reason."""
+        if self.live:
+            self.stop()
         self._message.update(stop)
         self._message["usage"] = write_usage(usage, tier)
         return b""

@@ -12,10 +12,10 @@ _CLOSER = {"{": "}", "[": "]"}
 def read_cut_object(text: str) -> dict[str, Any]:
     """The longest readable beginning of a JSON object: all members that are complete.
 
-    An unfinished string, number or word at the end is left out with its key. Text that is not
+    An unfinished string, number or literal at the end is left out with its key. Text that is not
     the beginning of an object gives an empty one.
     """
-    for position, closers in reversed(_places(text)):
+    for position, closers in reversed(_cuts(text)):
         try:
             value = decode(text[:position] + closers)
         except JsonError:
@@ -24,11 +24,11 @@ def read_cut_object(text: str) -> dict[str, Any]:
     return {}
 
 
-def _places(text: str) -> list[tuple[int, str]]:
+def _cuts(text: str) -> list[tuple[int, str]]:
     """Where the text may be cut, and what closes the containers open there: after the opening
     of a container, at its end, and before each comma. Only the last few are worth a try: after
     a comma inside broken JSON nothing is readable anyway."""
-    places: list[tuple[int, str]] = []
+    cuts: list[tuple[int, str]] = []
     stack: list[str] = []
     in_string = escaped = False
     for position, char in enumerate(text):
@@ -43,14 +43,14 @@ def _places(text: str) -> list[tuple[int, str]]:
             in_string = True
         elif char in _CLOSER:
             stack.append(_CLOSER[char])
-            places.append((position + 1, "".join(reversed(stack))))
+            cuts.append((position + 1, "".join(reversed(stack))))
         elif char in "}]":
             if not stack or stack.pop() != char:
                 break
-            places.append((position + 1, "".join(reversed(stack))))
+            cuts.append((position + 1, "".join(reversed(stack))))
         elif char == ",":
-            places.append((position, "".join(reversed(stack))))
-    return places[-_TRIES:]
+            cuts.append((position, "".join(reversed(stack))))
+    return cuts[-_TRIES:]
 
 
 _TRIES = 64

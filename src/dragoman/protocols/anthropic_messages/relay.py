@@ -1,19 +1,13 @@
-"""Pass-through between a client and an upstream that both speak this protocol.
-
-Values pass byte for byte; only the model's name changes where the client is to see another.
-"""
+"""Pass-through of streams, byte for byte; only the model's name changes where the client is to
+see another."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
 from dragoman import jsontext
-from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
-from dragoman.canonical.options import Capabilities
+from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.anthropic_messages.errors import error_event, fault_of
@@ -22,60 +16,6 @@ from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import Frame, encode
-
-
-def forward_request(
-    members: Mapping[str, msgspec.Raw], model: str, capabilities: Capabilities
-) -> bytes:
-    """The client's body with the model replaced."""
-    return to_json({**members, "model": model})
-
-
-_ABSENT = msgspec.Raw()
-
-
-class _Answer(Struct):
-    """What pass-through looks at in a whole answer."""
-
-    type: Any = None
-    model: Any = None
-    usage: Any = None
-    content: msgspec.Raw = _ABSENT
-    error: Any = None
-
-
-_read_answer = jsontext.decoder(_Answer)
-
-
-def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
-) -> tuple[bytes, Usage | None]:
-    """A whole answer under the name `model`, and its usage.
-
-    Raises:
-        UpstreamError: it is an error, or not an answer.
-    """
-    try:
-        answer = _read_answer(body)
-    except JsonError:
-        raise UpstreamError.unreadable("it is not a JSON object") from None
-    if answer.type == "error" or (answer.content == _ABSENT and answer.error):
-        raise UpstreamError(fault_of(answer.error))
-    if answer.content == _ABSENT:
-        raise UpstreamError.unreadable("it has no content")
-    if answer.model != model:
-        body = _renamed(body, model)
-    usage = read_usage(answer.usage) if isinstance(answer.usage, dict) else None
-    return body, usage
-
-
-def _renamed(body: bytes, model: str) -> bytes:
-    try:
-        members = jsontext.members(body)
-    except JsonError:  # a name that nothing else looked at is not UTF-8
-        raise UpstreamError.unreadable("it is not a JSON object") from None
-    return to_json({**members, "model": model})
-
 
 _BLANK = blank_pattern("partial_json")
 """Arguments of a tool call that are nothing but white space."""
@@ -112,7 +52,7 @@ class MessagesRelay:
         name = frame.event
         if name == b"content_block_delta":
             if not self.begun:
-                self.begun = _holds_something(_decoded(frame.data).get("delta"))
+                self.begun = _has_content(_decoded(frame.data).get("delta"))
             if b'"partial_json"' in frame.data:
                 self.blank = blank_run(self.blank, _BLANK, frame.data)
             return frame.raw
@@ -120,7 +60,7 @@ class MessagesRelay:
             return self._start(frame)
         if name == b"content_block_start":
             if not self.begun:
-                self.begun = _holds_something(_decoded(frame.data).get("content_block"))
+                self.begun = _has_content(_decoded(frame.data).get("content_block"))
         elif name == b"content_block_stop":
             self.blank = 0
         elif name == b"message_delta":
@@ -156,7 +96,7 @@ class MessagesRelay:
         return b"event: message_start\ndata: " + to_json(shown) + b"\n\n"
 
     def _note(self, data: bytes, path: tuple[str, ...]) -> None:
-        """Remember the usage an event tells, at `path` inside it."""
+        """Remember the usage of an event, at `path` inside it."""
         value: Any = _decoded(data)
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
@@ -169,7 +109,7 @@ class MessagesRelay:
 _TEXTS = frozenset({"text", "thinking"})
 
 
-def _holds_something(part: Any) -> bool:
+def _has_content(part: Any) -> bool:
     """Whether a block's head or a delta holds something of an answer: anything but a text or
     thinking that is still empty."""
     if not isinstance(part, dict):

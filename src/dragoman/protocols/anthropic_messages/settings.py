@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from dragoman.canonical.options import Capabilities, Options
+from dragoman.canonical.options import Options
 from dragoman.canonical.requests import Request
 
 
@@ -56,37 +53,6 @@ class MessagesCapabilities(Struct, frozen=True, kw_only=True):
     """Ask Messages upstreams to cache by themselves, as OpenAI upstreams do."""
     cache_ttl_30m_as: Literal["5m", "1h"] = "5m"
     """Cache lifetime asked of Messages upstreams for OpenAI's 30 minutes."""
-
-
-LONGEST_WHOLE = 21_333
-"""Output limit, in tokens, up to which the vendor's SDKs wait for a whole answer: ten minutes at
-128,000 tokens an hour (_calculate_nonstreaming_timeout of anthropic's _base_client.py)."""
-
-
-def completed(capabilities: Capabilities, base_url: str) -> Capabilities:
-    """The capabilities with what the protocol and the upstream's address tell."""
-    own = capabilities.of(MessagesCapabilities)
-    if own.billing_header is None and _is_vendor(base_url):
-        own = replace(own, billing_header=True)
-        capabilities = replace(capabilities, own={**capabilities.own, MessagesCapabilities: own})
-    if capabilities.stream_above is None:
-        capabilities = replace(capabilities, stream_above=LONGEST_WHOLE)
-    return capabilities
-
-
-def _is_vendor(base_url: str) -> bool:
-    """Whether the service is Anthropic itself, by its host."""
-    found = _HOST.match(base_url)
-    host = "" if found is None else found["host"].lower()
-    return host == "anthropic.com" or host.endswith(".anthropic.com")
-
-
-_HOST = re.compile(r"https?://(?:[^/?#@]*@)?(?P<host>[^/?#:]*)", re.IGNORECASE)
-
-
-def version_headers(capabilities: Capabilities) -> Mapping[str, str]:
-    """The header that every request has: the version of the API."""
-    return {"anthropic-version": capabilities.of(MessagesCapabilities).anthropic_version}
 
 
 def output_limit(request: Request, options: Options) -> int | None:

@@ -8,8 +8,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import (
-    Annotation,
-    ForeignCitation,
     Opaque,
     Reasoning,
     Refusal,
@@ -36,6 +34,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, decode
 from dragoman.protocols.anthropic_messages import web_search, wire
+from dragoman.protocols.anthropic_messages.annotations import read_annotation
 from dragoman.protocols.anthropic_messages.errors import fault_of
 from dragoman.protocols.anthropic_messages.finish import (
     explanation_of,
@@ -43,10 +42,10 @@ from dragoman.protocols.anthropic_messages.finish import (
     read_finish,
 )
 from dragoman.protocols.anthropic_messages.usage import (
+    lost_tier_field,
     merge_usage,
     read_tier,
     read_usage,
-    untold_tier,
 )
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.fields import JsonObject
@@ -85,10 +84,13 @@ class MessagesReader:
         "_started",
         "_stop",
         "_usage",
+        "fault",
     )
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
+        self.fault: Fault | None = None
+        """The first failure."""
         self._kinds: dict[int, str] = {}
         self._inputs: dict[int, str] = {}
         self._searches: dict[str, int] = {}
@@ -133,6 +135,17 @@ class MessagesReader:
         self._started = True
         return [Started("", ""), *handler(self, event)]
 
+    def take_whole(self, message: JsonObject, content: list[Any], stop: JsonObject) -> list[Event]:
+        """The canonical events of a whole message that ended as in `stop`. `fault` is set if it
+        is unusable."""
+        events = self._message_start({"message": message})
+        for index, block in enumerate(content):
+            events += self._block_start({"index": index, "content_block": block})
+            events += self._close(index)
+        events += self._message_delta({"delta": stop})
+        events += self._message_stop({})
+        return events
+
     def finish(self) -> Iterable[Event]:
         """The bytes are over."""
         return () if self._over else self._fail("it ends before message_stop")
@@ -143,6 +156,7 @@ class MessagesReader:
 
     def _failed(self, fault: Fault) -> list[Event]:
         self._over = True
+        self.fault = self.fault or fault
         return [Failed(fault)]
 
     def _error(self, error: Any) -> list[Event]:
@@ -151,12 +165,14 @@ class MessagesReader:
     def _lose(self, path: str, detail: str = _DETAIL) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)
 
-    def _account(self, value: Mapping[str, Any], known: frozenset[str], path: str = "") -> None:
-        """Report members without a canonical home that say something."""
+    def _report_unknown(
+        self, value: Mapping[str, Any], known: frozenset[str], path: str = ""
+    ) -> None:
+        """Report members that have no counterpart in the canonical model, unless they are empty."""
         if known.issuperset(value):
             return
-        for name, told in value.items():
-            if name not in known and told not in (None, [], {}):
+        for name, content in value.items():
+            if name not in known and content not in (None, [], {}):
                 self._lose(path + name)
 
     def _message_start(self, event: JsonObject) -> list[Event]:
@@ -166,7 +182,7 @@ class MessagesReader:
         if self._started:
             return []
         self._started = True
-        self._account(message, wire.MESSAGE_FIELDS)
+        self._report_unknown(message, wire.MESSAGE_FIELDS)
         tier = read_tier(self._usage, self._inbound.options.map_fast)
         usage = self._counted() if self._usage else None
         identifier, model = message.get("id"), message.get("model")
@@ -174,10 +190,10 @@ class MessagesReader:
         name = model if isinstance(model, str) else ""
         events: list[Event] = [Started(self._id, name, service_tier=tier, usage=usage)]
         if usage is not None:
-            self._account(self._usage, wire.USAGE_FIELDS, "usage.")
-            untold = untold_tier(self._usage, tier)
-            if untold is not None:
-                self._lose(f"usage.{untold}")
+            self._report_unknown(self._usage, wire.USAGE_FIELDS, "usage.")
+            lost = lost_tier_field(self._usage, tier)
+            if lost is not None:
+                self._lose(f"usage.{lost}")
             events.append(Metered(usage, tier))
         return events
 
@@ -198,7 +214,7 @@ class MessagesReader:
             self._lose(f"content[{index}]", f"a block of type {str(kind)[:60]} {_DETAIL}")
             return []
         if not known.issuperset(block):
-            self._account_block(block, known, f"content[{index}].")
+            self._report_unknown_in_block(block, known, f"content[{index}].")
         self._kinds[index] = kind
         if kind == _TEXT:
             return self._text_start(index, block)
@@ -210,7 +226,7 @@ class MessagesReader:
         """A block of a web search: its call opens what its result closes. None of another block."""
         kind = block.get("type")
         if kind == web_search.CALL and block.get("name") == web_search.NAME:
-            self._account_block(block, wire.BLOCK_FIELDS[_TOOL], f"content[{index}].")
+            self._report_unknown_in_block(block, wire.BLOCK_FIELDS[_TOOL], f"content[{index}].")
             self._kinds[index] = _SEARCH
             self._searches[str(block.get("id"))] = index
             self._inputs[index] = to_json_text(block.get("input") or {})
@@ -236,10 +252,10 @@ class MessagesReader:
         query = "" if text is None else web_search.query_of_text(text)
         return [Delta(index, query)] if query else []
 
-    def _account_block(self, block: JsonObject, known: frozenset[str], path: str) -> None:
+    def _report_unknown_in_block(self, block: JsonObject, known: frozenset[str], path: str) -> None:
         if block.get("caller") == {"type": "direct"}:
             known |= {"caller"}
-        self._account(block, known, path)
+        self._report_unknown(block, known, path)
 
     def _text_start(self, index: int, block: JsonObject) -> list[Event]:
         events: list[Event] = [Opened(index, _NO_TEXT)]
@@ -254,9 +270,9 @@ class MessagesReader:
     def _annotated(self, index: int, citation: Any) -> list[Event]:
         if not isinstance(citation, dict):
             return []
-        annotation = _annotation(citation)
+        annotation = read_annotation(citation)
         if isinstance(annotation, UrlCitation):
-            self._account(citation, wire.CITATION_FIELDS, "citations.")
+            self._report_unknown(citation, wire.CITATION_FIELDS, "citations.")
         return [Annotated(index, annotation)]
 
     def _thinking_start(self, index: int, block: JsonObject) -> list[Event]:
@@ -300,8 +316,8 @@ class MessagesReader:
         else:
             return self._rare_delta(index, kind, str(what), delta)
         if len(delta) > 2 or len(event) > 3:
-            self._account(delta, wire.DELTA_FIELDS[what], f"content[{index}].")
-            self._account(event, wire.DELTA_EVENT_FIELDS)
+            self._report_unknown(delta, wire.DELTA_FIELDS[what], f"content[{index}].")
+            self._report_unknown(event, wire.DELTA_EVENT_FIELDS)
         if type(text) is not str:
             return self._fail("a content_block_delta event is malformed")
         return (Delta(index, text),) if text else ()
@@ -357,13 +373,13 @@ class MessagesReader:
         return [Closed(index)]
 
     def _message_delta(self, event: JsonObject) -> list[Event]:
-        self._account(event, wire.MESSAGE_DELTA_FIELDS)
+        self._report_unknown(event, wire.MESSAGE_DELTA_FIELDS)
         delta = event.get("delta")
         if isinstance(delta, dict):
-            self._account(delta, wire.STOP_FIELDS)
+            self._report_unknown(delta, wire.STOP_FIELDS)
             details = delta.get("stop_details")
             if isinstance(details, dict):
-                self._account(details, wire.STOP_DETAILS_FIELDS, "stop_details.")
+                self._report_unknown(details, wire.STOP_DETAILS_FIELDS, "stop_details.")
             for name, item in delta.items():
                 if item is not None:
                     self._stop[name] = item
@@ -371,7 +387,7 @@ class MessagesReader:
         if not isinstance(usage, dict) or not usage:
             return []
         merge_usage(self._usage, usage)
-        self._account(usage, wire.USAGE_FIELDS, "usage.")
+        self._report_unknown(usage, wire.USAGE_FIELDS, "usage.")
         tier = read_tier(self._usage, self._inbound.options.map_fast)
         return [Metered(self._counted(), tier)]
 
@@ -415,21 +431,3 @@ _HANDLERS = {
     "message_delta": MessagesReader._message_delta,
     "message_stop": MessagesReader._message_stop,
 }
-
-
-def _annotation(citation: JsonObject) -> Annotation:
-    """A cited web page, for the whole block; other citations only this protocol can express."""
-    kind = citation.get("type")
-    url = None
-    if kind == "web_search_result_location":
-        url = citation.get("url")
-    elif kind == "search_result_location":
-        url = citation.get("source")
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        return ForeignCitation(wire.NAME, citation)
-    title, cited = citation.get("title"), citation.get("cited_text")
-    return UrlCitation(
-        url=url,
-        title=title if isinstance(title, str) else "",
-        cited_text=cited if isinstance(cited, str) else None,
-    )

@@ -1,7 +1,7 @@
 """Writes the client's answer, streamed or whole.
 
-Here is decided, block by block, what the client is shown and what is lost; `output` gives it the
-form of frames or of one object.
+What the client is shown of each block, and what is reported as lost, is decided here for both;
+`output` renders it as frames or collects it in one object.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from dragoman.canonical.blocks import (
     Annotation,
-    Block,
     Opaque,
     Reasoning,
     Refusal,
@@ -35,10 +34,11 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
-from dragoman.canonical.grammar import State, step
-from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.canonical.grammar import State, illegal, steps
+from dragoman.canonical.responses import Finish
 from dragoman.canonical.tools import wrap_custom
 from dragoman.canonical.usage import Usage
+from dragoman.protocols.anthropic_messages.annotations import own_citation
 from dragoman.protocols.anthropic_messages.errors import error_event
 from dragoman.protocols.anthropic_messages.finish import write_finish
 from dragoman.protocols.anthropic_messages.output import (
@@ -55,7 +55,6 @@ from dragoman.protocols.anthropic_messages.visibility import (
     Reporter,
     Visibility,
     is_redacted,
-    own_citation,
     signature_of,
     tool_use_head,
 )
@@ -63,7 +62,6 @@ from dragoman.protocols.base import Reply, to_json_text
 from dragoman.protocols.fields import JsonObject
 
 _OPEN = State.OPEN
-_STOPPED = Finish(FinishReason.STOP)
 
 
 class _Block:
@@ -73,9 +71,6 @@ class _Block:
 
     def __init__(self, out: Output) -> None:
         self.out = out
-
-    def open(self) -> bytes:
-        return b""
 
     def delta(self, text: str) -> bytes:
         return b""
@@ -94,14 +89,12 @@ class _Block:
 
 
 class _TextBlock(_Block):
-    """Visible text. Started by its first text, for an empty block could not be sent back."""
+    """Visible text. Started by its first text, for clients cannot send an empty block back."""
 
     __slots__ = ("_report", "_single")
 
     def __init__(self, out: Output, single: bool, report: Reporter) -> None:
-        super().__init__(out)
-        self._single = single
-        self._report = report
+        self.out, self._single, self._report = out, single, report
 
     def delta(self, text: str) -> bytes:
         if not text:
@@ -126,13 +119,13 @@ class _TextBlock(_Block):
 
 
 class _RefusalBlock(_TextBlock):
-    """The words of a refusal: text, and once more at the end. Beside a JSON answer only there,
-    because clients would parse the text."""
+    """A refusal: a text block, repeated as the explanation of the stop reason. Where the answer is
+    to be JSON, only the explanation: clients would parse the text."""
 
     __slots__ = ("_words",)
 
     def __init__(self, out: Output, single: bool, report: Reporter, words: list[str]) -> None:
-        super().__init__(out, single, report)
+        self.out, self._single, self._report = out, single, report
         self._words = words
 
     def delta(self, text: str) -> bytes:
@@ -146,7 +139,7 @@ class _ThinkingBlock(_Block):
     __slots__ = ("_head", "_opaque", "_parts", "_pieces", "_sealer", "_shown", "_started")
 
     def __init__(self, out: Output, head: Reasoning, shown: bool, sealer: Sealer) -> None:
-        super().__init__(out)
+        self.out = out
         self._head = head
         self._opaque = head.opaque
         self._shown = shown and not head.redacted
@@ -192,14 +185,7 @@ class _ThinkingBlock(_Block):
 class _ToolBlock(_Block):
     """A tool call whose arguments stream."""
 
-    __slots__ = ("_head",)
-
-    def __init__(self, out: Output, head: ToolCall) -> None:
-        super().__init__(out)
-        self._head = head
-
-    def open(self) -> bytes:
-        return self.out.start(tool_use_head(self._head), INPUT)
+    __slots__ = ()
 
     def delta(self, text: str) -> bytes:
         return self.out.text(text) if text else b""
@@ -208,13 +194,13 @@ class _ToolBlock(_Block):
         return self.out.stop(cut=cut)
 
 
-class _CustomBlock(_ToolBlock):
+class _CustomBlock(_Block):
     """A call with free text, which becomes the one argument of a function."""
 
     __slots__ = ("_pieces",)
 
-    def __init__(self, out: Output, head: ToolCall) -> None:
-        super().__init__(out, head)
+    def __init__(self, out: Output) -> None:
+        self.out = out
         self._pieces: list[str] = []
 
     def delta(self, text: str) -> bytes:
@@ -253,14 +239,14 @@ class MessagesWriter:
         self._visibility = Visibility.of(reply)
         self._state = State.NEW
         self._out: Output = Frames() if streamed else Whole()
-        self._block = _Block(self._out)
+        self._block: _Block
         self._calls = False
         self._cut = False
         """Whether the arguments of a tool call were cut."""
         self._refusal: list[str] | None = None
-        self._finish = _STOPPED
-        self._usage: Usage | None = None
-        self._tier: str | None = None
+        self._finish: Finish
+        self._usage: Usage | None
+        self._tier: str | None
 
     def write(self, event: Event) -> bytes:
         """The frames of one event, possibly none."""
@@ -268,8 +254,11 @@ class MessagesWriter:
             if event.logprobs is not None:
                 self._report.logprobs()
             return self._block.delta(event.text)
-        self._state = step(self._state, event)
-        return _WRITERS[type(event)](self, event)
+        try:
+            self._state, write = _STEPS[self._state, type(event)]
+        except KeyError:
+            raise illegal(self._state, event) from None
+        return write(self, event)
 
     def answer(self) -> JsonObject:
         """The `message` object. Raises RuntimeError where the answer is streamed."""
@@ -281,35 +270,46 @@ class MessagesWriter:
 
     def _write_started(self, event: Started) -> bytes:
         self._usage, self._tier = event.usage, event.service_tier
-        return self._out.begin(self._id, self._model, event.usage, event.service_tier)
+        message: JsonObject = {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+        }
+        return self._out.begin(message, event.usage, event.service_tier)
 
     def _write_opened(self, event: Opened) -> bytes:
-        self._block = self._shown(event.block)
-        return self._block.open()
-
-    def _shown(self, head: Block) -> _Block:
-        """How the client is shown a block."""
-        out, visibility, report = self._out, self._visibility, self._report
+        head, out, visibility = event.block, self._out, self._visibility
         # By exact type, the most frequent first: a pattern that does not match costs more.
         if type(head) is Text:
-            if not visibility.leaves_out(head):
-                return _TextBlock(out, visibility.single_text, report)
-            report.remark()
+            if not (visibility.single_text and visibility.leaves_out(head)):
+                self._block = _TextBlock(out, visibility.single_text, self._report)
+                return b""
+            self._report.remark()
         elif type(head) is ToolCall:
             self._calls = True
-            report.call(head)
-            return _CustomBlock(out, head) if head.custom else _ToolBlock(out, head)
+            self._report.call(head)
+            self._block = _CustomBlock(out) if head.custom else _ToolBlock(out)
+            return out.start(tool_use_head(head), INPUT)
         elif type(head) is Reasoning:
             if visibility.reasoning:
-                return _ThinkingBlock(out, head, visibility.reasoning_text, self._sealer)
-            report.reasoning()
+                shown = visibility.reasoning_text
+                self._block = _ThinkingBlock(out, head, shown, self._sealer)
+                return b""
+            self._report.reasoning()
         elif type(head) is Refusal:
             if self._refusal is None:
                 self._refusal = []
-            return _RefusalBlock(out, visibility.single_text, report, self._refusal)
+            single = visibility.single_text
+            self._block = _RefusalBlock(out, single, self._report, self._refusal)
+            return b""
         else:
-            report.block(head)
-        return _Block(out)
+            self._report.block(head)
+        self._block = _Block(out)
+        return b""
 
     def _write_part_break(self, event: PartBreak) -> bytes:
         return self._block.part_break()
@@ -340,7 +340,8 @@ class MessagesWriter:
         out, tier = self._out, self._tier
         if tier is not None:
             self._report.tier(tier in SHOWN_TIERS, out.shows_tier(tier))
-        self._report.moderation(event.moderation)
+        if event.moderation is not None:
+            self._report.moderation()
         refusal = None if self._refusal is None else "".join(self._refusal)
         return out.end(write_finish(self._finish, self._calls, refusal), self._usage, tier)
 
@@ -360,3 +361,4 @@ _WRITERS: dict[type, Callable[[MessagesWriter, Any], bytes]] = {
     Ended: MessagesWriter._write_ended,
     Failed: MessagesWriter._write_failed,
 }
+_STEPS = steps(_WRITERS)

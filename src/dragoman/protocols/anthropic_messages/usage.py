@@ -9,11 +9,10 @@ from dragoman.canonical.usage import Usage
 from dragoman.protocols.fields import JsonObject
 
 TIERS = {"standard": "default", "priority": "priority"}
-"""Service tiers, and what the OpenAI protocols call them."""
-SHOWN_TIERS = {tier: word for word, tier in TIERS.items()}
-"""The same the other way: the tiers that a client can be shown."""
+"""Names of service tiers, with those of the OpenAI protocols."""
+SHOWN_TIERS = {tier: name for name, tier in TIERS.items()}
+"""The inverse: tiers that have a name here."""
 
-_TIER_WORDS = tuple(TIERS)
 _COUNTS = (
     "input_tokens",
     "cache_creation_input_tokens",
@@ -23,7 +22,7 @@ _COUNTS = (
 
 
 def merge_usage(known: JsonObject, update: Any) -> None:
-    """Take over what `update` says: totals so far, which replace earlier ones unless null."""
+    """Update `known` with the totals in `update`, which replace earlier ones unless null."""
     if isinstance(update, dict):
         for name, value in update.items():
             if value is not None:
@@ -51,21 +50,21 @@ def _count(usage: Mapping[str, Any], name: str) -> int | None:
 
 
 def read_tier(usage: Mapping[str, Any], map_fast: bool) -> str | None:
-    """The service tier in the words of the OpenAI protocols."""
+    """The service tier by its name in the OpenAI protocols."""
     if map_fast and usage.get("speed") == "fast":
         return "priority"
     tier = usage.get("service_tier")
     return TIERS.get(tier) if isinstance(tier, str) else None
 
 
-def untold_tier(usage: Mapping[str, Any], tier: str | None) -> str | None:
-    """The member of usage that says more of the service's quality than `tier` does."""
+def lost_tier_field(usage: Mapping[str, Any], tier: str | None) -> str | None:
+    """The member of usage whose value `tier` does not express; None if it expresses all."""
     if usage.get("speed") == "fast" and tier != "priority":
         return "speed"
     if tier is not None:
         return None
-    told = usage.get("service_tier")
-    return None if told is None or told in _TIER_WORDS else "service_tier"
+    given = usage.get("service_tier")
+    return None if given is None or given in TIERS else "service_tier"
 
 
 def write_usage(usage: Usage | None, tier: str | None = None) -> JsonObject:

@@ -1,14 +1,12 @@
-"""What of an answer a client is shown, the same in a stream and in a whole answer."""
+"""What a client is shown of an answer, and the report of what it is not."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from dragoman.canonical.blocks import (
-    Annotation,
     Block,
     Foreign,
-    ForeignCitation,
     Reasoning,
     Text,
     ToolCall,
@@ -62,13 +60,6 @@ def is_redacted(block: Reasoning) -> bool:
     return block.redacted and block.opaque is not None and block.opaque.origin == wire.NAME
 
 
-def own_citation(annotation: Annotation) -> JsonObject | None:
-    """A citation of this very protocol; None for one of another."""
-    if isinstance(annotation, ForeignCitation) and annotation.origin == wire.NAME:
-        return annotation.raw
-    return None
-
-
 def tool_use_head(call: ToolCall) -> JsonObject:
     """A tool_use block without its input."""
     identifier = safe_id(call.id, wire.ID_LIMIT)
@@ -76,7 +67,7 @@ def tool_use_head(call: ToolCall) -> JsonObject:
 
 
 class Reporter(Struct, frozen=True):
-    """Reports what an answer holds that the client is not given, in the words of the answer."""
+    """Reports to the ledger what of an answer the client is not given."""
 
     ledger: Ledger
 
@@ -105,14 +96,13 @@ class Reporter(Struct, frozen=True):
             detail = "the text of a free-text call became its one argument"
             self.ledger.add("content", LossKind.CONVERTED, detail)
 
-    def moderation(self, found: object) -> None:
+    def moderation(self) -> None:
         """What a moderation found."""
-        if found is not None:
-            self._lose("moderation", "moderation has no counterpart for the client")
+        self._lose("moderation", "moderation has no counterpart for the client")
 
-    def tier(self, has_word: bool, in_time: bool) -> None:
-        """A service tier: whether there is a word for it, and whether it was known in time."""
-        if not has_word:
+    def tier(self, has_name: bool, in_time: bool) -> None:
+        """A service tier that has no name here, or was known too late to be shown."""
+        if not has_name:
             self._lose("service_tier", "the service tier has no counterpart for the client")
         elif not in_time:
             self._lose("service_tier", "the service tier was known only at the end")

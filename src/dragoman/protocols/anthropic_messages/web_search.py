@@ -93,7 +93,7 @@ def write_search(tool: HostedTool, search: SearchTool, outbound: Outbound) -> Js
 
 
 class Searches:
-    """The searches of a conversation, each told where its result stands."""
+    """The searches of a conversation, each meaning what its result block says."""
 
     __slots__ = ("_queries",)
 

@@ -1,28 +1,16 @@
-"""OpenAI Chat Completions."""
+"""OpenAI Chat Completions: `POST /v1/chat/completions`."""
 
 from __future__ import annotations
 
-from dragoman.protocols.base import (
-    Codec,
-    Endpoint,
-    Passthrough,
-    Translate,
-)
-from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.base import Codec, Translate
+from dragoman.protocols.openai_chat.endpoint import ENDPOINT
 from dragoman.protocols.openai_chat.errors import write_error
-from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
-from dragoman.protocols.openai_chat.relay import (
-    ChatRelay,
-    fitted,
-    forward_request,
-    forward_response,
-)
+from dragoman.protocols.openai_chat.passthrough import PASSTHROUGH
 from dragoman.protocols.openai_chat.request_reader import read_request
 from dragoman.protocols.openai_chat.request_writer import taken_stops, write_request
-from dragoman.protocols.openai_chat.responses import read_response
-from dragoman.protocols.openai_chat.settings import ChatCapabilities, ChatOptions
-from dragoman.protocols.openai_chat.shape import SHAPE
-from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
+from dragoman.protocols.openai_chat.response_reader import read_response
+from dragoman.protocols.openai_chat.settings import ChatOptions
+from dragoman.protocols.openai_chat.stream_reader import ChatReader
 from dragoman.protocols.openai_chat.stream_writer import ChatWriter
 from dragoman.protocols.openai_chat.wire import NAME
 from dragoman.protocols.openai_errors import read_error
@@ -30,19 +18,12 @@ from dragoman.sse import COMMENT
 
 CODEC = Codec(
     name=NAME,
-    endpoint=Endpoint(
-        path="/chat/completions",
-        unserved="This gateway does not store chat completions.",
-        id_prefix="chatcmpl-",
-        models=MODELS,
-        forwarded=("openai-beta",),
-        capabilities=ChatCapabilities,
-    ),
+    endpoint=ENDPOINT,
     translate=Translate(
         read_request=read_request,
         write_request=write_request,
         read_response=read_response,
-        stream_reader=ChatStreamReader,
+        stream_reader=ChatReader,
         read_error=read_error,
         write_error=write_error,
         keepalive=COMMENT,
@@ -51,16 +32,6 @@ CODEC = Codec(
         answer_writer=ChatWriter,
         options=ChatOptions,
     ),
-    passthrough=Passthrough(
-        shape=SHAPE,
-        without_envelopes=without_envelopes,
-        without_reasoning=without_reasoning,
-        fitted=fitted,
-        conversation="prompt_cache_key",
-        beginning=beginning,
-        forward_request=forward_request,
-        forward_response=forward_response,
-        relay=ChatRelay,
-    ),
+    passthrough=PASSTHROUGH,
 )
 """The protocol, both ways."""

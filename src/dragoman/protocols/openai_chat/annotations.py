@@ -1,4 +1,4 @@
-"""Citations of an answer, both ways. Chat counts their places in the whole message."""
+"""Citations of an answer, both ways. In Chat their offsets count from the start of the message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.protocols.openai_chat.visibility import Reporter
 def read_annotation(raw: JsonObject, offset: int) -> Annotation:
     """An annotation of the text block that begins `offset` characters into the message.
 
-    A place before the block, or none, becomes the whole block.
+    Offsets that are missing or before the block become the whole block.
     """
     citation = raw.get("url_citation")
     if raw.get("type") != "url_citation" or type(citation) is not dict:
@@ -41,7 +41,7 @@ def _text(value: Any) -> str:
 def write_annotations(
     annotations: Iterable[Annotation], start: int, end: int, report: Reporter
 ) -> list[JsonObject]:
-    """Citations of a text block that stands at `start` to `end` in the whole message."""
+    """Citations of a text block from `start` to `end` in the whole message."""
     written: list[JsonObject] = []
     for annotation in annotations:
         if not isinstance(annotation, UrlCitation):

@@ -28,9 +28,9 @@ def is_known_reason(word: str) -> bool:
 
 
 def read_finish(word: str, choice: JsonObject, *, has_calls: bool) -> Finish:
-    """The end of an answer from its `finish_reason`, in lower case, and the choice it stands in.
+    """The end of an answer from its `finish_reason`, in lower case, and its choice.
 
-    An unknown word is an ordinary end.
+    An unknown reason is an ordinary end.
     """
     if word in wire.LENGTH_WORDS:
         return Finish(FinishReason.LENGTH)

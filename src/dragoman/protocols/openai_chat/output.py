@@ -1,8 +1,8 @@
-"""The two forms of an answer: chunks that a stream sends at once, and one object that is kept.
+"""The two outputs of an answer: the chunks of a stream, and one `chat.completion` object.
 
-Both take the same calls, from `stream_writer`, which decides what a client is shown. Chunks are
-what the strictest client reads: one id, `created` and `model` in all of them; the role once; id,
-name and type once per tool call, indexes dense; usage only when asked for, and then in a chunk of
+`stream_writer` decides what the client is shown and calls either in the same way. Chunks have what
+the strictest client reads: one id, `created` and `model` in all of them; the role once; id, name
+and type once per tool call, indexes without gaps; usage only when asked for, and then in a chunk of
 its own; `[DONE]` last.
 """
 
@@ -36,11 +36,11 @@ class Chunks:
         "_around",
         "_asks_usage",
         "_calls",
+        "_first_tier",
         "_head",
         "_names",
         "_opening",
         "_tail",
-        "_told_tier",
     )
 
     def __init__(self, reply: Reply) -> None:
@@ -53,7 +53,7 @@ class Chunks:
         """What stands before and after each text of a delta of the open block."""
         self._names = CONTENT
         self._calls = 0
-        self._told_tier: str | None = None
+        self._first_tier: str | None = None
 
     def begin(self, identifier: str, model: str, created: int, tier: str | None) -> bytes:
         """The first chunk, with the role and the service tier known so far."""
@@ -64,7 +64,7 @@ class Chunks:
             "model": model,
         }
         opening = self._opening = b"data: " + escape(to_json(head))[:-1]
-        self._told_tier = tier
+        self._first_tier = tier
         self._head = opening + _tier_member(tier) + b',"choices":[{"index":0,"delta":'
         closing = b',"usage":null}\n\n' if self._asks_usage else b"}\n\n"
         self._tail = b',"logprobs":null,"finish_reason":null}]' + closing
@@ -117,15 +117,15 @@ class Chunks:
         return cited + self._head + b"{}" + tail
 
     def shows_tier(self, tier: str | None, usage: Usage | None, moderation: object) -> bool:
-        """Whether the client is told a service tier that is known at the end."""
-        return tier == self._told_tier or self._has_last(usage, moderation)
+        """Whether the client has been sent the final service tier, or will be in the last chunk."""
+        return tier == self._first_tier or self._has_last(usage, moderation)
 
     def _has_last(self, usage: Usage | None, moderation: object) -> bool:
         return moderation is not None or (self._asks_usage and usage is not None)
 
     def end(self, usage: Usage | None, tier: str | None, moderation: JsonObject | None) -> bytes:
-        """The last chunk, if there is anything to tell, and the terminator. One chunk for all:
-        clients keep the usage of the last one, even if it is null."""
+        """The last chunk, if it has any content, and the terminator. One chunk for all: clients
+        keep the usage of the last one, even if it is null."""
         if not self._has_last(usage, moderation):
             return _DONE
         counts = write_usage(usage) if self._asks_usage and usage is not None else None
@@ -209,7 +209,7 @@ class Whole:
         return b""
 
     def finish(self, word: str, annotations: Sequence[JsonObject]) -> bytes:
-        """The message is whole, but for what is known at the end."""
+        """Put the message together."""
         message, calls = self._message, self._calls
         for names, pieces in self._texts.items():
             text = "".join(pieces)
@@ -236,7 +236,7 @@ class Whole:
         return True
 
     def end(self, usage: Usage | None, tier: str | None, moderation: JsonObject | None) -> bytes:
-        """What is known at the end."""
+        """Add what is known only at the end."""
         body = self._body
         body["usage"] = None if usage is None else write_usage(usage)
         if tier is not None:

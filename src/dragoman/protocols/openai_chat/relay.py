@@ -1,6 +1,5 @@
-"""Pass-through: Chat on both sides. Values pass byte for byte; a look into a frame goes only as
-far as a search for a few byte strings shows to be needed.
-"""
+"""Pass-through of streams, byte for byte. A frame is decoded only if a search for a few byte
+strings shows that it must be."""
 
 from __future__ import annotations
 
@@ -8,23 +7,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from dragoman import jsontext
 from dragoman.canonical.errors import Fault, UpstreamError
-from dragoman.canonical.losses import Ledger
-from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.limits import within
 from dragoman.protocols.openai_chat.errors import (
     error_frames,
     failure,
     is_failure,
 )
-from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.raw import blank_pattern, blank_run
@@ -33,7 +25,7 @@ from dragoman.sse import DONE, Frame, encode, escape
 _MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
 """The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
 
-_TELLING = re.compile(rb'"(?:finish_reason|usage)"\s*:\s*["{]|"error"\s*:')
+_NEEDS_DECODING = re.compile(rb'"(?:finish_reason|usage)"\s*:\s*["{]|"error"\s*:')
 """What makes a frame worth decoding: a finish reason, usage, or an error."""
 
 _BLANK = blank_pattern("arguments")
@@ -85,13 +77,13 @@ class ChatRelay:
             self.ended = True
             return encode(DONE)
         if not self.begun:
-            self.begun = _is_telling(_decoded(data))
+            self.begun = _holds_content(_decoded(data))
         if b'"arguments"' in data:
             self.blank = blank_run(self.blank, _BLANK, data)
         elif self.blank:
             self.blank = 0
         after = b""
-        if _TELLING.search(data) is not None or frame.event == b"error":
+        if _NEEDS_DECODING.search(data) is not None or frame.event == b"error":
             chunk = _decoded(data)
             if not self._is_shown(chunk):
                 return b""
@@ -146,7 +138,7 @@ class ChatRelay:
         return self.fail(UpstreamError.unreadable("it ends before the model finished").fault)
 
 
-def _is_telling(chunk: JsonObject) -> bool:
+def _holds_content(chunk: JsonObject) -> bool:
     """Whether a chunk holds something of an answer besides the role that gives it."""
     choices = chunk.get("choices")
     for choice in choices if type(choices) is list else ():
@@ -162,70 +154,3 @@ def _as_replacement(model: str) -> bytes:
 
 def _decoded(data: bytes) -> JsonObject:
     return jsontext.object_of(data) or {}
-
-
-def fitted(
-    members: Mapping[str, msgspec.Raw], capabilities: Capabilities, ledger: Ledger
-) -> Mapping[str, msgspec.Raw]:
-    """The members with output limits that the upstream's model keeps."""
-    return within(
-        members, ("max_completion_tokens", "max_tokens"), capabilities.max_output_tokens, ledger
-    )
-
-
-def forward_request(
-    members: Mapping[str, msgspec.Raw], model: str, capabilities: Capabilities
-) -> bytes:
-    """The client's body with the model replaced and, for streams, usage asked for."""
-    changed: JsonObject = {"model": model}
-    if capabilities.of(ChatCapabilities).stream_usage and _value(members, "stream") is True:
-        options = _value(members, "stream_options")
-        options = options if type(options) is dict else {}
-        if options.get("include_usage") is not True:
-            changed["stream_options"] = {**options, "include_usage": True}
-    return to_json({**members, **changed})
-
-
-def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
-) -> tuple[bytes, Usage | None]:
-    """A whole answer under the client's name of the model, and its usage.
-
-    Raises:
-        UpstreamError: it is an error, or not a finished answer.
-    """
-    try:
-        members = jsontext.members(body)
-        answer = jsontext.decode(body)
-    except JsonError:
-        raise UpstreamError.unreadable("it is not a JSON object") from None
-    if answer.get("error"):
-        raise UpstreamError(fault_of(answer["error"]))
-    choices = answer.get("choices")
-    if type(choices) is not list or not choices:
-        raise UpstreamError.unreadable("it has no choices")
-    for choice in choices:
-        _check_finished(choice)
-    usage = answer.get("usage")
-    counted = read_usage(usage) if type(usage) is dict else None
-    if answer.get("model") == model:
-        return body, counted
-    return to_json({**members, "model": model}), counted
-
-
-def _check_finished(choice: Any) -> None:
-    reason = choice.get("finish_reason") if type(choice) is dict else None
-    if reason is None:
-        raise UpstreamError.unreadable("it ends before the model finished")
-    if is_failure(reason):
-        raise UpstreamError(failure(reason))
-
-
-def _value(members: Mapping[str, msgspec.Raw], name: str) -> Any:
-    raw = members.get(name)
-    if raw is None:
-        return None
-    try:
-        return jsontext.decode(raw)
-    except JsonError:
-        return None

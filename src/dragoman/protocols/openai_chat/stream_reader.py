@@ -1,8 +1,8 @@
 """An upstream's Chat stream as events.
 
 Tolerant on purpose: blocks open with the first piece of their kind, usage may come anywhere, and
-the odd forms of compatible servers are read. Strict about one thing: an answer without a finish
-reason is not whole, whatever ends it.
+the deviating forms of compatible servers are read. Strict about one thing: an answer without a
+finish reason is incomplete, whatever ends it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NO_TEXT = Text(text="")
 _TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
 
 
-class ChatStreamReader:
+class ChatReader:
     """Reads one stream. `source` names the object that holds the message in a choice: `delta`
     in streams, `message` in whole answers, which are read as a stream of one chunk.
     """
@@ -72,6 +72,7 @@ class ChatStreamReader:
         "_started",
         "_tools",
         "_usage",
+        "fault",
     )
 
     def __init__(self, inbound: Inbound, source: str = "delta") -> None:
@@ -80,6 +81,8 @@ class ChatStreamReader:
         self._started = False
         self._finished = False
         self._over = False
+        self.fault: Fault | None = None
+        """The first failure."""
         self._kind = _NONE
         """Kind of the open block that is not a tool call."""
         self._index = -1
@@ -112,7 +115,7 @@ class ChatStreamReader:
             chunk = decode(data)
         except JsonError:
             if data.strip() == DONE:
-                return self._end(told=True)
+                return self._end(terminated=True)
             return self._fail(UpstreamError.unreadable("a frame of its stream is not JSON").fault)
         if type(chunk) is not dict:
             return self._fail(UpstreamError.unreadable("a frame is not a JSON object").fault)
@@ -125,7 +128,7 @@ class ChatStreamReader:
 
     def finish(self) -> Iterable[Event]:
         """The bytes are over: `Ended` if the model finished, else `Failed`."""
-        return () if self._over else self._end(told=False)
+        return () if self._over else self._end(terminated=False)
 
     def take(self, chunk: JsonObject, event: bytes = b"") -> list[Event]:
         """The events of a decoded chunk (`event`: the name of its frame, normally none)."""
@@ -146,7 +149,7 @@ class ChatStreamReader:
         error = chunk.get("error")
         if error or event == b"error":
             raise UpstreamError(fault_of(error or chunk))
-        self._account(chunk, wire.CHUNK_FIELDS, "")
+        self._report_unknown(chunk, wire.CHUNK_FIELDS, "")
         choices = chunk.get("choices")
         if choices:
             if type(choices) is not list or type(choices[0]) is not dict:
@@ -188,7 +191,7 @@ class ChatStreamReader:
     def _choice(self, choice: JsonObject, events: list[Event]) -> None:
         if choice.get("index"):
             raise UpstreamError.unreadable("it has more than one choice")
-        self._account(choice, wire.CHOICE_FIELDS, "choices[0]")
+        self._report_unknown(choice, wire.CHOICE_FIELDS, "choices[0]")
         self._last_choice = choice
         delta = choice.get(self._source)
         if type(delta) is dict and delta:
@@ -200,11 +203,11 @@ class ChatStreamReader:
     def _delta(self, delta: JsonObject, logprobs: Any, events: list[Event]) -> None:
         is_speech = wire.SPEECH_FIELDS.issuperset(delta)
         if not is_speech:
-            self._account(delta, wire.DELTA_FIELDS, f"choices[0].{self._source}")
+            self._report_unknown(delta, wire.DELTA_FIELDS, f"choices[0].{self._source}")
         if delta.get("role") not in (None, "", "assistant"):
             raise UpstreamError.unreadable("it speaks in another role than assistant")
         if self._finished:
-            if any(delta.get(name) for name in _SPOKEN):
+            if any(delta.get(name) for name in _CONTENT_FIELDS):
                 raise UpstreamError.unreadable("it goes on after its finish reason")
             return
         content, refusal, thought, details = delta.get("content"), delta.get("refusal"), "", None
@@ -215,13 +218,13 @@ class ChatStreamReader:
             thought, content = _split_parts(content, thought)
         if thought or details:
             self._reason(thought, details, events)
-        spoken = logprobs if type(logprobs) is dict else _EMPTY
-        self._say(_TEXT, content, spoken.get("content"), events)
+        records = logprobs if type(logprobs) is dict else _EMPTY
+        self._say(_TEXT, content, records.get("content"), events)
         annotations = delta.get("annotations")
         if annotations:
             self._annotate(annotations, events)
-        if refusal or spoken:
-            self._say(_REFUSAL, refusal, spoken.get("refusal"), events)
+        if refusal or records:
+            self._say(_REFUSAL, refusal, records.get("refusal"), events)
         if is_speech:
             return
         calls = delta.get("tool_calls")
@@ -252,8 +255,8 @@ class ChatStreamReader:
             self._annotate(held, events)
 
     def _reason(self, text: str, details: Any, events: list[Event]) -> None:
-        told = self._details.add(details) if type(details) is list else ""
-        text = text or told
+        text_of_details = self._details.add(details) if type(details) is list else ""
+        text = text or text_of_details
         if not text and not self._details.has_state:
             return
         if self._kind != _REASONING:
@@ -320,10 +323,10 @@ class ChatStreamReader:
             self._lose("choices[0].finish_reason", LossKind.CONVERTED, detail)
         events.append(Finished(read_finish(word, choice, has_calls=bool(self._tools))))
 
-    def _end(self, *, told: bool) -> Sequence[Event]:
-        """The stream is over; `told`: with its own terminator."""
+    def _end(self, *, terminated: bool) -> Sequence[Event]:
+        """The stream is over; `terminated`: with its own terminator."""
         events: list[Event] = []
-        if not self._finished and told and self._ended_blank():
+        if not self._finished and terminated and self._ended_blank():
             try:
                 self._finish("stop", self._last_choice, events)
             except UpstreamError as error:
@@ -340,21 +343,22 @@ class ChatStreamReader:
         if choice.get("finish_reason") != "":
             return False
         delta = choice.get(self._source)
-        return type(delta) is not dict or not any(delta.get(name) for name in _SPOKEN)
+        return type(delta) is not dict or not any(delta.get(name) for name in _CONTENT_FIELDS)
 
     def _fail(self, fault: Fault) -> Sequence[Event]:
         self._over = True
+        self.fault = self.fault or fault
         self._kind = _NONE
         return (Failed(fault),)
 
     # --------------------------------------------------------------------------------------------
 
-    def _account(self, value: JsonObject, known: frozenset[str], path: str) -> None:
-        """Report the fields of an answer that have no canonical home."""
+    def _report_unknown(self, value: JsonObject, known: frozenset[str], path: str) -> None:
+        """Report the fields of an answer that have no counterpart in the canonical model."""
         if known.issuperset(value):
             return
         for name, content in value.items():
-            if name not in known and content not in _NOTHING:
+            if name not in known and content not in _EMPTY_VALUES:
                 field = wire.ANSWER.get(name, UNKNOWN)
                 self._lose(f"{path}.{name}" if path else name, field.kind, field.detail)
 
@@ -365,7 +369,7 @@ class ChatStreamReader:
 
 
 def _more_text(chunk: JsonObject) -> str:
-    """The text of a chunk that says nothing else; empty if it may say more. The hot path."""
+    """The text of a chunk that has nothing else; empty if it may have more. The hot path."""
     choices = chunk.get("choices")
     if type(choices) is not list or len(choices) != 1 or chunk.get("usage"):
         return ""
@@ -381,9 +385,9 @@ def _more_text(chunk: JsonObject) -> str:
     return text if type(text) is str and wire.CHOICE_FIELDS.issuperset(choice) else ""
 
 
-_SPOKEN = wire.DELTA_FIELDS - {"role", "annotations"}
+_CONTENT_FIELDS = wire.DELTA_FIELDS - {"role", "annotations"}
 _EMPTY: JsonObject = {}
-_NOTHING: tuple[Any, ...] = (None, "", [], {}, False)
+_EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {}, False)
 
 
 def _str(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Writes the client's answer, streamed or whole.
 
-Here is decided, block by block, what the client is shown and what is lost; `output` gives it the
-form of chunks or of one object.
+What the client is shown of each block, and what is reported as lost, is decided here for both;
+`output` renders it as chunks or collects it in one object.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman.canonical.blocks import Annotation, Opaque, Reasoning, Refusal, Text, ToolCall
+from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.events import (
     Annotated,
     Closed,
@@ -26,7 +27,8 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
-from dragoman.canonical.grammar import State, step
+from dragoman.canonical.grammar import State, illegal, steps
+from dragoman.canonical.options import Options
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply
 from dragoman.protocols.fields import JsonObject
@@ -40,11 +42,87 @@ from dragoman.protocols.openai_chat.visibility import (
     call_fields,
     call_head,
     reasoning_fields,
-    tier_word,
+    tier_name,
 )
 from dragoman.sse import COMMENT
 
 _OPEN = State.OPEN
+
+
+class _ReasoningBlocks:
+    """The blocks of reasoning, which share the text fields of one message."""
+
+    __slots__ = (
+        "_fields",
+        "_gap",
+        "_has_text",
+        "_head",
+        "_keeps_state",
+        "_number",
+        "_opaque",
+        "_out",
+        "_parts",
+        "_pieces",
+        "_report",
+        "_sealer",
+    )
+
+    def __init__(self, out: Output, options: Options, sealer: Sealer, report: Reporter) -> None:
+        self._out, self._sealer, self._report = out, sealer, report
+        self._fields = reasoning_fields(options)
+        self._keeps_state = options.reasoning_details
+        self._number = 0
+        """Entries of `reasoning_details` so far."""
+        self._has_text = False
+        """Whether there has been any text."""
+        self._gap = False
+        """Whether a blank line is due before the next piece of text."""
+        self._head: Reasoning
+        self._opaque: Opaque | None
+        self._parts: list[str] = []
+        self._pieces: list[str] = []
+        """Whole parts, and pieces of the last part, of the open block; kept only if the client is
+        given its state."""
+
+    def open(self, head: Reasoning) -> None:
+        self._head, self._opaque = head, head.opaque
+        self._parts.clear()
+        self._pieces.clear()
+        self._gap = self._has_text
+        self._out.open(self._fields)
+
+    def delta(self, text: str) -> bytes:
+        if not text:
+            return b""
+        if self._keeps_state:
+            self._pieces.append(text)
+        if self._gap:
+            # One text field shows all pieces: a blank line parts them.
+            self._gap = False
+            text = BREAK + text
+        self._has_text = True
+        return self._out.text(text)
+
+    def part_break(self) -> None:
+        self._gap = self._has_text
+        self._parts.append("".join(self._pieces))
+        self._pieces.clear()
+
+    def seal(self, opaque: Opaque) -> None:
+        self._opaque = opaque
+
+    def close(self) -> bytes:
+        if not is_foreign_state(self._opaque):
+            return b""
+        if not self._keeps_state:
+            self._report.state()
+            return b""
+        text = "".join(self._pieces)
+        parts = (*self._parts, text) if text or self._parts else ()
+        block = replace(self._head, parts=parts, opaque=self._opaque)
+        entry = details_entry(block, self._number, self._sealer)
+        self._number += 1
+        return self._out.details(entry)
 
 
 class ChatWriter:
@@ -54,71 +132,55 @@ class ChatWriter:
         "_annotations",
         "_citations",
         "_created",
-        "_details",
-        "_gap",
+        "_first_tier",
         "_has_calls",
-        "_head",
         "_id",
-        "_keeps_details",
         "_kind",
         "_length",
         "_model",
-        "_opaque",
+        "_options",
         "_out",
-        "_parts",
-        "_pieces",
-        "_reasoned",
-        "_reasoning_fields",
+        "_reasoning",
         "_report",
         "_sealer",
-        "_shows_reasoning",
         "_start",
         "_state",
         "_tier",
-        "_told_tier",
         "_usage",
     )
 
     def __init__(self, reply: Reply, streamed: bool) -> None:
         # Not the reply: it holds the client's whole request, and a stream may be long.
         self._id, self._created, self._model = reply.id, reply.created, reply.model
-        self._report, self._sealer = Reporter(reply.ledger), reply.sealer
+        self._options, self._sealer = reply.options, reply.sealer
+        self._report = Reporter(reply.ledger)
         self._out: Output = Chunks(reply) if streamed else Whole(reply)
         self._state = State.NEW
         self._usage: Usage | None = None
-        self._tier: str | None = None
-        """The service tier last told, and the word for the one told at the start."""
-        self._told_tier: str | None = None
-        self._kind: type | None = None
+        self._tier: str | None
+        """The latest service tier of the upstream, and the client's name for its first one."""
+        self._first_tier: str | None
+        self._kind: type | None
         """Type of the open block; None if it is not shown."""
         self._has_calls = False
         self._length = 0
         """Characters of visible text so far: citations count in the whole message."""
-        self._start = 0
+        self._start: int
         """Where the open text block begins."""
         self._citations: list[Annotation] = []
         """Those of the open text block."""
         self._annotations: list[JsonObject] = []
-        self._reasoning_fields = reasoning_fields(reply)
-        self._shows_reasoning = reply.options.show_reasoning != "never"
-        self._keeps_details = reply.options.reasoning_details
-        self._reasoned = False
-        self._gap = False
-        """Whether a blank line is due before the next piece of reasoning."""
-        self._head: Reasoning | None = None
-        self._opaque: Opaque | None = None
-        self._parts: list[str] = []
-        self._pieces: list[str] = []
-        """Whole parts, and pieces of the last part, of the open reasoning block; kept only if
-        the client is given its state."""
-        self._details = 0
+        self._reasoning: _ReasoningBlocks | None = None
 
     def write(self, event: Event) -> bytes:
         """The frames of one event, ready to be sent in one piece."""
         if type(event) is Delta and self._state is _OPEN:
             return self._delta(event)
-        self._state = step(self._state, event)
-        return _WRITERS[type(event)](self, event)
+        try:
+            self._state, write = _STEPS[self._state, type(event)]
+        except KeyError:
+            raise illegal(self._state, event) from None
+        return write(self, event)
 
     def answer(self) -> JsonObject:
         """The `chat.completion`. Raises RuntimeError where the answer is streamed."""
@@ -131,9 +193,10 @@ class ChatWriter:
     # --- the answer as a whole ------------------------------------------------------------------
 
     def _started(self, event: Started) -> bytes:
-        self._tier = event.service_tier
-        tier = self._told_tier = tier_word(event.service_tier)
-        return self._out.begin(self._id, self._model, event.created or self._created, tier)
+        tier = self._tier = event.service_tier
+        self._first_tier = None if tier is None else tier_name(tier)
+        created = event.created or self._created
+        return self._out.begin(self._id, self._model, created, self._first_tier)
 
     def _finished(self, event: Finished) -> bytes:
         self._report.finish(event.finish)
@@ -147,10 +210,11 @@ class ChatWriter:
 
     def _ended(self, event: Ended) -> bytes:
         out, usage, moderation = self._out, self._usage, event.moderation
-        tier = tier_word(self._tier)
+        tier = None
         if self._tier is not None:
+            tier = tier_name(self._tier)
             self._report.tier(tier is not None, out.shows_tier(tier, usage, moderation))
-        return out.end(usage, tier or self._told_tier, moderation)
+        return out.end(usage, tier or self._first_tier, moderation)
 
     def _failed(self, event: Failed) -> bytes:
         return error_frames(event.fault)
@@ -175,12 +239,21 @@ class ChatWriter:
             self._report.block(block)
         return b""
 
+    def _open_reasoning(self, block: Reasoning) -> None:
+        if self._options.show_reasoning == "never":
+            self._kind = None
+            self._report.reasoning()
+            return
+        if self._reasoning is None:
+            self._reasoning = _ReasoningBlocks(self._out, self._options, self._sealer, self._report)
+        self._reasoning.open(block)
+
     def _delta(self, event: Delta) -> bytes:
         kind, text = self._kind, event.text
         if kind is Text:
             self._length += len(text)
-        elif kind is Reasoning:
-            return self._reasoning_delta(text)
+        elif kind is Reasoning and self._reasoning is not None:
+            return self._reasoning.delta(text)
         elif kind is None:
             return b""
         if event.logprobs and kind is not ToolCall:
@@ -198,55 +271,19 @@ class ChatWriter:
                 self._citations, self._start, self._length, self._report
             )
             self._citations.clear()
-        return self._close_reasoning() if self._kind is Reasoning else b""
-
-    # --- reasoning ------------------------------------------------------------------------------
-
-    def _open_reasoning(self, head: Reasoning) -> None:
-        if not self._shows_reasoning:
-            self._kind = None
-            self._report.reasoning()
-            return
-        self._head, self._opaque = head, head.opaque
-        self._parts.clear()
-        self._pieces.clear()
-        self._gap = self._reasoned
-        self._out.open(self._reasoning_fields)
-
-    def _reasoning_delta(self, text: str) -> bytes:
-        if not text:
-            return b""
-        if self._keeps_details:
-            self._pieces.append(text)
-        if self._gap:
-            # One text field shows all pieces: a blank line parts them.
-            self._gap = False
-            text = BREAK + text
-        self._reasoned = True
-        return self._out.text(text)
+        if self._kind is Reasoning and self._reasoning is not None:
+            return self._reasoning.close()
+        return b""
 
     def _part_break(self, event: PartBreak) -> bytes:
-        self._gap = self._reasoned
-        self._parts.append("".join(self._pieces))
-        self._pieces.clear()
+        if self._kind is Reasoning and self._reasoning is not None:
+            self._reasoning.part_break()
         return b""
 
     def _sealed(self, event: Sealed) -> bytes:
-        self._opaque = event.opaque
+        if self._kind is Reasoning and self._reasoning is not None:
+            self._reasoning.seal(event.opaque)
         return b""
-
-    def _close_reasoning(self) -> bytes:
-        if self._head is None or not is_foreign_state(self._opaque):
-            return b""
-        if not self._keeps_details:
-            self._report.state()
-            return b""
-        text = "".join(self._pieces)
-        parts = (*self._parts, text) if text or self._parts else ()
-        block = replace(self._head, parts=parts, opaque=self._opaque)
-        entry = details_entry(block, self._details, self._sealer)
-        self._details += 1
-        return self._out.details(entry)
 
 
 _WRITERS: dict[type, Callable[[ChatWriter, Any], bytes]] = {
@@ -261,3 +298,4 @@ _WRITERS: dict[type, Callable[[ChatWriter, Any], bytes]] = {
     Ended: ChatWriter._ended,
     Failed: ChatWriter._failed,
 }
+_STEPS = steps(_WRITERS)

@@ -11,10 +11,10 @@ from dragoman.protocols.openai_chat import wire
 
 
 def read_usage(usage: JsonObject, ledger: Ledger | None = None) -> Usage:
-    """The counts of a `usage` object; counts without a canonical home go into the ledger.
+    """The counts of a `usage` object; those that the canonical model lacks go into the ledger.
 
-    Compatible servers put cached and reasoning tokens in places of their own; the official
-    places win.
+    Compatible servers put cached and reasoning tokens in fields of their own; the official
+    fields win.
     """
     prompt = usage.get("prompt_tokens_details")
     completion = usage.get("completion_tokens_details")
@@ -29,11 +29,13 @@ def read_usage(usage: JsonObject, ledger: Ledger | None = None) -> Usage:
             cached = _first(usage.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"))
         if reasoning is None:
             reasoning = whole_number(usage.get("reasoning_tokens"))
-        _account(usage, wire.USAGE_FIELDS, "usage", ledger)
+        _report_unknown(usage, wire.USAGE_FIELDS, "usage", ledger)
     if prompt:
-        _account(prompt, wire.PROMPT_DETAILS, "usage.prompt_tokens_details", ledger)
+        _report_unknown(prompt, wire.PROMPT_DETAILS, "usage.prompt_tokens_details", ledger)
     if completion:
-        _account(completion, wire.COMPLETION_DETAILS, "usage.completion_tokens_details", ledger)
+        _report_unknown(
+            completion, wire.COMPLETION_DETAILS, "usage.completion_tokens_details", ledger
+        )
     return Usage(
         input=whole_number(usage.get("prompt_tokens")) or 0,
         output=whole_number(usage.get("completion_tokens")) or 0,
@@ -74,7 +76,7 @@ def whole_number(value: Any) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def _account(value: Any, known: frozenset[str], path: str, ledger: Ledger | None) -> None:
+def _report_unknown(value: Any, known: frozenset[str], path: str, ledger: Ledger | None) -> None:
     if ledger is None or type(value) is not dict or known.issuperset(value):
         return
     for name, count in value.items():

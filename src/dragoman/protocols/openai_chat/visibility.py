@@ -1,4 +1,4 @@
-"""What of an answer a client is shown: names, words, and the report of what it is not given."""
+"""What a client is shown of an answer, and the report of what it is not."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from dragoman.canonical.blocks import Block, Foreign, ToolCall, UrlCitation
 from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.canonical.options import Options
 from dragoman.canonical.responses import Finish, FinishReason
-from dragoman.protocols.base import Reply
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.settings import ChatOptions
@@ -17,9 +17,9 @@ _KNOB = LossKind.KNOB
 _DETAIL = "has no counterpart downstream"
 
 
-def reasoning_fields(reply: Reply) -> tuple[str, ...]:
+def reasoning_fields(options: Options) -> tuple[str, ...]:
     """The message fields in which the client is given reasoning text."""
-    field = reply.options.of(ChatOptions).reasoning_field
+    field = options.of(ChatOptions).reasoning_field
     return ("reasoning_content", "reasoning") if field == "both" else (field,)
 
 
@@ -29,30 +29,30 @@ def call_fields(call: ToolCall) -> tuple[str, str]:
 
 
 def call_head(call: ToolCall) -> JsonObject:
-    """A tool call without its text. A Chat client knows no namespaces: they stand in the name."""
+    """A tool call without its text. Chat has no namespaces: they are prefixed to the name."""
     kind, field = call_fields(call)
     name = f"{call.namespace}__{call.name}" if call.namespace else call.name
     return {"id": call.id, "type": kind, kind: {"name": name, field: ""}}
 
 
-def tier_word(tier: str | None) -> str | None:
-    """`service_tier` in the words Chat clients know; None if there is none."""
-    if tier is None or tier in wire.SERVICE_TIERS:
+def tier_name(tier: str) -> str | None:
+    """The tier by its name in Chat; None if it has none."""
+    if tier in wire.SERVICE_TIERS:
         return tier
     return "priority" if tier == "ultrafast" else None
 
 
 class Reporter(Struct, frozen=True):
-    """Reports what an answer holds that the client is not given."""
+    """Reports to the ledger what of an answer the client is not given."""
 
     ledger: Ledger
 
     def order(self) -> None:
-        """Text after a tool call, which seems to come before it: a message has no order."""
+        """Text after a tool call: a message does not keep their order."""
         self.ledger.add("content", LossKind.CONVERTED, "text is put before tool calls")
 
     def block(self, block: Block) -> None:
-        """A block that a message has no place for."""
+        """A block that a message has no field for."""
         kind, name = _KNOB, "content"
         if isinstance(block, Foreign):
             kind, name = block.loss, block.type
@@ -77,7 +77,7 @@ class Reporter(Struct, frozen=True):
             self.ledger.add("annotations.cited_text", _KNOB, _DETAIL)
 
     def finish(self, finish: Finish) -> None:
-        """What a finish reason does not tell."""
+        """What the finish reason does not express."""
         if finish.stop_sequence is not None and finish.reason is FinishReason.STOP_SEQUENCE:
             self.ledger.add("stop_sequence", _KNOB, "the matched stop sequence is not named")
         if finish.reason is _PAUSE:
@@ -85,9 +85,9 @@ class Reporter(Struct, frozen=True):
         if finish.category is not None:
             self.ledger.add("stop_details.category", _KNOB, _DETAIL)
 
-    def tier(self, has_word: bool, in_time: bool) -> None:
-        """A service tier: whether there is a word for it, and whether it was known in time."""
-        if not has_word:
+    def tier(self, has_name: bool, in_time: bool) -> None:
+        """A service tier that has no name here, or was known too late to be shown."""
+        if not has_name:
             self.ledger.add("service_tier", _KNOB, _DETAIL)
         elif not in_time:
             self.ledger.add("service_tier", _KNOB, "it was known only at the end")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Event, Failed
+from dragoman.canonical.events import Event
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_chat.stream_reader import ChatStreamReader
+from dragoman.protocols.openai_chat.stream_reader import ChatReader
 
 
 def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
@@ -15,12 +15,11 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     Raises:
         UpstreamError: it is an error, has not exactly one choice, or did not finish.
     """
-    reader = ChatStreamReader(inbound, "message")
+    reader = ChatReader(inbound, "message")
     events = reader.take(_as_chunk(body))
     events += reader.finish()
-    for event in events:
-        if type(event) is Failed:
-            raise UpstreamError(event.fault)
+    if reader.fault is not None:
+        raise UpstreamError(reader.fault)
     return events
 
 
@@ -36,10 +35,10 @@ def _as_chunk(body: JsonObject) -> JsonObject:
     message = choice.get("message") if type(choice) is dict else None
     if type(message) is not dict:
         raise UpstreamError.unreadable("its choice has no message")
-    mended: JsonObject = {}
+    changed: JsonObject = {}
     if choice.get("finish_reason") == "":
-        # Some servers leave it blank; that the answer is whole is told by its being here.
-        mended["finish_reason"] = "stop"
+        # Some servers leave it blank; an answer that came whole is complete all the same.
+        changed["finish_reason"] = "stop"
     calls = message.get("tool_calls")
     if type(calls) is list and calls:
         # Whole calls have no index; their order is their index.
@@ -47,5 +46,5 @@ def _as_chunk(body: JsonObject) -> JsonObject:
             {**call, "index": number} if type(call) is dict else call
             for number, call in enumerate(calls)
         ]
-        mended["message"] = {**message, "tool_calls": indexed}
-    return {**body, "choices": [{**choice, **mended}]} if mended else body
+        changed["message"] = {**message, "tool_calls": indexed}
+    return {**body, "choices": [{**choice, **changed}]} if changed else body

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Event, Failed
+from dragoman.canonical.events import Event
 from dragoman.protocols.anthropic_messages.errors import fault_of
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
 from dragoman.protocols.base import Inbound
@@ -23,17 +23,11 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
         raise UpstreamError(fault_of(body.get("error")))
     if not isinstance(content, list):
         raise UpstreamError.unreadable("it has no content")
-    reader = MessagesReader(inbound)
-    stop = {name: body[name] for name in _STOP_FIELDS if name in body}
-    if not content and not stop.get("stop_reason"):
+    stop = {name: body.get(name) for name in _STOP_FIELDS}
+    if not content and not stop["stop_reason"]:
         raise UpstreamError.unreadable("it says nothing, not even why it stopped")
-    events = reader.take("message_start", {"message": body})
-    for index, block in enumerate(content):
-        events += reader.take("content_block_start", {"index": index, "content_block": block})
-        events += reader.take("content_block_stop", {"index": index})
-    events += reader.take("message_delta", {"delta": stop})
-    events += reader.take("message_stop", {})
-    for event in events:
-        if type(event) is Failed:
-            raise UpstreamError(event.fault)
+    reader = MessagesReader(inbound)
+    events = reader.take_whole(body, content, stop)
+    if reader.fault is not None:
+        raise UpstreamError(reader.fault)
     return events

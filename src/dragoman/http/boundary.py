@@ -1,0 +1,40 @@
+"""Where a message ends in the bytes that were read."""
+
+from __future__ import annotations
+
+EMPTY_LINE = b"\r\n\r\n"
+
+
+class Boundary:
+    """Cuts what is read so that no byte of a next request is parsed before its time.
+
+    A body whose length is known ends after `left` bytes more; a head, and a body in chunks, with an
+    empty line, though not every one is such an end.
+    """
+
+    __slots__ = ("_tail", "left")
+
+    def __init__(self) -> None:
+        self.left = 0
+        self._tail = b""
+        """The last bytes before a cut, where an empty line may have begun."""
+
+    def cut(self, data: bytes | bytearray, start: int, end: int) -> int:
+        """Up to where `data`, which is of interest from `start` to `end`, may be parsed at once."""
+        left = self.left
+        if left:
+            cut = min(end, start + left)
+            self.left = left - (cut - start)
+            return cut
+        tail = self._tail
+        if tail:
+            at = (tail + bytes(data[start : min(end, start + 3)])).find(EMPTY_LINE)
+            if at >= 0:
+                self._tail = b""
+                return start + at + 4 - len(tail)
+        at = data.find(EMPTY_LINE, start, end)
+        if at >= 0:
+            self._tail = b""
+            return at + 4
+        self._tail = (tail + bytes(data[max(start, end - 3) : end]))[-3:]
+        return end

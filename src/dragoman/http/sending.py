@@ -1,0 +1,141 @@
+"""What waits to be sent to a client, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import socket
+import struct
+import termios
+from math import inf
+
+from dragoman.http.limits import Budget, Limits, seconds
+
+_RESET = struct.pack("ii", 1, 0)
+
+
+class Sending:
+    """The sending side of a connection.
+
+    `paused` says that more waits to be sent than should: an application then waits in `drained`. A
+    client must take what waits at a least rate; `deadline` is the loop time at which that is looked
+    at, infinite while there is nothing to take.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_drain",
+        "_held",
+        "_limits",
+        "_loop",
+        "_unsent",
+        "deadline",
+        "paused",
+        "transport",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, budget: Budget) -> None:
+        self._loop = loop
+        self._limits = limits
+        self._budget = budget
+        self.transport: asyncio.Transport | None = None
+        self.paused = False
+        self.deadline = inf
+        self._unsent = 0
+        """Bytes that waited when that was looked at last."""
+        self._held = 0
+        """Bytes of the memory budget for an answer that the client has not taken."""
+        self._drain: asyncio.Future[None] | None = None
+
+    def open(self, transport: asyncio.Transport) -> None:
+        """The connection stands."""
+        self.transport = transport
+        transport.set_write_buffer_limits(self._limits.send_bytes)
+
+    def lost(self) -> None:
+        """The connection is gone: nobody waits for it any longer."""
+        self.transport = None
+        self.deadline = inf
+        self._release()
+        self._wake()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def write_both(self, head: bytes, body: bytes) -> None:
+        """Send a large body behind its head, without a copy."""
+        if self.transport is not None:
+            self.transport.writelines((head, body))
+
+    async def drained(self) -> None:
+        """Wait until less waits to be sent, or the connection is gone."""
+        while self.paused and self.transport is not None:
+            self._drain = self._loop.create_future()
+            await self._drain
+
+    def pause(self) -> None:
+        """More waits than should."""
+        self.paused = True
+        self.watch()
+
+    def resume(self) -> None:
+        """The client has taken most of it."""
+        self.paused = False
+        self.deadline = inf
+        self._release()
+        self._wake()
+
+    def hold(self, size: int) -> None:
+        """Keep so many bytes of the memory budget until the client has taken its answer."""
+        self._held += size
+
+    def watch(self) -> None:
+        """From here on the client must take what waits for it."""
+        self._unsent = self._waiting()
+        self.deadline = self._loop.time() + seconds(self._limits.send_s) if self._unsent else inf
+
+    def on_deadline(self) -> None:
+        """Break off if the client has not taken enough."""
+        enough = min(self._limits.rate * self._limits.send_s, self._unsent)
+        if self._unsent - self._waiting() < enough:
+            self.abort()
+        else:
+            self.watch()
+
+    def abort(self) -> None:
+        """End at once, whatever waits."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def reset(self) -> None:
+        """End at once, and so that the client cannot take it for an end."""
+        if self.transport is not None:
+            sock = self.transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self.transport.abort()
+
+    def _wake(self) -> None:
+        waiter, self._drain = self._drain, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _release(self) -> None:
+        if self._held:
+            self._budget.give(self._held)
+            self._held = 0
+
+    def _waiting(self) -> int:
+        """Bytes that the client has not taken: here, and in the kernel. 0 if none waits here."""
+        transport = self.transport
+        waiting = 0 if transport is None else transport.get_write_buffer_size()
+        if transport is None or not waiting:
+            return 0
+        sock = transport.get_extra_info("socket")
+        queued: int
+        try:
+            (queued,) = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0" * 4))
+        except OSError:
+            queued = 0
+        return waiting + queued

@@ -1,0 +1,59 @@
+"""Where and how Messages are called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from dragoman.canonical.options import Capabilities
+from dragoman.protocols.anthropic_messages.counting import COUNTING
+from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
+from dragoman.protocols.base import Endpoint
+from dragoman.protocols.model_lists import MODELS
+
+LONGEST_WHOLE = 21_333
+"""Output limit, in tokens, up to which the vendor's SDKs wait for a whole answer: ten minutes at
+128,000 tokens an hour (_calculate_nonstreaming_timeout of anthropic's _base_client.py)."""
+
+
+def completed(capabilities: Capabilities, base_url: str) -> Capabilities:
+    """The capabilities with what follows from the protocol and the upstream's address."""
+    own = capabilities.of(MessagesCapabilities)
+    if own.billing_header is None and _is_vendor(base_url):
+        own = replace(own, billing_header=True)
+        capabilities = replace(capabilities, own={**capabilities.own, MessagesCapabilities: own})
+    if capabilities.stream_above is None:
+        capabilities = replace(capabilities, stream_above=LONGEST_WHOLE)
+    return capabilities
+
+
+def _is_vendor(base_url: str) -> bool:
+    """Whether the service is Anthropic itself, by its host."""
+    found = _HOST.match(base_url)
+    host = "" if found is None else found["host"].lower()
+    return host == "anthropic.com" or host.endswith(".anthropic.com")
+
+
+_HOST = re.compile(r"https?://(?:[^/?#@]*@)?(?P<host>[^/?#:]*)", re.IGNORECASE)
+
+
+def version_headers(capabilities: Capabilities) -> Mapping[str, str]:
+    """The header that every request has: the version of the API."""
+    return {"anthropic-version": capabilities.of(MessagesCapabilities).anthropic_version}
+
+
+ENDPOINT = Endpoint(
+    path="/messages",
+    id_prefix="msg_",
+    key_headers=(b"x-api-key",),
+    sign=b"anthropic-version",
+    counting=COUNTING,
+    models=replace(MODELS, query="limit=1000"),
+    capabilities=MessagesCapabilities,
+    completed=completed,
+    auth="x-api-key",
+    headers=version_headers,
+    forwarded=("anthropic-version", "anthropic-beta"),
+)

@@ -1,0 +1,184 @@
+"""Pass-through between a client and an upstream that both speak this protocol.
+
+Values pass byte for byte; what changes is the model's name, and what a Messages upstream would
+refuse or what spoils its prompt cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Raw, Struct
+
+from dragoman import jsontext
+from dragoman.canonical.errors import UpstreamError
+from dragoman.canonical.losses import Ledger, LossKind
+from dragoman.canonical.options import Capabilities
+from dragoman.canonical.usage import Usage
+from dragoman.jsontext import JsonError
+from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.anthropic_messages.errors import fault_of
+from dragoman.protocols.anthropic_messages.history import (
+    beginning,
+    without_envelopes,
+    without_reasoning,
+)
+from dragoman.protocols.anthropic_messages.relay import MessagesRelay
+from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
+from dragoman.protocols.anthropic_messages.thinking import MIN_BUDGET, room_for_thinking
+from dragoman.protocols.anthropic_messages.threads import check_thread
+from dragoman.protocols.anthropic_messages.usage import read_usage
+from dragoman.protocols.base import NOTHING, Passthrough, to_json
+from dragoman.protocols.limits import whole, within
+from dragoman.protocols.raw import join_list, join_object, split_list, split_object, text_of
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+class _Message(Struct):
+    role: Literal["user", "assistant", "system"]
+
+
+class _Shape(Struct):
+    """What must be right of a body that is passed through: the types of well-known fields.
+
+    Vocabularies that grow (blocks, tools, models' limits) are the upstream's to judge. `max_tokens`
+    may be missing: counting tokens does without.
+    """
+
+    messages: Annotated[list[_Message], Meta(min_length=1)]
+    max_tokens: int | None = None
+    system: str | list[dict[str, Raw]] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop_sequences: list[str] | None = None
+    tools: list[dict[str, Raw]] | None = None
+    tool_choice: dict[str, Any] | None = None
+    thinking: dict[str, Any] | None = None
+    output_config: dict[str, Any] | None = None
+
+
+def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
+    """The client's body with the model replaced."""
+    return to_json({**members, "model": model})
+
+
+_BILLING = wire.BILLING_HEADER.encode()
+
+
+def fitted(
+    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger
+) -> Mapping[str, Raw]:
+    """The members without the billing text where it is for nobody, and with limits the upstream
+    takes: what is above the model's output limit, and a thinking budget that leaves no answer."""
+    if not capabilities.of(MessagesCapabilities).billing_header:
+        members = _without_billing(members, ledger)
+    limited = within(members, ("max_tokens",), capabilities.max_output_tokens, ledger)
+    lowered = limited.get("max_tokens") is not members.get("max_tokens")
+    return _with_room(limited, lowered, ledger)
+
+
+def _without_billing(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
+    system = members.get("system")
+    if system is None or _BILLING not in bytes(system):
+        return members
+    texts = split_list(system)
+    if texts is None:
+        kept, lost = [], ["system"] if text_of(system).startswith(wire.BILLING_HEADER) else []
+    else:
+        billing = [_is_billing(text) for text in texts]
+        kept = [text for text, left_out in zip(texts, billing, strict=True) if not left_out]
+        lost = [f"system[{number}]" for number, left_out in enumerate(billing) if left_out]
+    if not lost:
+        return members
+    for path in lost:
+        ledger.add(path, LossKind.KNOB, "the billing header is not for this upstream")
+    if kept:
+        return {**members, "system": join_list(kept)}
+    return {name: raw for name, raw in members.items() if name != "system"}
+
+
+def _is_billing(text: Raw) -> bool:
+    fields = split_object(text) if _BILLING in bytes(text) else None
+    return fields is not None and text_of(fields.get("text")).startswith(wire.BILLING_HEADER)
+
+
+def _with_room(members: Mapping[str, Raw], lowered: bool, ledger: Ledger) -> Mapping[str, Raw]:
+    """A budget as large as the whole output is refused. A larger one is the client's own where
+    thinking between tool calls has a budget of its own, unless the output limit was lowered."""
+    limit = whole(members.get("max_tokens"))
+    thinking = split_object(members.get("thinking"))
+    if limit is None or thinking is None:
+        return members
+    budget = whole(thinking.get("budget_tokens"))
+    if budget is None or not (budget == limit or (lowered and budget > limit)):
+        return members
+    if limit <= MIN_BUDGET:
+        return members
+    room = room_for_thinking(limit)
+    detail = f"a thinking budget of {budget} tokens became {room}"
+    ledger.add("thinking.budget_tokens", LossKind.REPAIRED, detail)
+    return {**members, "thinking": join_object({**thinking, "budget_tokens": Raw(to_json(room))})}
+
+
+# --- whole answers ------------------------------------------------------------------------------
+
+_ABSENT = Raw()
+
+
+class _Answer(Struct):
+    """What pass-through looks at in a whole answer."""
+
+    type: Any = None
+    model: Any = None
+    usage: Any = None
+    content: Raw = _ABSENT
+    error: Any = None
+
+
+_read_answer = jsontext.decoder(_Answer)
+
+
+def forward_response(
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
+) -> tuple[bytes, Usage | None]:
+    """A whole answer under the name `model`, and its usage.
+
+    Raises:
+        UpstreamError: it is an error, or not an answer.
+    """
+    try:
+        answer = _read_answer(body)
+    except JsonError:
+        raise UpstreamError.unreadable("it is not a JSON object") from None
+    if answer.type == "error" or (answer.content == _ABSENT and answer.error):
+        raise UpstreamError(fault_of(answer.error))
+    if answer.content == _ABSENT:
+        raise UpstreamError.unreadable("it has no content")
+    if answer.model != model:
+        body = _renamed(body, model)
+    usage = read_usage(answer.usage) if isinstance(answer.usage, dict) else None
+    return body, usage
+
+
+def _renamed(body: bytes, model: str) -> bytes:
+    try:
+        members = jsontext.members(body)
+    except JsonError:  # a name that nothing else looked at is not UTF-8
+        raise UpstreamError.unreadable("it is not a JSON object") from None
+    return to_json({**members, "model": model})
+
+
+PASSTHROUGH = Passthrough(
+    shape=jsontext.decoder(_Shape),
+    without_envelopes=without_envelopes,
+    without_reasoning=without_reasoning,
+    fitted=fitted,
+    check_conversation=check_thread,
+    beginning=beginning,
+    forward_request=forward_request,
+    forward_response=forward_response,
+    relay=MessagesRelay,
+)

@@ -1,0 +1,16 @@
+"""Where and how Chat Completions are called."""
+
+from __future__ import annotations
+
+from dragoman.protocols.base import Endpoint
+from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.openai_chat.settings import ChatCapabilities
+
+ENDPOINT = Endpoint(
+    path="/chat/completions",
+    unserved="This gateway does not store chat completions.",
+    id_prefix="chatcmpl-",
+    models=MODELS,
+    forwarded=("openai-beta",),
+    capabilities=ChatCapabilities,
+)
