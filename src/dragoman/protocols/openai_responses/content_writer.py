@@ -1,10 +1,12 @@
-"""Writes blocks as input parts of messages and tool outputs."""
+"""Writes blocks as input parts of messages and tool outputs, and citations (types:
+response_output_text_param.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from dragoman.canonical.blocks import (
+    Annotation,
     Base64,
     Block,
     Document,
@@ -18,6 +20,7 @@ from dragoman.canonical.blocks import (
     Text,
     ToolReference,
     Url,
+    UrlCitation,
 )
 from dragoman.canonical.losses import LossKind
 from dragoman.protocols.base import Outbound
@@ -186,3 +189,23 @@ def _file_name(media_type: str) -> str:
 def _search_text(block: SearchResult) -> str:
     head = "\n".join(line for line in (block.title, block.source) if line)
     return "\n\n".join([head, *(text.text for text in block.content)])
+
+
+def write_annotation(annotation: Annotation, offset: int, length: int) -> JsonObject | None:
+    """A citation inside a part's text; None if this protocol has no form for it.
+
+    `offset` is where the cited block begins in the part, `length` how long the block is (both
+    in characters): a citation of the whole block spans it.
+    """
+    if not isinstance(annotation, UrlCitation):
+        return annotation.raw if annotation.origin == wire.NAME else None
+    start, end = annotation.start, annotation.end
+    if start is None or end is None:
+        start, end = 0, length
+    return {
+        "type": "url_citation",
+        "start_index": offset + start,
+        "end_index": offset + end,
+        "title": annotation.title,
+        "url": annotation.url,
+    }

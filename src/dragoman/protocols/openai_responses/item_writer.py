@@ -25,8 +25,7 @@ from dragoman.canonical.requests import Role, Turn
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.openai_responses.annotations import write_annotation
-from dragoman.protocols.openai_responses.content_writer import PartWriter
+from dragoman.protocols.openai_responses.content_writer import PartWriter, write_annotation
 from dragoman.protocols.openai_responses.web_search import sent_search
 
 

@@ -1,16 +1,12 @@
-"""The output items of an answer in progress (types: response_output_item.py), and the stream
-events that tell of them (response_stream_event.py).
-
-An item begins, grows, and is added to the output when it is over. In a stream each text is kept as
-the JSON it was sent as, so that nothing is encoded twice and no more is held than the answer.
+"""The output items of an answer in progress (types: response_output_item.py), and the events that
+tell of them. An item begins, grows, and is added to the output when it is over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
-import msgspec
 from msgspec import Raw, Struct
 
 from dragoman import jsontext
@@ -20,37 +16,17 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
+from dragoman.protocols.openai_responses.frames import (
+    CollectedText,
+    Frames,
+    JsonText,
+    StreamedText,
+    TextInProgress,
+    plain,
+)
 from dragoman.protocols.openai_responses.machine_tools import PREFIXES, machine_call_item
 from dragoman.protocols.openai_responses.tool_search import TOOL_SEARCH, search_call_item
 from dragoman.protocols.openai_responses.web_search import search_item
-from dragoman.sse import escape
-
-_EVENT = b'event: %b\ndata: {"type":"%b","sequence_number":%d%b%b}\n\n'
-_encode_text = msgspec.json.Encoder().encode
-_decode_text = jsontext.decoder(str)
-
-JsonText: TypeAlias = str | Raw
-"""A text inside a JSON object, possibly encoded already."""
-
-
-class Frames:
-    """Renders the events of a stream. They are numbered from zero."""
-
-    __slots__ = ("number",)
-
-    def __init__(self) -> None:
-        self.number = 0
-
-    def event(self, kind: str, fields: JsonObject) -> bytes:
-        """An event of type `response.` + `kind`."""
-        return self.encoded_event(f"response.{kind}", to_json(fields)[1:-1])
-
-    def encoded_event(self, kind: str, members: bytes) -> bytes:
-        """An event whose members beside type and number are encoded already."""
-        number = self.number
-        self.number = number + 1
-        name = kind.encode()
-        return _EVENT % (name, name, number, b"," if members else b"", escape(members))
 
 
 class Output(Struct):
@@ -69,86 +45,6 @@ class Output(Struct):
         members = b'"output_index":%d,"item":%b' % (len(self.items), encoded)
         self.items.append(Raw(encoded))
         return self.frames.encoded_event("response.output_item.done", members)
-
-
-class CollectedText(Struct):
-    """A text that is not streamed, piece by piece."""
-
-    _pieces: list[str] = []
-    _counted: int = 0
-    _length: int = 0
-
-    def write(self, text: str) -> bytes:
-        """More of the text: no frame."""
-        self._pieces.append(text)
-        return b""
-
-    def add(self, text: str) -> None:
-        """More of the text, which is told of otherwise."""
-        self._pieces.append(text)
-
-    def value(self) -> JsonText:
-        """All of it, for the object it belongs to."""
-        return "".join(self._pieces)
-
-    def length(self) -> int:
-        """How long it is, in characters."""
-        self._length += sum(map(len, self._pieces[self._counted :]))
-        self._counted = len(self._pieces)
-        return self._length
-
-
-class StreamedText:
-    """A text whose pieces are streamed: as `CollectedText`. What of an event is the same for all
-    pieces is built once."""
-
-    __slots__ = ("_counted", "_frames", "_head", "_json", "_length", "_place", "_tail")
-
-    def __init__(self, frames: Frames, kind: str, place: JsonObject, tail: bytes = b"") -> None:
-        name = kind.encode()
-        self._frames = frames
-        self._head = b'event: response.%b\ndata: {"type":"response.%b","sequence_number":' % (
-            name,
-            name,
-        )
-        self._place = b"," + to_json(place)[1:-1] + b',"delta":'
-        self._tail = tail + b"}\n\n"
-        self._json = bytearray()
-        """The text as JSON, without quotes."""
-        self._counted = 0
-        self._length = 0
-
-    def write(self, text: str) -> bytes:
-        """More of the text: its delta event."""
-        frames = self._frames
-        number = frames.number
-        frames.number = number + 1
-        encoded = _encode_text(text)
-        if not encoded.isascii():
-            encoded = escape(encoded)
-        self._json += encoded[1:-1]
-        return b"%b%d%b%b%b" % (self._head, number, self._place, encoded, self._tail)
-
-    def add(self, text: str) -> None:
-        """More of the text, which is told of otherwise."""
-        self._json += _encode_text(text)[1:-1]
-
-    def value(self) -> JsonText:
-        """All of it, for the object it belongs to."""
-        return Raw(b'"' + self._json + b'"')
-
-    def length(self) -> int:
-        """How long it is, in characters."""
-        self._length += len(_decode_text(b'"' + self._json[self._counted :] + b'"'))
-        self._counted = len(self._json)
-        return self._length
-
-
-TextInProgress: TypeAlias = CollectedText | StreamedText
-
-
-def _plain(text: JsonText) -> str:
-    return text if isinstance(text, str) else _decode_text(text)
 
 
 class Item(Struct):
@@ -298,13 +194,13 @@ class CallItem(Item, kw_only=True):
         """Whether its arguments are shown as an object and are none, for they were cut."""
         if self.call.form is None or self.text is None:
             return False
-        return not _is_json(_plain(self.text.value()))
+        return not _is_json(plain(self.text.value()))
 
     def finish(self, status: str) -> bytes:
         assert self.text is not None
         call, payload, frames = self.call, self.text.value(), self.output.frames
         if call.form is not None:
-            self.value = _call_item(self.value["id"], call, _plain(payload), status)
+            self.value = _call_item(self.value["id"], call, plain(payload), status)
             return self.output.add(self.value)
         field = "input" if call.custom else "arguments"
         self.value[field] = payload
@@ -421,7 +317,7 @@ class ReasoningItem(Item, kw_only=True):
     def finish(self, status: str) -> bytes:
         ended = self.end_part()
         shown = self.value["summary"] if self.as_summary else self.value.get("content", ())
-        parts = [_plain(part["text"]) for part in shown]
+        parts = [plain(part["text"]) for part in shown]
         self.value["encrypted_content"] = _state(self.block, parts, self.opaque, self.sealer)
         if status != "completed":
             self.value["status"] = status
@@ -458,7 +354,7 @@ class HiddenReasoning(Struct):
     def end_part(self) -> bytes:
         """End the open part, if one is: no event."""
         if self.text is not None:
-            self.parts.append(_plain(self.text.value()))
+            self.parts.append(plain(self.text.value()))
             self.text = None
         return b""
 

@@ -22,12 +22,9 @@ from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
-from dragoman.protocols.openai_responses.assembler import Assembler, OpenBlock
-from dragoman.protocols.openai_responses.usage import (
-    read_finish,
-    read_moderation,
-    read_usage,
-)
+from dragoman.protocols.openai_responses.finish import read_finish
+from dragoman.protocols.openai_responses.output_reader import OpenBlock, OutputReader
+from dragoman.protocols.openai_responses.usage import read_usage
 from dragoman.protocols.openai_responses.web_search import searches_of, tells_searches_only
 from dragoman.sse import DONE, Frame
 
@@ -116,7 +113,7 @@ class ResponsesReader:
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
-        self._answer = Assembler(inbound)
+        self._answer = OutputReader(inbound)
         self._started = False
         self._over = False
         self._ids: dict[str, int] = {}
@@ -305,9 +302,11 @@ class ResponsesReader:
     def _terminal(self, value: JsonObject, *, complete: bool) -> list[Event]:
         response = value.get("response")
         response = response if isinstance(response, dict) else {}
-        events = self._begin(value)
+        begun = self._begin(value)
         self._over = True
-        return [*events, *self._ending(response, "response.", complete=complete)]
+        missing = self._missing(response, "response.", self._place_of)
+        open_ = self._answer.close_all()
+        return [*begun, *missing, *open_, *self._end(response, "response.", complete=complete)]
 
     def whole(self, response: JsonObject) -> list[Event]:
         """The events of an answer of which nothing was read before.
@@ -315,32 +314,40 @@ class ResponsesReader:
         Raises:
             UpstreamError: it failed, or cannot be used.
         """
-        return [started(response), *self._ending(response, "", complete=True)]
+        items = self._missing(response, "", None)
+        return [started(response), *items, *self._end(response, "", complete=True)]
 
-    def _ending(self, response: JsonObject, path: str, *, complete: bool) -> list[Event]:
-        """What was not read yet of the response object at `path`, and the end of its answer."""
-        status, error = response.get("status"), response.get("error")
-        if error or status in _FAILED:
+    def _missing(
+        self,
+        response: JsonObject,
+        path: str,
+        place_of: Callable[[int, JsonObject], int] | None,
+    ) -> list[Event]:
+        """What was not read yet of the items of the response object at `path`; `place_of` tells
+        their numbers, if some were read already."""
+        error = response.get("error")
+        if error or response.get("status") in _FAILED:
             raise UpstreamError(fault_of(error))
         events: list[Event] = []
         for position, item in enumerate(_list(response, "output")):
             if not isinstance(item, dict):
                 raise UpstreamError.unreadable("an output item is not an object")
-            number = self._place_of(position, item)
+            number = position if place_of is None else place_of(position, item)
             events += self._answer.complete(number, item, f"{path}output[{position}]")
-        events += self._answer.close_all()
+        return events
+
+    def _end(self, response: JsonObject, path: str, *, complete: bool) -> list[Event]:
+        """How the answer ended, and what it cost."""
         report_unread(response, path, self._inbound)
-        finish = read_finish(
-            complete and status != "incomplete",
-            response.get("incomplete_details"),
-            self._answer.has_calls,
-        )
+        complete = complete and response.get("status") != "incomplete"
+        details = response.get("incomplete_details")
+        finish = read_finish(complete, details, self._answer.has_calls)
         cost = metered(response, self._inbound)
-        return [*events, Finished(finish), *cost, Ended(read_moderation(response))]
+        return [Finished(finish), *cost, Ended(_moderation(response))]
 
     def _place_of(self, position: int, item: JsonObject) -> int:
         """The number of an item of the whole output. Servers number anew, or name anew."""
-        known = self._known(item) if self._ids else None
+        known = self._known(item)
         if known is not None:
             return known
         kind = self._answer.kind_of(position)
@@ -394,7 +401,7 @@ def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
                     inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
             elif name not in wire.RESPONSE_FIELDS and told not in (None, [], {}):
                 inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
-    if response.get("moderation") and read_moderation(response) != response["moderation"]:
+    if response.get("moderation") and _moderation(response) != response["moderation"]:
         inbound.ledger.add(f"{prefix}moderation", LossKind.KNOB, detail)
     usage = response.get("usage")
     for name, fields in wire.USAGE_FIELDS.items():
@@ -403,6 +410,15 @@ def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
             for unread, count in counts.items():
                 if unread not in fields and count:
                     inbound.ledger.add(f"{prefix}usage.{name}.{unread}", LossKind.KNOB, detail)
+
+
+def _moderation(response: JsonObject) -> JsonObject | None:
+    """What a moderation found in the input and in the output; None if there was none."""
+    found = response.get("moderation")
+    if not isinstance(found, dict):
+        return None
+    sides = {side: found[side] for side in ("input", "output") if isinstance(found.get(side), dict)}
+    return sides or None
 
 
 def _word(value: JsonObject, name: str) -> str | None:

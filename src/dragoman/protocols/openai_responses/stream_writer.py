@@ -38,24 +38,24 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
-from dragoman.canonical.grammar import NEXT, State, illegal
+from dragoman.canonical.grammar import State, illegal, steps
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.responses import FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply, to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_responses.annotations import write_annotation
+from dragoman.protocols.openai_responses.content_writer import write_annotation
 from dragoman.protocols.openai_responses.errors import error_object, failed_object
+from dragoman.protocols.openai_responses.finish import write_finish
+from dragoman.protocols.openai_responses.frames import Frames, TextInProgress
 from dragoman.protocols.openai_responses.output_writer import (
     CallItem,
-    Frames,
     HiddenReasoning,
     Item,
     MessageItem,
     Output,
     ReasoningItem,
     SearchItem,
-    TextInProgress,
 )
 from dragoman.protocols.openai_responses.response_object import (
     begun,
@@ -64,7 +64,7 @@ from dragoman.protocols.openai_responses.response_object import (
     selected,
 )
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
-from dragoman.protocols.openai_responses.usage import write_finish, write_usage
+from dragoman.protocols.openai_responses.usage import write_usage
 from dragoman.protocols.openai_responses.web_search import tells_sources, tool_usage
 from dragoman.sse import COMMENT, DONE, encode
 
@@ -135,12 +135,11 @@ class ResponsesWriter:
             grows, text = self._text, event.text
             if grows is not None and text and event.logprobs is None:
                 return grows.write(text)  # legal, for a block is open
-        kind = type(event)
-        legal = NEXT[self._state]
-        if kind not in legal:
-            raise illegal(self._state, event)
-        self._state = legal[kind]
-        return _WRITERS[kind](self, event)
+        try:
+            self._state, write = _STEPS[self._state, type(event)]
+        except KeyError:
+            raise illegal(self._state, event) from None
+        return write(self, event)
 
     def answer(self) -> JsonObject:
         """The whole answer, once `Ended` was written."""
@@ -376,7 +375,7 @@ def _joins(block: Block, message: MessageItem) -> bool:
 
 _REASONING = (ReasoningItem, HiddenReasoning)
 
-_WRITERS: dict[type, Callable[[ResponsesWriter, Any], bytes]] = {
+_HANDLERS: dict[type, Callable[[ResponsesWriter, Any], bytes]] = {
     Delta: ResponsesWriter._delta,
     Opened: ResponsesWriter._opened,
     Closed: ResponsesWriter._closed,
@@ -389,3 +388,4 @@ _WRITERS: dict[type, Callable[[ResponsesWriter, Any], bytes]] = {
     Ended: ResponsesWriter._ended,
     Failed: ResponsesWriter._failed,
 }
+_STEPS = steps(_HANDLERS)

@@ -1,11 +1,13 @@
-"""Counting a prompt's tokens: `POST /v1/responses/input_tokens`."""
+"""Where and how the Responses API is called."""
 
 from __future__ import annotations
 
-from dragoman.protocols.base import Counting
+from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.counting import read_count
+from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
 
-COUNTING = Counting(
+_COUNTING = Counting(
     path="/responses/input_tokens",
     uncounted=(
         "include",
@@ -29,3 +31,14 @@ COUNTING = Counting(
     write=lambda counted: {"object": "response.input_tokens", "input_tokens": counted},
 )
 """What is not counted: input_token_count_params.py of openai."""
+
+ENDPOINT = Endpoint(
+    path="/responses",
+    id_prefix="resp_",
+    counting=_COUNTING,
+    models=MODELS,
+    forwarded=("openai-beta",),
+    binds_reasoning=True,
+    stores_responses=True,
+    capabilities=ResponsesCapabilities,
+)

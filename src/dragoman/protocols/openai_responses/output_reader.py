@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from dragoman.canonical.blocks import (
     Block,
     ForeignCitation,
@@ -54,28 +56,25 @@ class OpenBlock:
         self.closed = False
 
 
-class _Item:
+class _Item(Struct):
     """What was passed on of an output item."""
 
-    __slots__ = ("block", "done", "held", "kind", "part", "phase", "reasoned", "style", "texts")
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.done = False
-        self.phase: str | None = None
-        self.texts: dict[int, OpenBlock] = {}
-        """Text and refusal parts by content index."""
-        self.block: OpenBlock | None = None
-        """The one block of a call or of reasoning."""
-        self.held: list[str] = []
-        """Arguments that came before the call's name."""
-        self.style: str | None = None
-        self.part = 0
-        self.reasoned: dict[int, int] = {}
-        """Characters passed on of each part of the reasoning."""
+    kind: str
+    done: bool = False
+    phase: str | None = None
+    texts: dict[int, OpenBlock] = {}
+    """Text and refusal parts by content index."""
+    block: OpenBlock | None = None
+    """The one block of a call or of reasoning."""
+    held: list[str] = []
+    """Arguments that came before the call's name."""
+    style: str | None = None
+    part: int = 0
+    reasoned: dict[int, int] = {}
+    """Characters passed on of each part of the reasoning."""
 
 
-class Assembler:
+class OutputReader:
     """Makes the events of one answer's items. `has_calls` tells whether a tool was called."""
 
     __slots__ = ("_inbound", "_items", "_next", "has_calls")
@@ -287,7 +286,8 @@ class Assembler:
             if isinstance(entry, dict):
                 events += self.part(number, part, entry, f"{path}.content[{part}]", over=True)
         for block in item.texts.values():
-            events += _close(block)
+            if not block.closed:
+                events += _close(block)
         item.done = True
         return events
 

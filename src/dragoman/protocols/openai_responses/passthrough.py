@@ -1,27 +1,165 @@
 """Pass-through: a Responses client before a Responses upstream. Nothing is translated; values
-keep their bytes, and only the name of the model is changed.
+keep their bytes, but for the name of the model and what was made for another upstream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Raw, Struct
 
 from dragoman import jsontext
+from dragoman.canonical.envelope import PREFIX
 from dragoman.canonical.errors import Fault, UpstreamError
-from dragoman.canonical.losses import Ledger
+from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError
-from dragoman.protocols.base import NOTHING, to_json
+from dragoman.jsontext import JsonError, decoder
+from dragoman.protocols.base import NOTHING, Beginning, Passthrough, to_json
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses.errors import error_object, failed_object
+from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.usage import read_usage
-from dragoman.protocols.raw import blank_pattern, blank_run
+from dragoman.protocols.raw import (
+    blank_pattern,
+    blank_run,
+    is_text,
+    join_list,
+    join_object,
+    said,
+    settled,
+    split_list,
+    split_object,
+    text_of,
+)
 from dragoman.sse import Frame, encode
+
+
+class _Item(Struct):
+    type: str | None = None
+    role: Literal["user", "assistant", "system", "developer"] | None = None
+
+
+class _Object(Struct):
+    """An object with whatever members."""
+
+
+class _Shape(Struct):
+    """What must be right of a body: the types of well-known fields. Vocabularies that grow (items,
+    tools, models' limits) are the upstream's to judge."""
+
+    input: str | list[_Item] | None = None
+    instructions: str | list[_Item] | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    tools: list[_Object] | None = None
+    tool_choice: str | _Object | None = None
+    parallel_tool_calls: bool | None = None
+    previous_response_id: str | None = None
+    store: bool | None = None
+    text: dict[str, Any] | None = None
+    reasoning: dict[str, Any] | None = None
+
+
+_SIGN = PREFIX.encode()
+
+
+def without_envelopes(members: Mapping[str, Raw], ledger: Ledger) -> Mapping[str, Raw]:
+    """The members without the reasoning items whose state this gateway gave in place of another
+    upstream: the service cannot decrypt it. All else keeps its bytes.
+    """
+    items = split_list(members.get("input")) if _SIGN in bytes(members.get("input", b"")) else None
+    if items is None:
+        return members
+    kept = []
+    for number, item in enumerate(items):
+        if _is_sealed(item):
+            detail = "reasoning of another upstream is not sent"
+            ledger.add(f"input[{number}]", LossKind.KNOB, detail)
+        else:
+            kept.append(item)
+    return members if len(kept) == len(items) else {**members, "input": join_list(kept)}
+
+
+def _is_sealed(item: Raw) -> bool:
+    fields = split_object(item) if _SIGN in bytes(item) else None
+    if fields is None or text_of(fields.get("type")) != "reasoning":
+        return False
+    return text_of(fields.get("encrypted_content")).startswith(PREFIX)
+
+
+_CALLS = ("function_call", "custom_tool_call")
+
+
+def without_reasoning(
+    members: Mapping[str, Raw], ledger: Ledger, most: int
+) -> tuple[Mapping[str, Raw], int]:
+    """The members without the first `most` encrypted reasoning items, and how many those were.
+
+    What followed such an item loses the id that it had then: the service would look for the
+    reasoning that belongs to it.
+    """
+    given = bytes(members.get("input", b""))
+    items = split_list(members.get("input")) if b'"encrypted_content"' in given else None
+    kept: list[Raw] = []
+    left_out = 0
+    orphaned = False
+    for number, item in enumerate(items or ()):
+        fields = split_object(item) or {}
+        kind = text_of(fields.get("type"))
+        if kind == "reasoning" and left_out < most and text_of(fields.get("encrypted_content")):
+            ledger.add(f"input[{number}]", LossKind.KNOB, _BOUND)
+            left_out += 1
+            orphaned = True
+            continue
+        if orphaned and "id" in fields and kind in _CALLS:
+            item = join_object({name: raw for name, raw in fields.items() if name != "id"})
+        elif orphaned and "id" in fields and _is_said(fields, kind):
+            # A message in this form needs an id; the position makes it unique.
+            item = join_object({**fields, "id": Raw(to_json(f"msg_{number}"))})
+        else:
+            orphaned = False
+        kept.append(item)
+    return ({**members, "input": join_list(kept)} if left_out else members), left_out
+
+
+_BOUND = "reasoning that is bound to another account is not sent"
+
+
+def _is_said(fields: Mapping[str, Raw], kind: str) -> bool:
+    return kind in ("", "message") and text_of(fields.get("role")) == "assistant"
+
+
+_PROMPTING = ("user", "developer", "system")
+
+
+def beginning(members: Mapping[str, Raw]) -> Beginning:
+    """The instructions, and the input up to what the model said first."""
+    pieces = [settled(members.get("instructions"))]
+    given = members.get("input")
+    if given is None or is_text(given):
+        return Beginning(b"\0".join([*pieces, settled(given)]), True)
+    for item in said(given):
+        if item.role not in _PROMPTING:
+            return Beginning(b"\0".join(pieces), False)
+        pieces.append(settled(item.content))
+    return Beginning(b"\0".join(pieces), True)
+
+
+def fitted(
+    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger
+) -> Mapping[str, Raw]:
+    """The members with output limits that the upstream's model keeps."""
+    return within(members, ("max_output_tokens",), capabilities.max_output_tokens, ledger)
+
+
+def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
+    """The client's body with the upstream's name of the model, all other values as they came."""
+    return to_json({**members, "model": model})
+
 
 _LIFECYCLE = frozenset(
     {
@@ -40,9 +178,6 @@ _ARGUMENTS = frozenset(
 )
 _BLANK = blank_pattern("delta")
 """A piece of a tool call's arguments that is nothing but white space."""
-
-
-"""What reading bytes that are not JSON raises."""
 
 _ABSENT = Raw()
 _NULL = Raw(b"null")
@@ -76,18 +211,6 @@ class _Typed(Struct):
 _answer = jsontext.decoder(_Answer)
 _typed = jsontext.decoder(_Typed)
 _lifecycle = jsontext.decoder(_Lifecycle)
-
-
-def fitted(
-    members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger
-) -> Mapping[str, Raw]:
-    """The members with output limits that the upstream's model keeps."""
-    return within(members, ("max_output_tokens",), capabilities.max_output_tokens, ledger)
-
-
-def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
-    """The client's body with the upstream's name of the model, all other values as they came."""
-    return to_json({**members, "model": model})
 
 
 def forward_response(
@@ -308,3 +431,18 @@ def _number(data: bytes) -> int:
     except JsonError:
         return -1
     return number if type(number) is int else -1
+
+
+PASSTHROUGH = Passthrough(
+    suits=suits,
+    shape=decoder(_Shape),
+    without_envelopes=without_envelopes,
+    without_reasoning=without_reasoning,
+    fitted=fitted,
+    continues="previous_response_id",
+    conversation="prompt_cache_key",
+    beginning=beginning,
+    forward_request=forward_request,
+    forward_response=forward_response,
+    relay=ResponsesRelay,
+)

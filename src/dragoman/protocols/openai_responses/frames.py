@@ -1,0 +1,125 @@
+"""The frames of a stream (types: response_stream_event.py), and texts in progress.
+
+In a stream a text is kept as the JSON it was sent as, so that nothing is encoded twice and no more
+is held than the answer.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman import jsontext
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.sse import escape
+
+_EVENT = b'event: %b\ndata: {"type":"%b","sequence_number":%d%b%b}\n\n'
+_encode_text = msgspec.json.Encoder().encode
+_decode_text = jsontext.decoder(str)
+
+JsonText: TypeAlias = str | Raw
+"""A text inside a JSON object, possibly encoded already."""
+
+
+class Frames:
+    """Renders the events of a stream. They are numbered from zero."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def event(self, kind: str, fields: JsonObject) -> bytes:
+        """An event of type `response.` + `kind`."""
+        return self.encoded_event(f"response.{kind}", to_json(fields)[1:-1])
+
+    def encoded_event(self, kind: str, members: bytes) -> bytes:
+        """An event whose members beside type and number are encoded already."""
+        number = self.number
+        self.number = number + 1
+        name = kind.encode()
+        return _EVENT % (name, name, number, b"," if members else b"", escape(members))
+
+
+class CollectedText(Struct):
+    """A text that is not streamed, piece by piece."""
+
+    _pieces: list[str] = []
+    _counted: int = 0
+    _length: int = 0
+
+    def write(self, text: str) -> bytes:
+        """More of the text: no frame."""
+        self._pieces.append(text)
+        return b""
+
+    def add(self, text: str) -> None:
+        """More of the text, which is told of otherwise."""
+        self._pieces.append(text)
+
+    def value(self) -> JsonText:
+        """All of it, for the object it belongs to."""
+        return "".join(self._pieces)
+
+    def length(self) -> int:
+        """How long it is, in characters."""
+        self._length += sum(map(len, self._pieces[self._counted :]))
+        self._counted = len(self._pieces)
+        return self._length
+
+
+class StreamedText:
+    """A text whose pieces are streamed: as `CollectedText`. What of an event is the same for all
+    pieces is built once."""
+
+    __slots__ = ("_counted", "_frames", "_head", "_json", "_length", "_place", "_tail")
+
+    def __init__(self, frames: Frames, kind: str, place: JsonObject, tail: bytes = b"") -> None:
+        name = kind.encode()
+        self._frames = frames
+        self._head = b'event: response.%b\ndata: {"type":"response.%b","sequence_number":' % (
+            name,
+            name,
+        )
+        self._place = b"," + to_json(place)[1:-1] + b',"delta":'
+        self._tail = tail + b"}\n\n"
+        self._json = bytearray()
+        """The text as JSON, without quotes."""
+        self._counted = 0
+        self._length = 0
+
+    def write(self, text: str) -> bytes:
+        """More of the text: its delta event."""
+        frames = self._frames
+        number = frames.number
+        frames.number = number + 1
+        encoded = _encode_text(text)
+        if not encoded.isascii():
+            encoded = escape(encoded)
+        self._json += encoded[1:-1]
+        return b"%b%d%b%b%b" % (self._head, number, self._place, encoded, self._tail)
+
+    def add(self, text: str) -> None:
+        """More of the text, which is told of otherwise."""
+        self._json += _encode_text(text)[1:-1]
+
+    def value(self) -> JsonText:
+        """All of it, for the object it belongs to."""
+        return Raw(b'"' + self._json + b'"')
+
+    def length(self) -> int:
+        """How long it is, in characters."""
+        self._length += len(_decode_text(b'"' + self._json[self._counted :] + b'"'))
+        self._counted = len(self._json)
+        return self._length
+
+
+TextInProgress: TypeAlias = CollectedText | StreamedText
+
+
+def plain(text: JsonText) -> str:
+    """The text itself."""
+    return text if isinstance(text, str) else _decode_text(text)
