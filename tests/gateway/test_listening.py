@@ -16,7 +16,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config import ConfigError, load_config, parse_config
-from dragoman.gateway.server import Server, bind, bind_unix, build_app
+from dragoman.gateway.processes.listening import bind, bind_unix
+from dragoman.gateway.server import Server, build_app
 from tests.gateway.http import KEY
 from tests.gateway.processes import until
 

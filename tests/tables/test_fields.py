@@ -10,6 +10,7 @@ import json
 import pytest
 
 from dragoman.canonical.options import Options
+from dragoman.translation import Call
 from tests.library import translate_request
 from tests.tables.requests import LEAST, PNG_URL, WEB, A, C, JsonObject, R
 
