@@ -78,7 +78,7 @@ lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versi
 	rm -rf $(UV_VENV)
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(UV_VENV) tests/node/node_modules $(CLIENTS)/node_modules \
+	rm -rf $(VENV) $(UV_VENV) .peers tests/node/node_modules $(CLIENTS)/node_modules \
 		$(CLIENTS)/.venv $(CLIENTS)/.venv-* dist .mypy_cache .ruff_cache .pytest_cache .mutation \
 		.hypothesis .import_linter_cache
 

@@ -8,10 +8,10 @@ _TOOLS = 18
 _TURNS = 22
 
 
-def small(protocol: str, model: str, *, stream: bool) -> bytes:
-    """A short question."""
-    text = "Say a few words about the sea. " * 4
-    return _body(protocol, model, [("user", text)], stream=stream)
+def small(protocol: str, model: str, *, stream: bool, pace: str = "", **more: Any) -> bytes:
+    """A short question; ``pace`` tells the load upstream how to answer."""
+    text = "Say a few words about the sea. " * 4 + pace
+    return _body(protocol, model, [("user", text)], stream=stream, **more)
 
 
 def turn(protocol: str, model: str, conversation: int) -> bytes:
@@ -47,14 +47,14 @@ def image(protocol: str, model: str, size: int) -> bytes:
     return _body(protocol, model, [("user", parts)], stream=False)
 
 
-def agent(protocol: str, model: str) -> bytes:
+def agent(protocol: str, model: str, **fields: Any) -> bytes:
     """What a coding agent sends deep in a session: about 120 KB of instructions, tools, turns."""
     system = "You are a careful engineer. Read before you write, and test what you change. " * 100
     tools = [_tool(protocol, number) for number in range(_TOOLS)]
     turns: list[Any] = [("user", "Please find out why the test fails and mend it.")]
     for number in range(_TURNS):
         turns.extend(_tool_turn(protocol, number))
-    more: dict[str, Any] = {"tools": tools}
+    more: dict[str, Any] = {"tools": tools, **fields}
     if protocol == "openai_chat":
         turns.insert(0, ("system", system))
     elif protocol == "anthropic_messages":

@@ -3,7 +3,9 @@
 CPU time differs by a tenth from run to run on a machine with anything else to do; instructions,
 which callgrind counts, do not differ by a hundredth. They leave out the kernel and what waiting for
 memory costs, so they tell whether a change made the gateway's own work less, not what a request
-costs. ``--against`` adds those of another checkout. Needs valgrind; a figure takes ten seconds.
+costs. ``--against`` counts those of another checkout in the same run and shows the ratios; the
+harness, its requests and the upstream are this checkout's for both. Needs valgrind; a figure takes
+ten seconds.
 
 - ``request``: a small one, translated or passed through.
 - ``stream``: the same with ten events.
@@ -18,21 +20,24 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
 
 from bench import targets
 from bench.load_client import close, connect, repeat
-from bench.measure import MARK, Cell
+from bench.measure import MARK, Cell, cell_of
 from bench.processes import Child, free_port
-from bench.targets import SHORT_NAMES, Cores, Upstreams
+from bench.targets import Cores, Upstreams
 
 ROOT = Path(__file__).parent.parent
-LONG_NAMES = {short: name for name, short in SHORT_NAMES.items()}
 CELLS = ("messages:chat", "chat:messages", "responses:chat", "messages:responses", "chat:chat")
 KINDS = {"request": 400, "stream": 100, "agent": 60}
 """Requests that are counted of each kind; half as many go before them."""
+
+LIMIT = 1.02
+"""How much dearer than in the other checkout a cell may be."""
 
 _TOTAL = re.compile(r"^totals: (\d+)", re.MULTILINE)
 
@@ -84,41 +89,90 @@ def count(root: Path, cell: Cell, kind: str) -> float:
     return sum(int(total) for text in counts for total in _TOTAL.findall(text)) / KINDS[kind]
 
 
-def cell_of(text: str) -> Cell:
-    """``client:upstream``, by their short names.
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Instructions for a request of one cell and kind, and those of the other checkout, if any."""
 
-    :raises ValueError: it is not.
-    """
-    client, _, upstream = text.partition(":")
-    if client not in LONG_NAMES or upstream not in LONG_NAMES:
-        raise ValueError(f"{text!r} is not CLIENT:UPSTREAM of {', '.join(LONG_NAMES)}")
-    return Cell(LONG_NAMES[client], LONG_NAMES[upstream])
+    name: str
+    kind: str
+    ours: float
+    before: float | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Ours to the other checkout's; 1 if there is none."""
+        return self.ours / self.before if self.before else 1.0
+
+    @property
+    def dearer(self) -> bool:
+        """Whether it is beyond the limit."""
+        return self.ratio > LIMIT
 
 
-def rows(
-    cells: Sequence[str], kinds: Sequence[str], against: Path | None
-) -> Iterator[Sequence[str]]:
-    """The table, a row at a time."""
-    yield ("", "kind", "instructions", *(("before", "ratio") if against else ()))
+def counted(cells: Sequence[str], kinds: Sequence[str], against: Path | None) -> Iterator[Counted]:
+    """Count all, a row at a time, both checkouts one after the other."""
     for text in cells:
         for kind in kinds:
-            ours = count(ROOT, cell_of(text), kind)
-            before = () if against is None else (count(against, cell_of(text), kind),)
-            compared = [f"{its:,.0f}" for its in before] + [f"{ours / its:.2f}" for its in before]
-            yield (text.replace(":", " -> "), kind, f"{ours:,.0f}", *compared)
+            cell, name = cell_of(text), text.replace(":", " -> ")
+            before = count(against, cell, kind) if against else None
+            yield Counted(name, kind, count(ROOT, cell, kind), before)
 
 
-def main() -> None:
-    """Count and print."""
+def sums(found: Sequence[Counted]) -> Iterator[Counted]:
+    """The sum of each kind over all cells, and of all."""
+    kinds = [*dict.fromkeys(row.kind for row in found), "all"]
+    for kind in kinds:
+        rows = [row for row in found if kind in (row.kind, "all")]
+        before = [row.before for row in rows if row.before is not None]
+        yield Counted("sum", kind, sum(row.ours for row in rows), sum(before) if before else None)
+
+
+def line(row: Counted) -> str:
+    """A row for a terminal."""
+    cells = [f"{row.ours:,.0f}"]
+    if row.before is not None:
+        cells += [f"{row.before:,.0f}", f"{row.ratio:.3f}"]
+    mark = "  DEARER" if row.dearer and row.name != "sum" else ""
+    return f"{row.name:24}{row.kind:10}{''.join(f'{cell:>16}' for cell in cells)}{mark}\n"
+
+
+def verdict(found: Sequence[Counted]) -> str:
+    """Whether the limit is kept."""
+    limit = f"limit: no cell more than {(LIMIT - 1) * 100:.0f} % dearer"
+    worst = max(found, key=lambda row: row.ratio)
+    where = f"{worst.name}, {worst.kind}: {worst.ratio:.3f}"
+    kept = "MISSED" if worst.dearer else "kept"
+    return f"{limit}: {kept} (worst: {where})\n"
+
+
+def main() -> int:
+    """Count and print; the status is 1 if a cell is dearer than the limit allows."""
     parser = argparse.ArgumentParser(prog="bench.instructions", description=__doc__)
-    parser.add_argument("--against", type=Path, help="root of another checkout")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="DIR",
+        help="root of another checkout, to count in the same run and compare with; the status is "
+        f"1 if a cell takes more than {LIMIT:g} times its instructions",
+    )
     parser.add_argument("--cells", nargs="+", default=CELLS, metavar="CLIENT:UPSTREAM")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     chosen = parser.parse_args()
-    for name, kind, *figures in rows(chosen.cells, chosen.kinds, chosen.against):
-        sys.stdout.write(f"{name:24}{kind:10}{''.join(f'{cell:>16}' for cell in figures)}\n")
+    against = chosen.against.resolve() if chosen.against else None
+    if against and not (against / "src" / "dragoman").is_dir():
+        parser.error(f"{against} is no checkout: it has no src/dragoman")
+    columns = ["instructions", *(["before", "ratio"] if against else [])]
+    sys.stdout.write(f"{'':24}{'kind':10}{''.join(f'{name:>16}' for name in columns)}\n")
+    found = []
+    for row in counted(chosen.cells, chosen.kinds, against):
+        found.append(row)
+        sys.stdout.write(line(row))
         sys.stdout.flush()
+    sys.stdout.writelines(line(row) for row in sums(found))
+    if against:
+        sys.stdout.write(verdict(found))
+    return int(any(row.dearer for row in found))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,6 +9,8 @@ from time import perf_counter
 from typing import cast
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_CLOSES = re.compile(rb"connection: *close|HTTP/1\.0 ", re.IGNORECASE)
+_CHUNKED = re.compile(rb"transfer-encoding: *chunked", re.IGNORECASE)
 _CARRY = 32
 
 
@@ -16,12 +18,15 @@ class LoadError(Exception):
     """The answer was not what the load expected; the message has the start of the answer."""
 
 
-def render(host: str, path: str, body: bytes, key: str) -> bytes:
-    """The bytes of one POST request."""
+def render(
+    host: str, path: str, body: bytes, key: str, more: Iterable[tuple[str, str]] = ()
+) -> bytes:
+    """The bytes of one POST request; ``more`` are further headers."""
     head = (
         f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
         f"authorization: Bearer {key}\r\nanthropic-version: 2023-06-01\r\n"
-        f"content-length: {len(body)}\r\n\r\n"
+        + "".join(f"{name}: {value}\r\n" for name, value in more)
+        + f"content-length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
@@ -42,19 +47,26 @@ class Answer:
 class Connection(asyncio.Protocol):
     """A keep-alive connection that has one request under way at a time.
 
-    ``mark`` is the text that is counted in the answer's body: an event's text.
+    ``mark`` is the text that is counted in the answer's body: an event's text. ``closes`` tells
+    whether the answer was the last on this connection.
     """
 
     def __init__(self, mark: bytes) -> None:
         self.mark = mark
         self.answer = Answer()
         self.done: asyncio.Future[Answer] | None = None
+        self.until_closed = False
+        self.closes = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        self.port: int = transport.get_extra_info("peername")[1]
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.done is not None and not self.done.done():
+            if self.until_closed and exc is None:
+                self._finish()
+                return
             start = self.answer.start_of_body
             self.done.set_exception(LoadError(f"connection lost after {start!r}: {exc}"))
 
@@ -83,6 +95,8 @@ class Connection(asyncio.Protocol):
             answer.status = int(head[9:12])
             length = _LENGTH.search(head)
             self.missing = int(length[1]) if length else -1
+            self.closes = _CLOSES.search(head) is not None
+            self.until_closed = length is None and _CHUNKED.search(head) is None
             data = data[end + 4 :]
             answer.start_of_body = data[:400]
         answer.size += len(data)
@@ -100,10 +114,14 @@ class Connection(asyncio.Protocol):
         else:
             # Every frame ends with LF LF inside its chunk, so this is the last chunk and no text.
             answer.end_of_body = (answer.end_of_body + data)[-_CARRY:]
-            finished = answer.end_of_body.endswith(b"0\r\n\r\n")
-        if finished and self.done is not None and not self.done.done():
-            answer.total = perf_counter() - self.sent_at
-            self.done.set_result(answer)
+            finished = not self.until_closed and answer.end_of_body.endswith(b"0\r\n\r\n")
+        if finished:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self.done is not None and not self.done.done():
+            self.answer.total = perf_counter() - self.sent_at
+            self.done.set_result(self.answer)
 
 
 async def connect(port: int, count: int, mark: bytes = b"data:") -> list[Connection]:
@@ -134,17 +152,27 @@ def checked(answer: Answer, marks: int = 0) -> Answer:
     return answer
 
 
-async def repeat(connections: Sequence[Connection], request: bytes, count: int) -> list[Answer]:
+async def repeat(connections: list[Connection], request: bytes, count: int) -> list[Answer]:
     """Send ``count`` requests in all, each connection one after the other."""
     return await send_all(connections, itertools.repeat(request, count))
 
 
-async def send_all(connections: Sequence[Connection], requests: Iterable[bytes]) -> list[Answer]:
-    """Send these requests, each on the first connection that is free."""
+async def send_all(connections: list[Connection], requests: Iterable[bytes]) -> list[Answer]:
+    """Send these requests, each on the first connection that is free.
+
+    A connection that an answer was the last of is replaced in the list.
+    """
     left = iter(requests)
 
-    async def one(connection: Connection) -> list[Answer]:
-        return [checked(await connection.send(request)) for request in left]
+    async def one(place: int) -> list[Answer]:
+        answers = []
+        for request in left:
+            link = connections[place]
+            if link.closes:
+                link.transport.abort()
+                [link] = connections[place : place + 1] = await connect(link.port, 1, link.mark)
+            answers.append(checked(await link.send(request)))
+        return answers
 
-    parts = await asyncio.gather(*(one(connection) for connection in connections))
+    parts = await asyncio.gather(*(one(place) for place in range(len(connections))))
     return [answer for part in parts for answer in part]

@@ -1,26 +1,32 @@
 """A lean upstream: answers all three protocols from memory, full or as a paced stream.
 
-Run as ``python -m bench.load_upstream``; it prints its port on the first line. The model name
-steers it: ``bench-e100-r50`` is a stream of 100 deltas at 50 deltas per second, ``r0`` as fast as
-the reader takes them. Whether the answer is a stream is taken from the request's ``stream``.
+Run as ``python -m bench.load_upstream``; it prints its port on the first line. The text of the
+request steers it, whatever a gateway makes of the model's name: ``bench-e100-r50`` asks for 100
+deltas at 50 deltas per second, ``r0`` for as many as the reader takes. Whether the answer is a
+stream is taken from the request's ``stream``. ``GET /asked`` tells how often each protocol was
+asked, as JSON: ``{"openai_chat": 1, "openai_chat stream": 2}``.
 """
 
 import argparse
 import asyncio
+import json
 import random
 import re
 import ssl
 import sys
+from collections import Counter
 from typing import cast
 
 import uvloop
 
 from bench.answers import ANSWERS, PATHS, Answers
 
-_PROTOCOL_OF_PATH = {path.encode(): ANSWERS[name] for name, path in PATHS.items()}
+_PROTOCOL_OF_PATH = {path.encode(): name for name, path in PATHS.items()}
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream" *: *true')
-_PACE = re.compile(rb'"model" *: *"[^"]*?-e(\d+)-r(\d+)')
+_CHUNKED = re.compile(rb"transfer-encoding: *chunked", re.IGNORECASE)
+_LAST_CHUNK = b"0\r\n\r\n"
+_PACE = re.compile(rb"bench-e(\d+)-r(\d+)")
 _FLOOD_BATCH = 50
 
 STREAM_HEAD = (
@@ -34,13 +40,19 @@ def _chunk(data: bytes) -> bytes:
 
 
 class LoadUpstream(asyncio.Protocol):
-    """One connection. Requests come one at a time and carry a content-length."""
+    """One connection, whose requests come one at a time.
 
-    def __init__(self) -> None:
+    ``asked`` counts requests for all connections. A chunked body is left as it came: what is
+    looked for in it is short and fits in a chunk.
+    """
+
+    def __init__(self, asked: Counter[str]) -> None:
+        self.asked = asked
         self.loop = asyncio.get_running_loop()
         self.head: bytes = b""
         self.parts: list[bytes] = []
         self.missing = 0
+        self.chunked = False
         self.writable = True
         self.timer: asyncio.Handle | None = None
         self.answers: Answers = ANSWERS["openai_chat"]
@@ -65,7 +77,7 @@ class LoadUpstream(asyncio.Protocol):
             self._flood()
 
     def data_received(self, data: bytes) -> None:
-        if not self.missing:
+        if not self.missing and not self.chunked:
             data = self.head + data
             end = data.find(b"\r\n\r\n")
             if end < 0:
@@ -74,11 +86,17 @@ class LoadUpstream(asyncio.Protocol):
             self.head = data[:end]
             length = _LENGTH.search(self.head)
             self.missing = int(length[1]) if length else 0
+            self.chunked = length is None and _CHUNKED.search(self.head) is not None
             data = data[end + 4 :]
         self.parts.append(data)
         self.missing -= len(data)
-        if self.missing <= 0:
-            self.missing = 0
+        if self.chunked:
+            # The end may come in two parts.
+            complete = b"".join(self.parts[-2:]).endswith(_LAST_CHUNK)
+        else:
+            complete = self.missing <= 0
+        if complete:
+            self.missing, self.chunked = 0, False
             self._answer()
 
     def _answer(self) -> None:
@@ -86,17 +104,19 @@ class LoadUpstream(asyncio.Protocol):
         path = self.head.split(b" ", 2)[1].partition(b"?")[0]
         self.head = b""
         self.parts.clear()
-        answers = _PROTOCOL_OF_PATH.get(path)
-        if answers is None:
-            self.transport.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+        protocol = _PROTOCOL_OF_PATH.get(path)
+        if protocol is None:
+            if path == b"/asked":
+                self._write_full(json.dumps(self.asked).encode())
+            else:
+                self.transport.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
             return
-        self.answers = answers
+        self.answers = answers = ANSWERS[protocol]
         if not _STREAM.search(body):
-            self.transport.write(
-                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-                % (len(answers.full), answers.full)
-            )
+            self.asked[protocol] += 1
+            self._write_full(answers.full)
             return
+        self.asked[f"{protocol} stream"] += 1
         pace = _PACE.search(body)
         self.deltas, rate = (int(pace[1]), int(pace[2])) if pace else (1, 0)
         self.sent = 0
@@ -110,6 +130,12 @@ class LoadUpstream(asyncio.Protocol):
             # A phase of its own for each stream: events of many streams do not come in one burst.
             self.due = self.loop.time() + random.random() * self.interval
             self.timer = self.loop.call_at(self.due, self._tick)
+
+    def _write_full(self, body: bytes) -> None:
+        self.transport.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+            % (len(body), body)
+        )
 
     def _write_delta(self) -> None:
         self.transport.write(_chunk(self.answers.delta(self.sent)))
@@ -144,7 +170,10 @@ class LoadUpstream(asyncio.Protocol):
 async def serve(port: int, tls: ssl.SSLContext | None) -> None:
     """Listen on loopback and print the port; serve until cancelled."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(LoadUpstream, "127.0.0.1", port, ssl=tls, backlog=2048)
+    asked: Counter[str] = Counter()
+    server = await loop.create_server(
+        lambda: LoadUpstream(asked), "127.0.0.1", port, ssl=tls, backlog=2048
+    )
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.serve_forever()

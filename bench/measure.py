@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import dataclass
 
 from bench import bodies
-from bench.answers import DELTA_TEXT, PATHS
+from bench.answers import DELTA_TEXT
 from bench.load_client import Answer, Connection, checked, close, connect, render, repeat
 from bench.processes import cpu_seconds, resident_bytes
-from bench.targets import CLIENT_KEY, Target, model
+from bench.targets import LONG_NAMES, OURS, Access, Target
 
 MARK = DELTA_TEXT.strip().encode()
 """What is counted in a stream: the text that every delta has once, in every protocol."""
@@ -15,28 +15,55 @@ MARK = DELTA_TEXT.strip().encode()
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A client protocol over an upstream protocol."""
+    """A client protocol over an upstream protocol.
+
+    ``stored`` is for Responses clients, whose answers are then to be kept.
+    """
 
     client: str
     upstream: str
     tls: bool = False
+    stored: bool = False
 
-    def request(self, *, deltas: int = 1, rate: int = 0, stream: bool = True) -> bytes:
+    def request(
+        self, access: Access = OURS, *, deltas: int = 1, rate: int = 0, stream: bool = True
+    ) -> bytes:
         """A small request of this cell, ready to send."""
-        name = model(self.upstream, deltas=deltas, rate=rate, tls=self.tls)
-        return self.post(bodies.small(self.client, name, stream=stream))
+        pace = f"bench-e{deltas}-r{rate}"
+        name, more = self.model(access), self._more()
+        body = bodies.small(self.client, name, stream=stream, pace=pace, **more)
+        return self.post(body, access)
 
-    def agent(self) -> bytes:
+    def agent(self, access: Access = OURS) -> bytes:
         """The large request of a coding agent, ready to send."""
-        return self.post(bodies.agent(self.client, model(self.upstream, tls=self.tls)))
+        return self.post(bodies.agent(self.client, self.model(access), **self._more()), access)
 
-    def image(self, size: int) -> bytes:
+    def image(self, size: int, access: Access = OURS) -> bytes:
         """A request with a picture of ``size`` bytes, ready to send."""
-        return self.post(bodies.image(self.client, model(self.upstream, tls=self.tls), size))
+        return self.post(bodies.image(self.client, self.model(access), size), access)
 
-    def post(self, body: bytes) -> bytes:
+    def post(self, body: bytes, access: Access = OURS) -> bytes:
         """A request with this body, ready to send."""
-        return render("127.0.0.1", PATHS[self.client], body, CLIENT_KEY)
+        more = access.headers.get(self.upstream, ())
+        return render("127.0.0.1", access.path(self.client), body, access.key, more)
+
+    def model(self, access: Access = OURS) -> str:
+        """The name of the model that leads to the cell's upstream."""
+        return access.models[self.upstream] + ("-tls" if self.tls else "")
+
+    def _more(self) -> dict[str, bool]:
+        return {"store": True} if self.stored else {}
+
+
+def cell_of(text: str) -> Cell:
+    """``client:upstream``, by their short names.
+
+    :raises ValueError: it is not.
+    """
+    client, _, upstream = text.partition(":")
+    if client not in LONG_NAMES or upstream not in LONG_NAMES:
+        raise ValueError(f"{text!r} is not CLIENT:UPSTREAM of {', '.join(LONG_NAMES)}")
+    return Cell(LONG_NAMES[client], LONG_NAMES[upstream])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +105,7 @@ async def event_cost(target: Target, cell: Cell, load: Load) -> float:
     """CPU seconds per streamed delta, with many paced streams at once."""
     # Streams outlast the measurement and are given up after it.
     deltas = round(load.rate * (load.seconds + 30))
-    request = cell.request(deltas=deltas, rate=load.rate)
+    request = cell.request(target.access, deltas=deltas, rate=load.rate)
     links = await connect(target.port, load.streams, MARK)
     try:
         await _open_streams(links, request)
@@ -98,18 +125,19 @@ async def first_token(target: Target, cell: Cell, count: int) -> list[float]:
     """Seconds from the request to the first text, one request at a time, sorted."""
     links = await connect(target.port, 1, MARK)
     try:
-        request = cell.request(deltas=2)
+        request = cell.request(target.access, deltas=2)
         await repeat(links, request, max(1, count // 10))
         return sorted(answer.first_mark for answer in await repeat(links, request, count))
     finally:
         close(links)
 
 
-async def idle_memory(target: Target, cell: Cell) -> int:
+async def idle_memory(target: Target, cell: Cell, *, stream: bool = True) -> int:
     """Resident bytes after some requests, with none under way."""
     links = await connect(target.port, 4, MARK)
-    await repeat(links, cell.request(stream=False), 40)
-    await repeat(links, cell.request(deltas=5), 40)
+    await repeat(links, cell.request(target.access, stream=False), 40)
+    if stream:
+        await repeat(links, cell.request(target.access, deltas=5), 40)
     close(links)
     await asyncio.sleep(0.3)
     return resident_bytes(target.pid)
@@ -119,9 +147,22 @@ async def stream_memory(target: Target, cell: Cell, streams: int, idle: int) -> 
     """More resident bytes than ``idle`` per stream that is open."""
     links = await connect(target.port, streams, MARK)
     try:
-        await _open_streams(links, cell.request(deltas=1000, rate=10))
+        await _open_streams(links, cell.request(target.access, deltas=1000, rate=10))
         await asyncio.sleep(1.0)
         return (resident_bytes(target.pid) - idle) / streams
+    finally:
+        close(links)
+
+
+async def connection_memory(target: Target, cell: Cell, count: int, idle: int) -> float:
+    """More resident bytes than ``idle`` per connection that had one answer and is kept."""
+    links = await connect(target.port, count, MARK)
+    try:
+        request = cell.request(target.access, stream=False)
+        for link in links:
+            checked(await link.send(request))
+        await asyncio.sleep(0.3)
+        return (resident_bytes(target.pid) - idle) / count
     finally:
         close(links)
 
@@ -132,7 +173,7 @@ async def long_stream_cost(target: Target, cell: Cell, deltas: int) -> float:
     try:
         before = cpu_seconds(target.pid)
         async with asyncio.timeout(120):
-            answer = await links[0].send(cell.request(deltas=deltas))
+            answer = await links[0].send(cell.request(target.access, deltas=deltas))
         # A mark that a chunk's edge cuts in two is not counted.
         checked(answer, deltas * 98 // 100)
         return (cpu_seconds(target.pid) - before) / deltas
@@ -147,7 +188,7 @@ async def slow_reader_memory(
     links = await connect(target.port, readers, MARK)
     try:
         for link in links:
-            link.send(cell.request(deltas=deltas)).add_done_callback(_ignore)
+            link.send(cell.request(target.access, deltas=deltas)).add_done_callback(_ignore)
             link.transport.pause_reading()
         await asyncio.sleep(3.0)
         return (resident_bytes(target.pid) - idle) / readers

@@ -44,7 +44,7 @@ from bench.measure import (
 from bench.page import write_pool
 from bench.processes import Child, cpu_seconds, free_port
 from bench.report import machine
-from bench.targets import CLIENT_KEY, Cores, Target, Upstreams, model
+from bench.targets import CLIENT_KEY, Cores, Target, Upstreams
 from dragoman.accounts.pool import AccountPool, LeaseRequest
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.usage import Usage
@@ -102,7 +102,7 @@ def gateway(case: Case, folder: Path, cores: Cores, up: Upstreams) -> Iterator[T
     for number in range(case.accounts):
         lines += ["[[accounts]]", f'name = "a{number:05}"', 'upstream = "chat"']
         lines += [f'key = "sk-{number:040}"']
-    lines += ["[[routes]]", 'match = "bench-chat-e*"', 'upstream = "chat"']
+    lines += ["[[routes]]", 'match = "bench-chat"', 'upstream = "chat"']
     if case.store is not None:
         lines += ["[storage]", f'path = "{"kept.db" if case.store else ""}"']
     config.write_text("\n".join(lines))
@@ -114,7 +114,7 @@ def gateway(case: Case, folder: Path, cores: Cores, up: Upstreams) -> Iterator[T
 
 async def turn_cost(target: Target, count: int) -> float:
     """CPU seconds for a turn, when each of the conversations has had one before."""
-    name = model(CELL.upstream)
+    name = CELL.model()
     turns = [CELL.post(bodies.turn(CELL.client, name, number)) for number in range(CONVERSATIONS)]
     links = await connect(target.port, 16, MARK)
     try:
@@ -163,7 +163,7 @@ def alone(accounts: int) -> float:
         Metrics(),
     )
     builders = UpstreamRequestBuilders((upstream,))
-    name = model(CELL.upstream)
+    name = CELL.model()
     turns = itertools.cycle(
         [
             ClientRequest(CELL.client, bodies.turn(CELL.client, name, number))

@@ -71,7 +71,7 @@ name = "own"
 upstream = "chat"
 key = "bench"
 [[routes]]
-match = "bench-chat-e*"
+match = "bench-chat"
 upstream = "chat"
 [storage]
 path = "{store}"

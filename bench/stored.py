@@ -6,7 +6,6 @@ all threads. ``--against`` measures another checkout in the same rounds.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -20,7 +19,7 @@ import uvloop
 from bench import bodies, targets
 from bench.measure import Cell, request_cost
 from bench.processes import Child, free_port
-from bench.targets import Cores, Target, Upstreams, model
+from bench.targets import Cores, Target, Upstreams
 
 ROOT = Path(__file__).parent.parent
 CELL = Cell("openai_responses", "openai_chat")
@@ -34,12 +33,12 @@ ROUNDS = 7
 def request(kind: str, store: bool) -> bytes:
     """A request of that kind."""
     if kind.startswith("agent"):
-        made = bodies.agent(CELL.client, model(CELL.upstream))
+        made = bodies.agent(CELL.client, CELL.model(), store=store)
     else:
         stream = kind == "stream"
-        name = model(CELL.upstream, deltas=10 if stream else 1)
-        made = bodies.small(CELL.client, name, stream=stream)
-    return CELL.post(json.dumps({**json.loads(made), "store": store}).encode())
+        pace = f"bench-e{10 if stream else 1}-r0"
+        made = bodies.small(CELL.client, CELL.model(), stream=stream, pace=pace, store=store)
+    return CELL.post(made)
 
 
 @contextmanager

@@ -1,28 +1,57 @@
-"""What is measured, each a process of its own: nginx, the bare relay, the gateway, LiteLLM."""
+"""What is measured, each a process of its own: here nginx, the bare relay and the gateway."""
 
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.answers import PATHS
 from bench.processes import Child, free_port
 
 CLIENT_KEY = "sk-bench"
-"""The key that the load client sends; every target but LiteLLM and the gateway ignores it."""
+"""The key that the load client sends; nginx and the relay ignore it."""
 
 SHORT_NAMES = {
     "openai_chat": "chat",
     "anthropic_messages": "messages",
     "openai_responses": "responses",
 }
-"""The part of a model name that routes a request to an upstream protocol."""
+"""Protocols by what tables and options call them."""
+
+LONG_NAMES = {short: name for name, short in SHORT_NAMES.items()}
+
+MODELS = {name: f"bench-{short}" for name, short in SHORT_NAMES.items()}
+"""The model names that lead to the upstream protocols, where the benchmark may choose them."""
 
 _ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How requests are addressed to a target.
+
+    ``models`` and ``headers`` go by the upstream's protocol, ``paths`` by the client's; a path that
+    is not named is the protocol's own, after ``base``.
+    """
+
+    models: Mapping[str, str] = field(default_factory=lambda: MODELS)
+    headers: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    paths: Mapping[str, str] = field(default_factory=dict)
+    base: str = ""
+    key: str = CLIENT_KEY
+
+    def path(self, client: str) -> str:
+        """Where requests of a protocol are sent."""
+        return self.paths.get(client) or self.base + PATHS[client]
+
+
+OURS = Access()
+"""For nginx, the relay and the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +59,8 @@ class Target:
     """A running process that requests can be sent to.
 
     ``started`` is the number of seconds from its start until it listened. ``slow`` is for targets
-    that can take only a fraction of the load.
+    that can take only a fraction of the load. ``caveats`` are sentences to be read beside the
+    figures.
     """
 
     name: str
@@ -38,6 +68,8 @@ class Target:
     pid: int
     started: float
     slow: bool = False
+    access: Access = OURS
+    caveats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +97,20 @@ class Cores:
         return cls(gateway=allowed[-1], load=allowed[-2])
 
 
-def model(protocol: str, *, deltas: int = 1, rate: int = 0, tls: bool = False) -> str:
-    """The model name that leads to an upstream protocol and paces the load upstream."""
-    return f"bench-{SHORT_NAMES[protocol]}{'-tls' if tls else ''}-e{deltas}-r{rate}"
-
-
 @contextmanager
-def upstreams(folder: Path, cores: Cores) -> Iterator[Upstreams]:
-    """Start the load upstream, plain and with TLS."""
+def upstreams(folder: Path, cores: Cores, port: int = 0) -> Iterator[Upstreams]:
+    """Start the load upstream, plain and with TLS; ``port`` is the plain one's, 0 for any."""
     cert = _certificate(folder)
     with ExitStack() as stack:
-        plain = _load_upstream(stack, folder / "upstream.log", cores, None)
+        plain = _load_upstream(stack, folder / "upstream.log", cores, None, port)
         tls = _load_upstream(stack, folder / "upstream-tls.log", cores, cert) if cert else 0
         yield Upstreams(plain, tls, cert or folder / "none")
 
 
-def _load_upstream(stack: ExitStack, log: Path, cores: Cores, cert: Path | None) -> int:
-    command = [sys.executable, "-m", "bench.load_upstream"]
+def _load_upstream(
+    stack: ExitStack, log: Path, cores: Cores, cert: Path | None, port: int = 0
+) -> int:
+    command = [sys.executable, "-m", "bench.load_upstream", "--port", str(port)]
     if cert is not None:
         command += ["--cert", str(cert)]
     child = stack.enter_context(Child(command, core=cores.load, log=log, env=_environment()))
@@ -157,11 +186,11 @@ http {{
 
 @contextmanager
 def relay(folder: Path, cores: Cores, up: Upstreams) -> Iterator[Target]:
-    """Our server and the upstream client, with nothing in between (``bench/relay.py``)."""
+    """Two bare protocols with nothing in between (``bench/relay.py``)."""
     port = free_port()
-    command = [sys.executable, "-m", "bench.relay", str(port)]
-    env = _environment() | {"BENCH_UPSTREAM": f"http://127.0.0.1:{up.plain}"}
-    with Child(command, core=cores.gateway, log=folder / "relay.log", env=env) as child:
+    command = [sys.executable, "-m", "bench.relay", "--port", str(port)]
+    command += ["--upstream", str(up.plain)]
+    with Child(command, core=cores.gateway, log=folder / "relay.log", env=_environment()) as child:
         yield Target("relay", port, child.pid, child.listening(port))
 
 
@@ -186,31 +215,8 @@ def configuration(port: int, up: Upstreams) -> str:
             lines += ["[[upstreams]]", f'name = "{name}"', f'protocol = "{protocol}"']
             lines += [f'base_url = "{base}"']
             lines += ["[[accounts]]", f'name = "{name}"', f'upstream = "{name}"', 'key = "bench"']
-            lines += ["[[routes]]", f'match = "bench-{name}-e*"', f'upstream = "{name}"']
+            lines += ["[[routes]]", f'match = "bench-{name}"', f'upstream = "{name}"']
     return "\n".join([*lines, ""])
-
-
-@contextmanager
-def litellm(folder: Path, cores: Cores, up: Upstreams, python: Path) -> Iterator[Target]:
-    """LiteLLM's proxy, from the virtualenv of ``python``."""
-    port, config = free_port(), folder / "litellm.yaml"
-    lines = ["model_list:"]
-    for short, provider, base in (
-        ("chat", "openai", f"http://127.0.0.1:{up.plain}/v1"),
-        ("messages", "anthropic", f"http://127.0.0.1:{up.plain}"),
-    ):
-        lines += [f'  - model_name: "bench-{short}-*"', "    litellm_params:"]
-        lines += [f'      model: "{provider}/bench-{short}-*"', f'      api_base: "{base}"']
-        lines += ['      api_key: "bench"']
-    lines += ["general_settings:", f'  master_key: "{CLIENT_KEY}"']
-    # Otherwise it would take the Responses endpoint of an OpenAI-like upstream instead of Chat.
-    lines += ["litellm_settings:", "  use_chat_completions_url_for_anthropic_messages: true"]
-    config.write_text("\n".join(lines))
-    command = [str(python.parent / "litellm"), "--config", str(config), "--host", "127.0.0.1"]
-    command += ["--port", str(port), "--num_workers", "1"]
-    env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
-    with Child(command, core=cores.gateway, log=folder / "litellm.log", env=env) as child:
-        yield Target("litellm", port, child.pid, child.listening(port, 90.0), slow=True)
 
 
 def _environment() -> dict[str, str]:

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from dragoman.config import Account, Client, Config, Route, Secret, Server, Storage, Upstream
 from dragoman.gateway.service import serve
-from dragoman.guides import lines
+from dragoman.guides import client_settings
 from dragoman.simulator.testing import running_simulator
 
 KEY = "sk-dragoman-demo"
@@ -25,9 +25,9 @@ def demo_config(
 ) -> Config:
     """Three upstreams, one of each protocol, all of them the simulator at `simulator_url`.
 
-    `sim-chat`, `sim-messages` and `sim-responses` lead to one each; so does any scenario of the
-    simulator behind the upstream's name, such as `messages/sim-reasoning`. Responses are kept in
-    the file `store`, if there is one.
+    The models `sim-chat`, `sim-messages` and `sim-responses` go to one each; a scenario of the
+    simulator is called by the upstream's name before it, such as `messages/sim-reasoning`.
+    Responses are stored in the file `store`, unless it is empty.
     """
     upstreams = tuple(
         Upstream(
@@ -69,7 +69,7 @@ def run(host: str = "127.0.0.1", port: int = 8080) -> None:
 def examples(url: str) -> str:
     """What to paste into a terminal, and the settings of each client, for a gateway at `url`."""
     models = [f"sim-{name}" for name in _PROTOCOLS]
-    return _EXAMPLES.replace("{url}", url).replace("{key}", KEY) + lines(url, KEY, models)
+    return _EXAMPLES.replace("{url}", url).replace("{key}", KEY) + client_settings(url, KEY, models)
 
 
 _EXAMPLES = """\

@@ -389,18 +389,18 @@ def filled(text: str, url: str, key: str, model: str) -> str:
     return text.replace("{url}", url).replace("{key}", key).replace("{model}", model)
 
 
-def lines(url: str, key: str, models: Iterable[str]) -> str:
+def client_settings(url: str, key: str, models: Iterable[str]) -> str:
     """The lines of all clients for a terminal; the clients take turns with the models."""
     names = list(models)
-    told = []
+    parts = []
     for number, guide in enumerate(GUIDES):
         model = names[number % len(names)]
-        told.append(f"# {guide.name} ({', '.join(guide.speaks)})")
-        for place, text in guide.setup:
-            if len(guide.setup) > 1 or place != "shell":
-                told.append(f"# -- {place}")
-            told.append(filled(text, url, key, model) + "\n")
-    return "\n".join(told)
+        parts.append(f"# {guide.name} ({', '.join(guide.speaks)})")
+        for where, text in guide.setup:
+            if len(guide.setup) > 1 or where != "shell":
+                parts.append(f"# -- {where}")
+            parts.append(filled(text, url, key, model) + "\n")
+    return "\n".join(parts)
 
 
 _URL, _KEY, _MODEL = "http://127.0.0.1:8080", "$DRAGOMAN_KEY", "MODEL"
@@ -442,10 +442,10 @@ def page() -> str:
     parts += [f"| [{one.name}](#{_anchor(one.name)}) | {', '.join(one.speaks)} |" for one in GUIDES]
     for guide in GUIDES:
         parts.append(f"\n## {guide.name}\n")
-        for place, text in guide.setup:
-            language = _LANGUAGES.get(place) or place.rpartition(".")[2]
-            if place not in _LANGUAGES:
-                parts.append(f"`{place}`:\n")
+        for where, text in guide.setup:
+            language = _LANGUAGES.get(where) or where.rpartition(".")[2]
+            if where not in _LANGUAGES:
+                parts.append(f"`{where}`:\n")
             parts.append(f"```{language}\n{filled(text, _URL, _KEY, _MODEL)}\n```\n")
         parts.append(f"Works: {_text(guide.works)}\n")
         parts.append(f"Lost: {_text(guide.lost)}")

@@ -7,14 +7,18 @@ import json
 import os
 from collections.abc import Iterator
 from math import nan
+from pathlib import Path
 
 import pytest
 
 from bench import bodies, instructions, measure, targets
+from bench import page as page_module
 from bench.answers import ANSWERS, DELTA_TEXT
+from bench.budgets import budgets
 from bench.load_client import LoadError, checked, close, connect
-from bench.plan import PROTOCOLS, Extremes, Figures, Results, Row
-from bench.report import as_markdown, as_text, budgets, tables
+from bench.page import BY_HAND, POOL, write_main, write_pool
+from bench.plan import PROTOCOLS, Extremes, Figures, Results, Row, in_turn, rows_of
+from bench.report import as_markdown, as_text, tables
 from tests.checkers import CHECKERS
 
 LOAD = measure.Load(requests=30, streams=4, rate=100, seconds=0.3, lone_requests=5)
@@ -103,12 +107,45 @@ def results(request: float, nginx: float) -> Results:
     return Results(rows, [], {"dragoman": Extremes(idle=50e6, failures=["", "it broke"])})
 
 
-@pytest.mark.parametrize(("request_us", "met"), [(90, True), (151, False)])
-def test_a_missed_budget_is_named(request_us: int, met: bool) -> None:
+@pytest.mark.parametrize(("request_us", "verdict"), [(119, "met"), (121, "MISSED")])
+def test_a_missed_budget_is_named(request_us: int, verdict: str) -> None:
     checked_budgets = {found.what: found for found in budgets(results(request_us * 1e-6, 20e-6))}
-    assert checked_budgets["small request, translated"].met is met
-    assert checked_budgets["request against nginx"].worst == pytest.approx(request_us / 20)
-    assert checked_budgets["idle"].met
+    against_nginx = checked_budgets["translated, request against nginx"]
+    assert against_nginx.verdict == verdict
+    assert against_nginx.worst == pytest.approx(request_us / 20)
+    assert against_nginx.absolute == f"{request_us} µs"
+    assert checked_budgets["idle"].verdict == "MISSED"
+    assert checked_budgets["translated, request against agentgateway"].verdict == "not measured"
+
+
+def test_a_budget_against_a_peer_is_of_the_same_cell() -> None:
+    found = with_peer("agentgateway", 80e-6)
+    checked_budgets = {budget.what: budget for budget in budgets(found)}
+    against_peer = checked_budgets["translated, request against agentgateway"]
+    assert against_peer.worst == pytest.approx(100 / 80)
+    assert against_peer.verdict == "MISSED"
+    assert checked_budgets["passed through, request against agentgateway"].verdict == "not measured"
+
+
+def with_peer(name: str, request: float) -> Results:
+    found = results(100e-6, 20e-6)
+    target = targets.Target(name, 3, os.getpid(), nan)
+    cell = measure.Cell("anthropic_messages", "openai_chat")
+    row = Row(f"{name}: messages → chat", "translated", target, cell, "nginx: chat")
+    found.rows.append((row, Figures(request=[request], no_stream="no such thing")))
+    found.extremes[name] = Extremes()
+    found.caveats[name] = ["It was built without care."]
+    return found
+
+
+def test_a_peer_is_shown_beside_ours_with_its_caveats() -> None:
+    found = tables(with_peer("other", 150e-6))
+    for shown in (as_text(found), as_markdown(found, "by a test")):
+        assert "150 (1.5)" in shown
+        assert "100 (1)" in shown
+        assert "It was built without care." in shown
+        assert "no such thing" in shown
+    assert not any("Other gateways" in table.title for table in tables(results(1e-4, 1e-5)))
 
 
 def test_the_tables_show_what_failed_and_what_is_not_known() -> None:
@@ -135,8 +172,48 @@ async def test_the_gateway_takes_the_whole_load(
 
 
 def test_cells_are_named_by_client_and_upstream() -> None:
-    cells = [instructions.cell_of(name) for name in instructions.CELLS]
+    cells = [measure.cell_of(name) for name in instructions.CELLS]
     assert cells[0] == measure.Cell("anthropic_messages", "openai_chat")
     for wrong in ("chat", "chat:", ":chat", "chat:gemini"):
         with pytest.raises(ValueError, match="CLIENT:UPSTREAM"):
-            instructions.cell_of(wrong)
+            measure.cell_of(wrong)
+
+
+def test_instructions_are_compared_by_cell_and_as_a_sum() -> None:
+    counted = [
+        instructions.Counted("chat -> chat", "request", 1019, 1000),
+        instructions.Counted("chat -> chat", "stream", 900, 1000),
+        instructions.Counted("messages -> chat", "request", 3000, 3000),
+    ]
+    assert {row.kind: round(row.ratio, 3) for row in instructions.sums(counted)} == {
+        "request": 1.005,
+        "stream": 0.9,
+        "all": 0.984,
+    }
+    assert "kept (worst: chat -> chat, request: 1.019)" in instructions.verdict(counted)
+    counted.append(instructions.Counted("responses -> chat", "agent", 1021, 1000))
+    assert "MISSED (worst: responses -> chat, agent: 1.021)" in instructions.verdict(counted)
+    assert instructions.line(counted[-1]).endswith("DEARER\n")
+
+
+def test_rounds_measure_what_is_compared_together_and_in_both_directions() -> None:
+    known = {name: targets.Target(name, 1, 1, nan) for name in ("nginx", "dragoman", "other")}
+    cells = [measure.Cell("openai_chat", "openai_chat")]
+    rows = rows_of(known, None, {"other": cells}, only=cells)
+    assert [row.name for row in in_turn(rows, 0)][:4] == [
+        "nginx: messages",
+        "nginx: chat",
+        "dragoman: chat → chat",
+        "other: chat → chat",
+    ]
+    assert in_turn(rows, 1) == in_turn(rows, 0)[::-1]
+    assert [row.name for row in rows if row.target.name == "dragoman"] == ["dragoman: chat → chat"]
+
+
+def test_the_page_keeps_what_is_written_by_hand(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"old figures\n{BY_HAND}\nby hand\n{POOL}\nold pool\n")
+    write_main("new figures\n", page)
+    write_pool("new pool\n", page)
+    assert page.read_text() == f"new figures\n{BY_HAND}\nby hand\n{POOL}\nnew pool\n"
+    assert page_module.PAGE.read_text().count(BY_HAND) == 1

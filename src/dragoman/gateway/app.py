@@ -265,7 +265,7 @@ _OPERATORS = ("/admin", "/metrics")
 
 
 def check_content_type(value: bytes | None) -> None:
-    """JSON, or nothing said.
+    """Check the content type of a body: JSON in UTF-8, or none given.
 
     Raises:
         DragomanError: UNSUPPORTED_MEDIA_TYPE.

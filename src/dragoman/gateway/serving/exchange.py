@@ -114,7 +114,7 @@ class Exchange:
             record.losses = tuple(context.ledger)
 
     async def read(self, visit: Visit) -> ClientRequest:
-        """The request in the visit's body.
+        """The client's request.
 
         Raises:
             DragomanError: it is too large, or not a request.
@@ -126,11 +126,11 @@ class Exchange:
         )
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
-        """Where the request's model leads.
+        """The target of the request's model.
 
         Raises:
-            DragomanError: MODEL_NOT_FOUND: nowhere, or the caller may not use it, or no model has
-                a name that long.
+            DragomanError: MODEL_NOT_FOUND: it has none, the caller may not use it, or the name is
+                too long.
         """
         model = record.model = request.model
         record.stream = request.stream
@@ -141,7 +141,8 @@ class Exchange:
         return target
 
     def settings(self, visit: Visit, caller: Caller, target: Target) -> CallSettings:
-        """How to translate. A policy of the request goes over the client's, that over the route's.
+        """How to translate. The policy of the request overrides that of the client, which overrides
+        that of the route.
 
         Raises:
             InvalidRequest: the request asks for a policy that does not exist.
