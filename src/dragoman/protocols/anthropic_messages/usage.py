@@ -64,7 +64,8 @@ def lost_tier_field(usage: Mapping[str, Any], tier: str | None) -> str | None:
     if tier is not None:
         return None
     given = usage.get("service_tier")
-    return None if given is None or given in TIERS else "service_tier"
+    known = given is None or (isinstance(given, str) and given in TIERS)
+    return None if known else "service_tier"
 
 
 def write_usage(usage: Usage | None, tier: str | None = None) -> JsonObject:
