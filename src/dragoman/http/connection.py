@@ -27,9 +27,9 @@ from dragoman.http.head import (
     split_target,
     status_line,
 )
-from dragoman.http.limits import seconds
+from dragoman.http.limits import Budget, seconds
 from dragoman.http.problems import Problem
-from dragoman.http.request import Request
+from dragoman.http.request import Link, Request
 from dragoman.http.sending import Sending
 from dragoman.http.states import TRANSITIONS, Event, State
 
@@ -41,7 +41,7 @@ _AHEAD = 64 * 1024
 _HALF_CLOSED_S = 0.1
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(asyncio.BufferedProtocol, Link):
     """A connection that carries one request at a time."""
 
     __slots__ = (
@@ -385,6 +385,16 @@ class Connection(asyncio.BufferedProtocol):
         else:
             # A plain end would be the answer's.
             self.sending.reset()
+
+    @property
+    def budget(self) -> Budget:
+        """The memory for bodies and answers."""
+        return self.context.budget
+
+    @property
+    def date(self) -> bytes:
+        """The `Date` line of answers."""
+        return self.context.date
 
     def want_body(self, request: Request) -> None:
         """The application waits for the body."""

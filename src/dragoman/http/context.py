@@ -6,19 +6,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
-from typing import TYPE_CHECKING
 
 from dragoman.http.limits import Budget, Limits
 from dragoman.http.problems import Refuse
-
-if TYPE_CHECKING:
-    from dragoman.http.connection import Connection
-    from dragoman.http.request import Request
+from dragoman.http.request import Link, Request
 
 READ_BUFFER = 64 * 1024
 """Most bytes taken from a socket in one go."""
 
-Application = Callable[["Request"], Awaitable[None]]
+Application = Callable[[Request], Awaitable[None]]
 """Answers a request."""
 
 
@@ -33,7 +29,6 @@ class Context:
         "app",
         "budget",
         "buffer",
-        "connections",
         "crowded",
         "date",
         "draining",
@@ -51,7 +46,7 @@ class Context:
         refuse: Refuse,
         limits: Limits,
         budget: Budget,
-        forget: Callable[[Connection], None],
+        forget: Callable[[Link], None],
     ) -> None:
         """
         Args:
@@ -69,7 +64,6 @@ class Context:
         self.loop = asyncio.get_running_loop()
         self.buffer = bytearray(READ_BUFFER)
         self.view = memoryview(self.buffer)
-        self.connections: set[Connection] = set()
         self.requests: set[Request] = set()
         """Those whose application has not returned."""
         self.draining = False

@@ -3,21 +3,61 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from io import BytesIO
-from typing import TYPE_CHECKING
 
 from dragoman.http.head import STATUS_LINES, status_line
+from dragoman.http.limits import Budget
 from dragoman.http.problems import BodyRefused, ClientGone, Problem
-
-if TYPE_CHECKING:
-    from dragoman.http.connection import Connection
+from dragoman.http.sending import Sending
 
 _JOINED = 16 * 1024
 """Bodies up to this size are copied behind their head: cheaper than a second piece."""
 
 _LAST_CHUNK = b"0\r\n\r\n"
 _BODYLESS = frozenset({204, 304})
+
+
+class Link(ABC):
+    """The connection of a request, as far as the request uses it."""
+
+    __slots__ = ()
+
+    address: str
+    loop: asyncio.AbstractEventLoop
+    sending: Sending
+    transport: asyncio.Transport | None
+
+    @property
+    @abstractmethod
+    def budget(self) -> Budget:
+        """The memory for bodies and answers."""
+
+    @property
+    @abstractmethod
+    def date(self) -> bytes:
+        """The `Date` line of answers."""
+
+    @abstractmethod
+    def want_body(self, request: Request) -> None:
+        """The application waits for the body."""
+
+    @abstractmethod
+    def carries_on(self, request: Request) -> bool:
+        """Whether the connection is kept behind the answer."""
+
+    @abstractmethod
+    def answered(self, request: Request) -> None:
+        """The answer is whole."""
+
+    @abstractmethod
+    def hand_over(self, taker: asyncio.Protocol) -> asyncio.Transport:
+        """Give the connection to another protocol."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Cut the connection off."""
 
 
 class Request:
@@ -67,7 +107,7 @@ class Request:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Link,
         method: str,
         path: str,
         query: bytes,
@@ -85,7 +125,7 @@ class Request:
             headers: by lower-case name.
             length: of the body in bytes, -1 for one in chunks.
         """
-        self.connection: Connection | None = connection
+        self.connection: Link | None = connection
         self.method = method
         self.path = path
         self.query = query
@@ -111,7 +151,7 @@ class Request:
         self.held = 0
         """Bytes of the memory budget that this request holds."""
         self.task: asyncio.Task[None] | None = None
-        self._budget = connection.context.budget
+        self._budget = connection.budget
         self._body = b""
         self._whole: BytesIO | None = None
         self._limit = -1
@@ -339,7 +379,7 @@ class Request:
             connection.abort()
             raise
 
-    def _send(self, connection: Connection, framed: bytes, data: bytes) -> None:
+    def _send(self, connection: Link, framed: bytes, data: bytes) -> None:
         head, self._head = self._head, b""
         self._promised -= len(data)
         if self.method == "HEAD" or not data:
@@ -347,7 +387,7 @@ class Request:
         if head or framed:
             connection.sending.write(head + framed)
 
-    def _rendered(self, connection: Connection, status: int, lines: bytes, framing: bytes) -> bytes:
+    def _rendered(self, connection: Link, status: int, lines: bytes, framing: bytes) -> bytes:
         keep = self.keep_alive = connection.carries_on(self)
         if not keep:
             kept = b"connection: close\r\n\r\n"
@@ -356,9 +396,9 @@ class Request:
         else:
             kept = b"\r\n"
         first = STATUS_LINES.get(status) or status_line(status)
-        return b"".join((first, connection.context.date, lines, framing, kept))
+        return b"".join((first, connection.date, lines, framing, kept))
 
-    def _over(self, connection: Connection) -> None:
+    def _over(self, connection: Link) -> None:
         self.answered = True
         self.connection = None
         connection.answered(self)

@@ -16,6 +16,7 @@ from dragoman.http.context import Application, Context
 from dragoman.http.head import status_line
 from dragoman.http.limits import Budget, Limits, connections_for, files_to_share, seconds
 from dragoman.http.problems import Problem, Refuse, refuse_plainly
+from dragoman.http.request import Link
 
 _log = logging.getLogger("dragoman.http")
 
@@ -99,6 +100,7 @@ class Server:
         self._tls = tls() if tls is not None else None
         self._exempt = exempt
         self._most = connections_for(self.limits, files_to_share())
+        self._connections: set[Connection] = set()
         self._listeners: list[Listener] = []
         self._accepting = False
         self._opening: set[asyncio.Task[None]] = set()
@@ -112,7 +114,7 @@ class Server:
     @property
     def connections(self) -> int:
         """Connections that stand."""
-        return len(self._context.connections) if self._context is not None else 0
+        return len(self._connections)
 
     @property
     def requests(self) -> int:
@@ -192,7 +194,7 @@ class Server:
         self._until = context.loop.time() + grace_s
         until_idle = min(self._until, context.loop.time() + _UNDISTURBED_S)
         if not await self._emptied(lambda: until_idle):
-            for connection in list(context.connections):
+            for connection in list(self._connections):
                 connection.retire()
         if not await self._emptied(lambda: self._until):
             for request in list(context.requests):
@@ -200,7 +202,7 @@ class Server:
                     request.task.cancel()
             until = context.loop.time() + _LAST_WORDS_S
             await self._emptied(lambda: until)
-            for connection in list(context.connections):
+            for connection in list(self._connections):
                 connection.abort()
             await self._emptied(lambda: until + _LAST_WORDS_S)
         if self._ticker is not None:
@@ -218,14 +220,14 @@ class Server:
         """Wait until there is no connection and no request; False from loop time `until` on."""
         context = self._context
         assert context is not None
-        while context.connections or context.requests:
+        while self._connections or context.requests:
             left = until() - context.loop.time()
             if left <= 0:
                 return False
             # An application that goes on after its connection is gone is not heard of here.
             self._empty = asyncio.Event()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left if context.connections else min(left, 0.05)):
+                async with asyncio.timeout(left if self._connections else min(left, 0.05)):
                     await self._empty.wait()
         return True
 
@@ -248,7 +250,7 @@ class Server:
         context = self._context
         assert context is not None
         for _ in range(_BURST):
-            if len(context.connections) >= self._most:
+            if len(self._connections) >= self._most:
                 self._make_room(context)
                 return
             try:
@@ -274,7 +276,7 @@ class Server:
                 return
             self._by_address[key] += 1
         connection = Connection(context, address)
-        context.connections.add(connection)
+        self._connections.add(connection)
         task = context.loop.create_task(self._open(context, sock, connection))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
@@ -308,21 +310,21 @@ class Server:
                 sock.send(status_line(status) + context.date + lines + rest)
         sock.close()
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: Link) -> None:
         """A connection is gone."""
         context = self._context
         assert context is not None
-        if connection not in context.connections:
+        if not isinstance(connection, Connection) or connection not in self._connections:
             return
-        context.connections.discard(connection)
+        self._connections.remove(connection)
         if self.limits.address_connections and not self._exempt(connection.address):
             key = counted(connection.address)
             self._by_address[key] -= 1
             if not self._by_address[key]:
                 del self._by_address[key]
-        if len(context.connections) < self._most:
+        if len(self._connections) < self._most:
             self._accept_on(context)
-        if self._empty is not None and not context.connections:
+        if self._empty is not None and not self._connections:
             self._empty.set()
 
     def _make_room(self, context: Context) -> None:
@@ -334,7 +336,7 @@ class Server:
         before = context.loop.time() - _UNDISTURBED_S
         waiting = [
             connection
-            for connection in context.connections
+            for connection in self._connections
             if connection.state in ("idle", "head") and connection.waits_since <= before
         ]
         waiting.sort(key=lambda connection: connection.waits_since)
@@ -350,12 +352,12 @@ class Server:
         assert context is not None
         now = context.loop.time()
         context.set_date()
-        for connection in list(context.connections):
+        for connection in list(self._connections):
             if connection.deadline <= now:
                 connection.on_deadline(now)
             if connection.sending.deadline <= now:
                 connection.sending.on_deadline()
-        if len(context.connections) >= self._most and not self._accepting and self._listeners:
+        if len(self._connections) >= self._most and not self._accepting and self._listeners:
             self._make_room(context)
         self._ticker = context.loop.call_later(self._period, self._tick)
 
