@@ -57,7 +57,7 @@ class CollectedText(Struct):
         return b""
 
     def add(self, text: str) -> None:
-        """More of the text, which is told of otherwise."""
+        """More of the text, whose event is written elsewhere."""
         self._pieces.append(text)
 
     def value(self) -> JsonText:
@@ -103,7 +103,7 @@ class StreamedText:
         return b"%b%d%b%b%b" % (self._head, number, self._place, encoded, self._tail)
 
     def add(self, text: str) -> None:
-        """More of the text, which is told of otherwise."""
+        """More of the text, whose event is written elsewhere."""
         self._json += _encode_text(text)[1:-1]
 
     def value(self) -> JsonText:

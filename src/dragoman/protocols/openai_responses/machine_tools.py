@@ -146,13 +146,13 @@ def _patch_output(fields: Fields, extras: list[Extra]) -> str:
 
 
 def _shell_output(fields: Fields, extras: list[Extra]) -> str:
-    told: list[str] = []
+    lines: list[str] = []
     for number, chunk in enumerate(fields.take_list("output") or ()):
         part = Fields(chunk, f"{fields.at('output')}[{number}]")
-        told += filter(None, (part.take_str("stdout"), part.take_str("stderr")))
-        told.append(_outcome(part.take("outcome")))
+        lines += filter(None, (part.take_str("stdout"), part.take_str("stderr")))
+        lines.append(_outcome(part.take("outcome")))
         part.rest(extras)
-    return "\n".join(told)
+    return "\n".join(lines)
 
 
 def _outcome(outcome: Any) -> str:

@@ -1,8 +1,9 @@
-"""Turns output items into events, whether they come in pieces, whole, or both.
+"""Reads output items as events, whether they come in pieces, whole, or both (types:
+response_output_item.py).
 
 A stream announces an item, sends its pieces and then the whole item; servers leave out any of
-these. Each item therefore remembers what was passed on, and what is still missing when the
-whole item is seen is passed on then. A whole answer is read as items of which no piece came.
+these. So what was read of an item is remembered, and the whole item completes it. In a whole answer
+no piece came before.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class _Item(Struct):
 
 
 class OutputReader:
-    """Makes the events of one answer's items. `has_calls` tells whether a tool was called."""
+    """Reads the items of one answer. `has_calls` is whether a tool was called."""
 
     __slots__ = ("_inbound", "_items", "_next", "has_calls")
 
@@ -105,7 +106,7 @@ class OutputReader:
         item.phase = phase if isinstance(phase, str) else None
         if item.kind in wire.CLIENT_ACTIONS:
             raise _needs_client(item.kind)
-        self._account(item.kind, value, path)
+        self._report_unread(item.kind, value, path)
         call_id = _text_of(value, "call_id")
         if item.kind in _CALLS and item.block is None and call_id and _text_of(value, "name"):
             return self._open_call(item, value, call_id)
@@ -246,7 +247,7 @@ class OutputReader:
         item = self._known_item(number, value)
         if item.done:
             return []
-        self._account(item.kind, value, path)
+        self._report_unread(item.kind, value, path)
         if item.kind == "message":
             return self._complete_message(number, item, value, path)
         if item.kind == "reasoning":
@@ -365,15 +366,15 @@ class OutputReader:
             item = self._items[number] = _Item(kind)
         return item
 
-    def _account(self, kind: str, value: JsonObject, path: str) -> None:
+    def _report_unread(self, kind: str, value: JsonObject, path: str) -> None:
         """Report what of an item nobody reads: a field, or all of it."""
         known = wire.ITEM_FIELDS.get(kind)
         if known is None:
             self._lose(path, f"{kind} items have no counterpart for the client")
             return
         if not value.keys() <= known:
-            for name, told in value.items():
-                if name not in known and told not in (None, False, {"type": "direct"}):
+            for name, content in value.items():
+                if name not in known and content not in (None, False, {"type": "direct"}):
                     self._lose(f"{path}.{name}", "has no counterpart for the client")
         if value.get("phase") is not None:
             self._lose(f"{path}.phase", "messages of other protocols have no phase")

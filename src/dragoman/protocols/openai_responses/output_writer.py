@@ -387,18 +387,18 @@ class SearchItem(Item, kw_only=True):
 
     @classmethod
     def new(
-        cls, output: Output, item_id: str, block: WebSearch, *, tells_sources: bool
+        cls, output: Output, item_id: str, block: WebSearch, *, with_sources: bool
     ) -> SearchItem:
         """A search that has just begun; `block` is its head."""
-        query, sources = block.query, [*block.sources] if tells_sources else None
+        query, sources = block.query, [*block.sources] if with_sources else None
         value = search_item(item_id, query, sources, "in_progress")
         return cls(output, value, query=query, sources=sources)
 
     def begin(self) -> bytes:
         """The events that announce it."""
-        return super().begin() + self._tell("in_progress")
+        return super().begin() + self._progress("in_progress")
 
-    def _tell(self, progress: str) -> bytes:
+    def _progress(self, progress: str) -> bytes:
         frames = self.output.frames
         if frames is None:
             return b""
@@ -407,7 +407,7 @@ class SearchItem(Item, kw_only=True):
     def search(self, query: str) -> bytes:
         """It is known what for."""
         self.query += query
-        return self._tell("searching")
+        return self._progress("searching")
 
     def found(self, url: str) -> None:
         """It found a source."""
@@ -416,4 +416,4 @@ class SearchItem(Item, kw_only=True):
 
     def finish(self, status: str) -> bytes:
         self.value = search_item(self.value["id"], self.query, self.sources, "completed")
-        return self._tell("completed") + self.output.add(self.value)
+        return self._progress("completed") + self.output.add(self.value)

@@ -305,7 +305,7 @@ class ResponsesRelay:
         if name == b"error":
             return frame.raw + self._error(frame.data)
         if not self.begun:
-            self.begun = _is_telling(name, frame.data)
+            self.begun = _has_content(name, frame.data)
         if name in _ARGUMENTS:
             self.blank = blank_run(self.blank, _BLANK, frame.data)
         elif self.blank:
@@ -360,8 +360,8 @@ class ResponsesRelay:
         number = _number(self._last) + 1
         error = error_object(fault)
         flat = {name: error[name] for name in ("code", "message", "param")}
-        told = {"type": "error", "sequence_number": number, **flat, "error": error}
-        return encode(to_json(told), b"error") + self._failed(fault, number + 1)
+        event = {"type": "error", "sequence_number": number, **flat, "error": error}
+        return encode(to_json(event), b"error") + self._failed(fault, number + 1)
 
     def _failed(self, fault: Fault, number: int) -> bytes:
         """The failed response: the one that was begun, with the fault in it."""
@@ -385,7 +385,7 @@ _TEXT_ITEMS = frozenset({"message", "reasoning"})
 _TEXT_PARTS = frozenset({"output_text", "refusal", "summary_text", "reasoning_text"})
 
 
-def _is_telling(name: bytes, data: bytes) -> bool:
+def _has_content(name: bytes, data: bytes) -> bool:
     """Whether an event that is none of a lifecycle holds something of an answer: anything but a
     message, reasoning or text that is still empty."""
     if not name.startswith(b"response."):

@@ -25,7 +25,7 @@ from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.finish import read_finish
 from dragoman.protocols.openai_responses.output_reader import OpenBlock, OutputReader
 from dragoman.protocols.openai_responses.usage import read_usage
-from dragoman.protocols.openai_responses.web_search import searches_of, tells_searches_only
+from dragoman.protocols.openai_responses.web_search import counts_only_searches, searches_of
 from dragoman.sse import DONE, Frame
 
 _TEXT_DELTA = b"response.output_text.delta"
@@ -395,11 +395,11 @@ def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
     """Report the fields of a response object that nobody reads and that say something."""
     detail = "has no counterpart for the client"
     if not response.keys() <= wire.RESPONSE_FIELDS:
-        for name, told in response.items():
+        for name, content in response.items():
             if name == "tool_usage" and inbound.options.hosted_tools == "map":
-                if not tells_searches_only(told):
+                if not counts_only_searches(content):
                     inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
-            elif name not in wire.RESPONSE_FIELDS and told not in (None, [], {}):
+            elif name not in wire.RESPONSE_FIELDS and content not in (None, [], {}):
                 inbound.ledger.add(prefix + name, LossKind.KNOB, detail)
     if response.get("moderation") and _moderation(response) != response["moderation"]:
         inbound.ledger.add(f"{prefix}moderation", LossKind.KNOB, detail)

@@ -65,7 +65,7 @@ from dragoman.protocols.openai_responses.response_object import (
 )
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.protocols.openai_responses.usage import write_usage
-from dragoman.protocols.openai_responses.web_search import tells_sources, tool_usage
+from dragoman.protocols.openai_responses.web_search import tool_usage, wants_sources
 from dragoman.sse import COMMENT, DONE, encode
 
 
@@ -74,6 +74,7 @@ class ResponsesWriter:
     request is encoded once, and the request is not kept."""
 
     __slots__ = (
+        "_awaits_tools",
         "_begun",
         "_block_start",
         "_echo",
@@ -89,10 +90,9 @@ class ResponsesWriter:
         "_response",
         "_sealer",
         "_state",
-        "_tells_sources",
         "_text",
         "_usage",
-        "_waits",
+        "_wants_sources",
     )
 
     def __init__(self, reply: Reply, streamed: bool) -> None:
@@ -102,7 +102,7 @@ class ResponsesWriter:
         self._mint = reply.mint
         self._options = reply.options
         self._own = own = reply.options.of(ResponsesOptions)
-        self._tells_sources = tells_sources(reply)
+        self._wants_sources = wants_sources(reply)
         self._frames = Frames() if streamed else None
         self._output = Output(self._frames)
         self._response = begun(
@@ -114,7 +114,7 @@ class ResponsesWriter:
         self._state = State.NEW
         self._begun = False
         self._usage: Usage | None = None
-        self._waits = False
+        self._awaits_tools = False
         """Whether the model waits for the results of its calls."""
         self._head: Block = Text(text="")
         self._item: Item | HiddenReasoning | None = None
@@ -132,9 +132,9 @@ class ResponsesWriter:
             IllegalEvent: the event is out of order.
         """
         if type(event) is Delta:
-            grows, text = self._text, event.text
-            if grows is not None and text and event.logprobs is None:
-                return grows.write(text)  # legal, for a block is open
+            open_text, text = self._text, event.text
+            if open_text is not None and text and event.logprobs is None:
+                return open_text.write(text)  # legal, for a block is open
         try:
             self._state, write = _STEPS[self._state, type(event)]
         except KeyError:
@@ -202,7 +202,7 @@ class ResponsesWriter:
                 self._item = item = self._reasoning(block)
             case WebSearch():
                 self._item = item = SearchItem.new(
-                    self._output, self._mint("ws_"), block, tells_sources=self._tells_sources
+                    self._output, self._mint("ws_"), block, with_sources=self._wants_sources
                 )
             case _:
                 self._lose("content", f"{type(block).__name__.lower()} blocks have no counterpart")
@@ -307,7 +307,7 @@ class ResponsesWriter:
 
     def _finished(self, event: Finished) -> bytes:
         status = write_finish(event.finish, self._options, self._ledger)
-        self._waits = event.finish.reason is FinishReason.TOOL_CALLS
+        self._awaits_tools = event.finish.reason is FinishReason.TOOL_CALLS
         self._response["status"] = status.response
         self._response["incomplete_details"] = status.details
         finished = self._finish_item(status.last_item)
@@ -326,7 +326,7 @@ class ResponsesWriter:
         if event.moderation is not None:
             response["moderation"] = event.moderation
         action = None
-        if self._waits and self._own.tool_turn == "required_action":
+        if self._awaits_tools and self._own.tool_turn == "required_action":
             action = required_action(jsontext.decode(to_json(self._output.items)))
         if action is not None:
             response["status"] = "incomplete"
@@ -352,13 +352,13 @@ class ResponsesWriter:
         response["error"] = failed_object(event.fault, self._options)
         if frames is None:
             return b""
-        told = b""
+        error_event = b""
         if self._own.failure_events == "error_and_failed":
             error = error_object(event.fault, self._options)
             # Some clients read the flat form, some the nested one.
             flat = {name: error[name] for name in ("code", "message", "param")}
-            told = frames.encoded_event("error", to_json({**flat, "error": error})[1:-1])
-        return announced + told + self._terminal(frames, "failed", self._rendered())
+            error_event = frames.encoded_event("error", to_json({**flat, "error": error})[1:-1])
+        return announced + error_event + self._terminal(frames, "failed", self._rendered())
 
     def _terminal(self, frames: Frames, end: str, rendered: bytes) -> bytes:
         """The last event, with the response object."""

@@ -158,7 +158,7 @@ def _action(query: str, sources: Iterable[str] | None) -> JsonObject:
     return action
 
 
-def tells_sources(reply: Reply) -> bool:
+def wants_sources(reply: Reply) -> bool:
     """Whether the client asked for the URLs that a search found, and could be given them."""
     if reply.options.hosted_tools != "map":
         return False
@@ -172,7 +172,7 @@ def searches_of(usage: Any) -> int | None:
     return count if type(count) is int and count >= 0 else None
 
 
-def tells_searches_only(usage: Any) -> bool:
+def counts_only_searches(usage: Any) -> bool:
     """Whether `tool_usage` counts nothing but searches."""
     if not isinstance(usage, dict):
         return usage is None
