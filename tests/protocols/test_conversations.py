@@ -178,7 +178,11 @@ def test_a_messages_conversation_without_the_reasoning_of_another_account() -> N
         messages[2],
         messages[4],
     ]
-    assert len(made.losses) == 3
+    assert [(loss.path, loss.kind) for loss in made.losses] == [
+        ("messages[1].content[0]", LossKind.KNOB),
+        ("messages[1].content[1]", LossKind.KNOB),
+        ("messages[3].content[0]", LossKind.KNOB),
+    ]
 
 
 SIGNED = {"type": "thinking", "thinking": "Hm", "signature": "s"}

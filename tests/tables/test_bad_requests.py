@@ -84,6 +84,15 @@ FROM_CHAT: list[tuple[JsonObject, str]] = [
     ({"tool_choice": "any"}, "tool_choice"),
     ({"tool_choice": {"type": "tool"}}, "tool_choice.type"),
     ({"tool_choice": {"type": "function"}}, "tool_choice.function"),
+    (
+        {
+            "tool_choice": {
+                "type": "allowed_tools",
+                "allowed_tools": {"mode": "auto", "tools": [{"type": "x"}]},
+            }
+        },
+        "tool_choice.allowed_tools.tools[0].type",
+    ),
     ({"function_call": "required"}, "function_call"),
     ({"response_format": {"type": "xml"}}, "response_format.type"),
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),

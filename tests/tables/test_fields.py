@@ -221,6 +221,7 @@ def test_what_nobody_knows_is_told(client: str, fields: JsonObject, lost: dict[s
     assert {loss.path: loss.kind.value for loss in call(client, fields).losses} == lost
 
 
+CLIENT_TOOL = {"name": "f", "input_schema": {"type": "object"}}
 DEFAULTS: list[tuple[str, JsonObject, JsonObject]] = [
     # A summary under its older name.
     (
@@ -228,6 +229,12 @@ DEFAULTS: list[tuple[str, JsonObject, JsonObject]] = [
         {"reasoning": {"generate_summary": "auto"}},
         {"reasoning": {"summary": "auto"}},
     ),
+    (
+        A,
+        {"tools": [{**CLIENT_TOOL, "eager_input_streaming": False}]},
+        {"tools": [CLIENT_TOOL]},
+    ),
+    (A, {"messages": [{**HI, "content": [{"type": "text", "text": "hi", "citations": []}]}]}, {}),
     (
         A,
         {"system": {"type": "text", "text": "s"}},

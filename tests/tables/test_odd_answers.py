@@ -68,3 +68,11 @@ def test_a_whole_answer_that_is_none(upstream: str, body: JsonObject, kind: Faul
     with pytest.raises(UpstreamError) as caught:
         calling(upstream).translate_response(json.dumps(body).encode())
     assert caught.value.fault.kind is kind
+
+
+@pytest.mark.parametrize("upstream", [C, A, R])
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"5", b'"a\x80"'])
+def test_what_is_no_json_object(upstream: str, body: bytes) -> None:
+    with pytest.raises(UpstreamError) as caught:
+        calling(upstream).response(body)
+    assert caught.value.fault.kind is FaultKind.UPSTREAM_FAILED

@@ -169,6 +169,13 @@ FROM_MESSAGES = [
             ),
         )
     ),
+    Row(
+        "usage that is none",
+        named_stream(BEGIN, *text_block(0, "x"), {**ENDING[0], "usage": None}, ENDING[1]),
+        named_stream(
+            BEGIN, *text_block(0, "x"), {**ENDING[0], "usage": {"output_tokens": 1}}, ENDING[1]
+        ),
+    ),
     Row("nothing but its ends", named_stream(BEGIN, ENDING[1])),
 ]
 

@@ -173,6 +173,16 @@ FROM_RESPONSES = [
         ),
     ),
     Row(
+        "text by its older type",
+        stream_of(frame_events(response(message({"type": "text", "text": "Hello"})))),
+        stream_of(events_of(HELLO)),
+    ),
+    Row(
+        "content that is a string",
+        stream_of(frame_events(response({**message(), "content": "Hello"}))),
+        stream_of(events_of(HELLO)),
+    ),
+    Row(
         "two forms of reasoning in one item",
         stream_of(
             events_of(
@@ -247,6 +257,7 @@ FROM_RESPONSES = [
             ("invalid_prompt", FaultKind.INVALID_REQUEST),
             ("bio_policy", FaultKind.INVALID_REQUEST),
             ("image_too_large", FaultKind.INVALID_REQUEST),
+            ("empty_image_file", FaultKind.INVALID_REQUEST),
             ("something_new", FaultKind.UPSTREAM_FAILED),
         )
         for ending in (

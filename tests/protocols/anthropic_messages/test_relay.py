@@ -57,6 +57,7 @@ def test_a_torn_stream_ends_in_an_error() -> None:
     assert events(passed)[-1][0] == "error"
     assert not relay.ended
     assert relay.fault is not None
+    assert (relay.fault.kind, relay.fault.code) == (FaultKind.UPSTREAM_FAILED, "upstream_error")
 
 
 def test_an_error_of_the_upstream_passes_and_ends_the_stream() -> None:

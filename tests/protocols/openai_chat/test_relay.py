@@ -186,6 +186,11 @@ def test_streams_are_asked_for_usage(given: dict[str, Any], options: dict[str, A
     assert json.loads(forward(whole)) == {"model": "up", **given}
 
 
+def test_usage_that_is_asked_for_keeps_its_bytes() -> None:
+    body = b'{"stream":true,"model":"up","stream_options":{"include_usage" : true}}'
+    assert forward(body) == body
+
+
 def test_a_whole_answer_passes_byte_for_byte() -> None:
     body = json.dumps(chat_answer({"content": "a"}, usage=USAGE), indent=2).encode()
     assert CODEC.passthrough.forward_response(body, "theirs") == (body, Usage(input=9, output=5))
