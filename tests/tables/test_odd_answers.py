@@ -74,5 +74,5 @@ def test_a_whole_answer_that_is_none(upstream: str, body: JsonObject, kind: Faul
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"5", b'"a\x80"'])
 def test_what_is_no_json_object(upstream: str, body: bytes) -> None:
     with pytest.raises(UpstreamError) as caught:
-        calling(upstream).response(body)
+        calling(upstream).translate_response(body)
     assert caught.value.fault.kind is FaultKind.UPSTREAM_FAILED
