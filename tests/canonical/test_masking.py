@@ -12,6 +12,13 @@ from dragoman.canonical.masking import Mask
 KEY = 'a/secret"of+ours\\=='
 
 
+def test_details_of_a_fault_are_masked_however_deep() -> None:
+    mask = Mask(["topsecret-upstream-key"])
+    told = {"metadata": {"raw": ["sent with Bearer topsecret-upstream-key", 1], "n": None}}
+    hidden = mask.fault(Fault(FaultKind.UPSTREAM_FAILED, "x", details=told)).details
+    assert hidden == {"metadata": {"raw": ["sent with Bearer [hidden]", 1], "n": None}}
+
+
 @pytest.mark.parametrize("written", [KEY, json.dumps(KEY), json.dumps(KEY).replace("/", "\\/")])
 def test_a_secret_is_found_however_it_is_written(written: str) -> None:
     mask = Mask([KEY, "another-secret"])

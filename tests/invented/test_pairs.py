@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.config import Account, Client, Config, Secret, Upstream, parse_config
+from dragoman.config import Account, Client, Config, Route, Secret, Upstream, parse_config
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.protocols import CODECS, register, unregister
-from dragoman.protocols.settings import make_options, setting
+from dragoman.protocols.settings import make_capabilities, make_options, setting
 from dragoman.simulator.testing import RunningSimulator, running_simulator
 from dragoman.translation import ClientRequest
 from tests.gateway.conftest import PROTOCOLS, SERVER, TIMEOUTS
@@ -310,6 +311,61 @@ def test_what_is_lost_is_told(gateway: RunningGateway) -> None:
     there = vendor_body("chat", "Hello", model="own/talker", top_p=0.5)
     answer = call(gateway.base_url, "POST", "/v1/chat/completions", there)
     assert answer.headers["x-dragoman-losses"] == "top_p:knob; total=1"
+
+
+def test_capabilities_of_a_route_are_sent(protocol: None, service: Service) -> None:
+    config = Config(
+        server=SERVER,
+        upstreams=(Upstream(name="own", protocol=parley.NAME, base_url=service.base_url),),
+        accounts=(Account(name="a", upstream="own", key=Secret(GOOD)),),
+        routes=(Route(match="*", upstream="own", capabilities=make_capabilities(edition="third")),),
+    )
+    with running_gateway(config) as running:
+        body = vendor_body("chat", "Hello", model="talker")
+        assert call(running.base_url, "POST", "/v1/chat/completions", body).status == 200
+        assert service.asked[-1][1][parley.EDITION] == "third"
+        assert ask_parley(running, "talker", human()).status == 200
+        assert service.asked[-1][1][parley.EDITION] == "third"
+
+
+@pytest.mark.parametrize("verb", ["answer", "pieces"])
+def test_a_name_of_a_model_is_one_segment_of_the_path(
+    gateway: RunningGateway, service: Service, verb: str
+) -> None:
+    body = vendor_body("chat", "Hello", model="own/a/../x?y=1#z", stream=verb == "pieces")
+    assert call(gateway.base_url, "POST", "/v1/chat/completions", body).status == 200
+    path, _, _ = service.asked[-1]
+    assert path.partition(":")[0] == "/p1/models/a%2F..%2Fx%3Fy%3D1%23z"
+
+
+def test_its_settings_have_names_of_their_own() -> None:
+    class Clashing(Struct, frozen=True):
+        images: int = 0
+
+    endpoint = replace(parley.CODEC.endpoint, capabilities=Clashing)
+    with pytest.raises(ValueError, match="a setting that there is: images"):
+        register(replace(parley.CODEC, name="clashing", endpoint=endpoint))
+
+
+def test_models_in_paths_come_before_lists_of_models(protocol: None, service: Service) -> None:
+    """Also below the version and the list of the vendors' protocols."""
+    first = CODECS["openai_chat"].endpoint
+    endpoint = replace(parley.CODEC.endpoint, version="/v1", models=first.models, capabilities=None)
+    translate = replace(parley.CODEC.translate, options=None)
+    codec = replace(parley.CODEC, name="parley-v1", endpoint=endpoint, translate=translate)
+    register(codec)
+    try:
+        config = Config(
+            server=SERVER,
+            upstreams=(Upstream(name="own", protocol=parley.NAME, base_url=service.base_url),),
+            accounts=(Account(name="a", upstream="own", key=Secret(GOOD)),),
+            routes=(Route(match="*", upstream="own"),),
+        )
+        with running_gateway(config) as running:
+            answer = call(running.base_url, "POST", "/v1/models/talker:answer", human())
+            assert said(answer.json) == "You said: Hello"
+    finally:
+        unregister(codec.name)
 
 
 def test_metrics_name_its_paths_without_models(gateway: RunningGateway) -> None:

@@ -44,6 +44,10 @@ class Sealer(Struct, frozen=True):
 
     key: bytes = b""
 
+    def __repr__(self) -> str:
+        """Without the key."""
+        return f"Sealer({'with' if self.key else 'without'} a key)"
+
     def seal(self, block: Reasoning) -> str:
         """The envelope of a block's opaque state and exact text; a marker if it has no state."""
         if block.opaque is None or block.opaque.origin == MARKER:

@@ -68,9 +68,21 @@ class Mask:
         if report is not None:
             words = tuple(map(self._text, report.words))
             hidden["report"] = replace(report, words=words, text=self._text(report.text))
+        if fault.details is not None:
+            hidden["details"] = self._value(fault.details)
         if all(getattr(fault, name) == value for name, value in hidden.items()):
             return fault
         return replace(fault, **hidden)
+
+    def _value(self, value: Any) -> Any:
+        """A JSON value with secrets and names of accounts hidden, in names of members as well."""
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, dict):
+            return {self._text(name): self._value(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self._value(inner) for inner in value]
+        return value
 
     def _text(self, text: str) -> str:
         for form in self._forms:

@@ -127,7 +127,9 @@ class Counter:
         builder = self._upstreams.builders.of(lease.account)
         headers = visit.headers if visit.codec is codec else None
         path = counting.path_for(target.model)
-        request = builder.post(path, body, headers, stream=False, proxy=lease.proxy)
+        request = builder.post(
+            path, body, headers, stream=False, route=target.headers, proxy=lease.proxy
+        )
         try:
             async with await self._upstreams.client.send(request) as answer:
                 if not 200 <= answer.status < 300:

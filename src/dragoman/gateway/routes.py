@@ -56,15 +56,13 @@ class Routes:
             self.fixed[path] = Route({"GET": handler, "HEAD": handler}, open=True)
 
     def find(self, path: str) -> Route | None:
-        """The route of a path with an id or a model in it."""
-        for codec in CODECS.values():
-            route = (
-                self._operation(codec, path)
-                or self._model(codec, path)
-                or self._below_endpoint(codec, path)
-            )
-            if route is not None:
-                return route
+        """The route of a path with an id or a model in it. What a protocol reads from a path comes
+        before the lists of models, which may stand on the same path."""
+        for find in (self._operation, self._model, self._below_endpoint):
+            for codec in CODECS.values():
+                route = find(codec, path)
+                if route is not None:
+                    return route
         return None
 
     def _add_endpoint(self, codec: Codec) -> None:

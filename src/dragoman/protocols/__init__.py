@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import Struct
+
+from dragoman.canonical.options import Capabilities, Options
 from dragoman.protocols.anthropic_messages import CODEC as _ANTHROPIC_MESSAGES
 from dragoman.protocols.base import Codec
 from dragoman.protocols.openai_chat import CODEC as _OPENAI_CHAT
@@ -20,11 +23,25 @@ def register(codec: Codec) -> None:
     """Make a protocol known, before a configuration is read that names it.
 
     Raises:
-        ValueError: there is one of that name already.
+        ValueError: there is one of that name already, or it declares a setting by the name of one
+            that there is.
     """
     if codec.name in CODECS:
         raise ValueError(f"there is a protocol {codec.name!r} already")
+    for kind, declared in _settings(codec):
+        taken = set(kind.__struct_fields__)
+        for other in CODECS.values():
+            known = dict(_settings(other))[kind]
+            if known is not None and known is not declared:
+                taken.update(known.__struct_fields__)
+        for name in () if declared is None else declared.__struct_fields__:
+            if name in taken:
+                raise ValueError(f"{codec.name} declares a setting that there is: {name}")
     CODECS[codec.name] = codec
+
+
+def _settings(codec: Codec) -> tuple[tuple[type[Struct], type[Struct] | None], ...]:
+    return (Options, codec.translate.options), (Capabilities, codec.endpoint.capabilities)
 
 
 def unregister(name: str) -> None:

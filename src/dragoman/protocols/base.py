@@ -207,6 +207,10 @@ def _own_limit(request: Request, options: Options) -> int | None:
     return request.max_output_tokens
 
 
+def _no_usage(members: Mapping[str, msgspec.Raw]) -> bool:
+    return False
+
+
 def _no_check(members: Mapping[str, msgspec.Raw]) -> None:
     pass
 
@@ -231,6 +235,18 @@ def auth_header(style: str, key: str) -> tuple[str, str]:
     return style, key
 
 
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+def quoted(name: str) -> str:
+    """A name as one segment of a path: whatever else it holds is percent-encoded (RFC 3986, 2.1),
+    and so are the dots of `.` and `..`, which mean something else there."""
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
+    encoded = name.encode("utf-8", "surrogatepass")
+    return "".join([chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in encoded])
+
+
 class Operation(Struct, frozen=True, kw_only=True):
     """What a client asks for by a path that holds more than a fixed path does.
 
@@ -250,7 +266,8 @@ class Counting(Struct, frozen=True, kw_only=True):
     path: str = ""
     """Path below the version, where the path holds nothing else."""
     locate: Callable[[str], str] | None = None
-    """The path, with its query, at which an upstream counts for a model; None: `path`."""
+    """The path, with its query, at which an upstream counts for a model, whose name is given
+    percent-encoded; None: `path`."""
     uncounted: tuple[str, ...] = ()
     """Members of a whole request that the endpoint does not take."""
     completed: Callable[[Mapping[str, msgspec.Raw]], Mapping[str, msgspec.Raw]] = _unchanged
@@ -262,7 +279,7 @@ class Counting(Struct, frozen=True, kw_only=True):
 
     def path_for(self, model: str) -> str:
         """The path at which an upstream counts for `model`."""
-        return self.path if self.locate is None else self.locate(model)
+        return self.path if self.locate is None else self.locate(quoted(model))
 
 
 class ModelList(Struct, frozen=True, kw_only=True):
@@ -293,8 +310,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """What a client asks for by a path below the version; None, of the path or of the protocol:
     it is not one that holds more than a fixed path does."""
     locate: Callable[[str, bool], str] | None = None
-    """The path, with its query, at which an upstream is asked for an answer of a model, streamed
-    or not; None: `path`."""
+    """The path, with its query, at which an upstream is asked for an answer of a model, whose name
+    is given percent-encoded, streamed or not; None: `path`."""
     unserved: str = ""
     """What clients are told of paths below `path` that are not served."""
     id_prefix: str
@@ -331,7 +348,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     def path_for(self, model: str, stream: bool) -> str:
         """The path at which an upstream is asked for an answer."""
-        return self.path if self.locate is None else self.locate(model, stream)
+        return self.path if self.locate is None else self.locate(quoted(model), stream)
 
 
 class Translate(Struct, frozen=True, kw_only=True):
@@ -349,6 +366,9 @@ class Translate(Struct, frozen=True, kw_only=True):
     read_error: Callable[[int, Mapping[str, str], bytes], Fault]
     """An upstream's error answer (status, lower-case headers, body) as a fault."""
     write_error: ErrorWriter
+    reasoning_refusals: tuple[str, ...] = ()
+    """Codes, and texts in lower case, with which its services refuse reasoning that is sent back to
+    them: they cannot decrypt it, or did not sign it."""
     keepalive: bytes
     """What to write in a stream during silence."""
     tool_name_limit: int
@@ -395,6 +415,8 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     """The client's top-level members with the model replaced and, where the protocol has to be
     asked for it, usage asked for in streams; all other values byte for byte."""
     forward_response: ResponseForwarder
+    asks_usage: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
+    """Whether a client asked for usage in its stream, where the protocol has it be asked for."""
     relay: RelayMaker
 
 

@@ -20,6 +20,9 @@ _READ = frozenset({"message", "type", "param", "code", "detail", "object", "sequ
 _OF_ACCOUNT = frozenset({"plan_type", "resets_at", "resets_in_seconds"})
 """Members that tell of the account; they are not for clients."""
 
+REASONING_REFUSALS = ("invalid_encrypted_content", "encrypted content", "encrypted_content")
+"""Codes and texts with which encrypted reasoning is refused that cannot be decrypted."""
+
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """The fault in an upstream's error answer (`headers` with lower-case names)."""

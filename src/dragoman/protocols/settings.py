@@ -7,8 +7,9 @@ each finds the struct it belongs to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -93,8 +94,17 @@ def checked(kind: type[Extensible], values: Mapping[str, Any]) -> dict[str, Any]
         try:
             converted[name] = msgspec.convert(value, known[name].type)
         except msgspec.ValidationError as error:
-            raise ValueError(f"{name}: {error}") from None
+            choices = _choices(known[name].type)
+            told = f"must be one of {', '.join(choices)}" if choices else str(error)
+            raise ValueError(f"{name}: {told}") from None
     return converted
+
+
+def _choices(kind: Any) -> list[str]:
+    """The words that a setting may be, none if it may be more than words."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [str(member.value) for member in kind]
+    return [str(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
 
 
 def make_options(**values: Any) -> Options:

@@ -254,7 +254,9 @@ class Call:
             renamed = self.settings.model not in (None, self._source.model)
             model = self._source.model if renamed else None
             source = self._source
-            relay = self.codec.passthrough.relay(model, source.include_usage, source.shown)
+            relay = self.codec.passthrough.relay(
+                model, self.codec.passthrough.asks_usage(source.members), source.shown
+            )
             return RelayedStream(relay, self.codec.translate.keepalive, self.mask)
         reader = self.codec.translate.stream_reader(self._inbound())
         writer = self._source.codec.translate.answer_writer(self._reply(), True)

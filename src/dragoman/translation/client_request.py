@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import jsontext
@@ -119,24 +118,6 @@ class ClientRequest:
     def beginning(self) -> Beginning:
         """What is the same in all requests of the conversation."""
         return self.codec.passthrough.beginning(self.members)
-
-    @property
-    def include_usage(self) -> bool:
-        """Whether a Chat client asked for a usage chunk in its stream."""
-        options = self.members.get("stream_options")
-        if options is None:
-            return False
-        try:
-            return _stream_options(options).include_usage is True
-        except JsonError:
-            return False
-
-
-class _StreamOptions(Struct):
-    include_usage: bool | None = None
-
-
-_stream_options = jsontext.decoder(_StreamOptions)
 
 
 def _decode_members(body: bytes) -> dict[str, msgspec.Raw]:

@@ -82,8 +82,8 @@ def translate_request(
     return Call(request, target.name, settings)
 
 
-def _codec(side: str, name: str) -> Codec:
-    codec = CODECS.get(name)
+def _codec(side: str, name: object) -> Codec:
+    codec = CODECS.get(name) if isinstance(name, str) else None
     if codec is None:
         raise ValueError(f"{side} must be one of {', '.join(CODECS)}, not {name!r}")
     return codec
@@ -95,6 +95,8 @@ def _validated(kind: type[E], given: E | Mapping[str, Any] | None) -> E:
         return kind()
     if isinstance(given, Mapping):
         return with_settings(kind(), checked(kind, given))
+    if not isinstance(given, kind):
+        raise ValueError(f"expected {kind.__name__} or a mapping of their names, not {given!r}")
     for part in (given, *given.own.values()):
         names = [name for name in part.__struct_fields__ if name != "own"]
         checked(kind, {name: getattr(part, name) for name in names})

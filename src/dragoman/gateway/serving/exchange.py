@@ -272,7 +272,7 @@ class Exchange:
             except UpstreamError as error:
                 raise unusable(builder.mask.fault(error.fault)) from None
             except Failure as failure:
-                if repeated or not is_about_reasoning(failure):
+                if repeated or not is_about_reasoning(context.call.codec, failure):
                     raise
                 repeated = self._conversations.drop_all_reasoning(context, dropped)
                 if not repeated:
@@ -293,8 +293,9 @@ def _upstream_request(
     return builder.post(
         call.path,
         call.body,
-        context.visit.headers if call.passes_through else context.target.headers,
+        context.visit.headers if call.passes_through else None,
         stream=call.streams,
+        route=context.target.headers,
         proxy=lease.proxy,
     )
 

@@ -93,23 +93,12 @@ def unusable(fault: Fault) -> Failure:
     return Failure(fault, symptom_of_fault(fault, time.time()))
 
 
-_REASONING_REFUSED = (
-    "encrypted content",
-    "encrypted_content",
-    "`signature` in `thinking`",
-    "signature in thinking block",
-)
-
-
-def is_about_reasoning(failure: Failure) -> bool:
-    """Whether an upstream refused reasoning that was sent back to it: it cannot decrypt it, or
-    did not sign it. Both vendors answer 400, OpenAI with a code of its own."""
+def is_about_reasoning(codec: Codec, failure: Failure) -> bool:
+    """Whether an upstream of that protocol refused reasoning that was sent back to it."""
     if failure.status != 400:
         return False
-    symptom = failure.symptom
-    return "invalid_encrypted_content" in symptom.words or any(
-        text in symptom.text for text in _REASONING_REFUSED
-    )
+    words, text = failure.symptom.words, failure.symptom.text
+    return any(word in words or word in text for word in codec.translate.reasoning_refusals)
 
 
 _INFORMATION = {

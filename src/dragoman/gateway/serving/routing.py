@@ -30,7 +30,7 @@ class Target(Struct, frozen=True):
     upstream: Upstream
     model: str
     settings: CallSettings
-    headers: Mapping[bytes, bytes] | None = None
+    headers: Mapping[str, str] | None = None
     detour: Target | None = None
     fallbacks: tuple[Target, ...] = ()
 
@@ -150,11 +150,7 @@ class Router:
             model=model, options=options, capabilities=capabilities, sealer=self._sealer
         )
         own = endpoint.headers(capabilities)
-        headers = (
-            None
-            if own == endpoint.headers(upstream.capabilities)
-            else {name.encode(): value.encode() for name, value in own.items()}
-        )
+        headers = None if own == endpoint.headers(upstream.capabilities) else own
         return Target(upstream, model, settings, headers, fallbacks=fallbacks)
 
 

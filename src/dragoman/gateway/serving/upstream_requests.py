@@ -99,15 +99,22 @@ class UpstreamRequestBuilder:
         client: Mapping[bytes, bytes] | None,
         *,
         stream: bool,
+        route: Mapping[str, str] | None = None,
         proxy: Secret | None = None,
     ) -> UpstreamRequest:
-        """A POST to `path` (below `/v1`) with a JSON body, through `proxy` (None: the one that the
-        account commonly uses, if any).
+        """A POST to `path` (below the protocol's version) with a JSON body, through `proxy` (None:
+        the one that the account commonly uses, if any).
 
         `client` are the client's headers if its protocol is the upstream's; the few that belong to
-        the protocol are passed on, unless the configuration sets them.
+        the protocol are passed on. `route` are headers that differ from the upstream's own where
+        the route's capabilities do. Neither replaces what the configuration sets.
         """
-        passed: dict[str, Header] = {} if client is None else self._passed_on(client)
+        passed: dict[str, Header] = {}
+        if route is not None:
+            passed = {name: (name, value) for name, value in route.items()}
+            passed = {name: header for name, header in passed.items() if name not in self._names}
+        if client is not None:
+            passed |= self._passed_on(client)
         headers = self._ready.get(stream)
         if passed or headers is None:
             headers = tuple((_body_headers(stream) | self._fixed | passed).values())
@@ -116,7 +123,7 @@ class UpstreamRequestBuilder:
         return self._request("POST", path, headers, body, proxy=proxy)
 
     def get(self, path: str, query: str = "", proxy: Secret | None = None) -> UpstreamRequest:
-        """A GET of `path` (below `/v1`); `proxy` as for `post`."""
+        """A GET of `path` (below the protocol's version); `proxy` as for `post`."""
         headers = {"accept": ("accept", "application/json")} | self._fixed
         return self._request("GET", path, tuple(headers.values()), b"", query, proxy)
 

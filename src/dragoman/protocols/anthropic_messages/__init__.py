@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.anthropic_messages.endpoint import ENDPOINT
-from dragoman.protocols.anthropic_messages.errors import read_error, write_error
+from dragoman.protocols.anthropic_messages.errors import REASONING_REFUSALS, read_error, write_error
 from dragoman.protocols.anthropic_messages.output import PING
 from dragoman.protocols.anthropic_messages.passthrough import PASSTHROUGH
 from dragoman.protocols.anthropic_messages.request_reader import read_request
@@ -24,6 +24,7 @@ CODEC = Codec(
         read_response=read_response,
         stream_reader=MessagesReader,
         read_error=read_error,
+        reasoning_refusals=REASONING_REFUSALS,
         write_error=write_error,
         keepalive=PING,
         tool_name_limit=wire.NAME_LIMIT,

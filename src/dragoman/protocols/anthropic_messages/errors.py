@@ -48,6 +48,9 @@ _CODES = {
 }
 """What OpenAI's protocols call kinds for which this one has no word of its own."""
 
+REASONING_REFUSALS = ("`signature` in `thinking`", "signature in thinking block")
+"""Texts with which thinking is refused that was not signed here."""
+
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """The fault in an upstream's error answer (`headers` with lower-case names)."""

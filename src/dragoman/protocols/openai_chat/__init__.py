@@ -13,7 +13,7 @@ from dragoman.protocols.openai_chat.settings import ChatOptions
 from dragoman.protocols.openai_chat.stream_reader import ChatReader
 from dragoman.protocols.openai_chat.stream_writer import ChatWriter
 from dragoman.protocols.openai_chat.wire import NAME
-from dragoman.protocols.openai_errors import read_error
+from dragoman.protocols.openai_errors import REASONING_REFUSALS, read_error
 from dragoman.sse import COMMENT
 
 CODEC = Codec(
@@ -25,6 +25,7 @@ CODEC = Codec(
         read_response=read_response,
         stream_reader=ChatReader,
         read_error=read_error,
+        reasoning_refusals=REASONING_REFUSALS,
         write_error=write_error,
         keepalive=COMMENT,
         tool_name_limit=64,

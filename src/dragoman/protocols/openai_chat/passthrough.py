@@ -63,6 +63,24 @@ def fitted(
     )
 
 
+class _StreamOptions(Struct):
+    include_usage: bool | None = None
+
+
+_stream_options = jsontext.decoder(_StreamOptions)
+
+
+def asks_usage(members: Mapping[str, Raw]) -> bool:
+    """Whether the client asked for a usage chunk in its stream."""
+    options = members.get("stream_options")
+    if options is None:
+        return False
+    try:
+        return _stream_options(options).include_usage is True
+    except JsonError:
+        return False
+
+
 def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
     """The client's body with the model replaced and, for streams, usage asked for."""
     changed: JsonObject = {"model": model}
@@ -131,5 +149,6 @@ PASSTHROUGH = Passthrough(
     beginning=beginning,
     forward_request=forward_request,
     forward_response=forward_response,
+    asks_usage=asks_usage,
     relay=ChatRelay,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.protocols.base import Codec, Translate
-from dragoman.protocols.openai_errors import read_error
+from dragoman.protocols.openai_errors import REASONING_REFUSALS, read_error
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.endpoint import ENDPOINT
 from dragoman.protocols.openai_responses.errors import write_error
@@ -24,6 +24,7 @@ CODEC = Codec(
         read_response=read_response,
         stream_reader=ResponsesReader,
         read_error=read_error,
+        reasoning_refusals=REASONING_REFUSALS,
         write_error=write_error,
         keepalive=COMMENT,
         tool_name_limit=wire.TOOL_NAME_LIMIT,
