@@ -15,7 +15,8 @@ SOURCE = ROOT / "src" / "dragoman"
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 
 # The simulator must not share code with the writers it is to judge, or both would agree on the
-# same mistake: of the rest of the package it may know only the wire types and the SSE framing.
+# same mistake: of the rest of the package it may know only the wire types, the SSE framing, and the
+# HTTP server.
 SIMULATOR_MAY_IMPORT = (
     "dragoman.simulator",
     "dragoman.simulator.*",

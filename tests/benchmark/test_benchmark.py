@@ -79,7 +79,7 @@ async def test_the_measurements_see_the_work(relay: targets.Target) -> None:
 async def test_an_answer_that_is_not_a_success_is_no_measurement(relay: targets.Target) -> None:
     with pytest.raises(LoadError, match="status 404"):
         await measure.request_cost(
-            relay, b'POST /x HTTP/1.1\r\ncontent-length: 13\r\n\r\n{"model":"m"}', 1
+            relay, b'POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 13\r\n\r\n{"model":"m"}', 1
         )
 
 
