@@ -34,7 +34,7 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
-from dragoman.canonical.responses import Finish
+from dragoman.canonical.finish import Finish
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Codec, Reply
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.events import Closed, Delta, Event, Failed, Finished, Opened
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.names import ToolNames, safe_id
 from dragoman.canonical.requests import ToolRef
-from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.tools import ToolRestorer, unwrap_custom
 
 LEGAL = re.compile(r"[A-Za-z0-9_-]+")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from dragoman.canonical.blocks import Text
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.events import Closed, Delta, Ended, Event, Failed, Finished, Opened, Started
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.grammar import State, step
-from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.sequencer import Sequencer
 from tests.folded import fold
 

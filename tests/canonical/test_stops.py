@@ -29,8 +29,8 @@ from dragoman.canonical.events import (
     Opened,
     Started,
 )
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.grammar import State, step
-from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import LONGEST, MOST, StopCutter, cut_whole, emulated
 from dragoman.canonical.usage import Usage

@@ -11,9 +11,9 @@ import pytest
 
 PROGRAM = """
 import resource, sys
-from dragoman.gateway.allocation import settle
+from dragoman.gateway.allocation import configure_allocator
 
-settle()
+configure_allocator()
 
 def work():
     for _ in range(100):

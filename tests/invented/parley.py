@@ -34,11 +34,11 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.grammar import State, step
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Extra, FunctionTool, Request, Role, Turn
-from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import (
     OFFICIAL,

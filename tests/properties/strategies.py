@@ -35,6 +35,7 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.requests import (
     CustomTool,
     FunctionTool,
@@ -46,7 +47,6 @@ from dragoman.canonical.requests import (
     ToolRef,
     Turn,
 )
-from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import to_json_text
 from tests.folded import Response

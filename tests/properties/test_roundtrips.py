@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.canonical.blocks import Opaque, Reasoning, Text, ToolCall
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.requests import CustomTool, FunctionTool
-from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.translation import Call
 from tests.checkers import CHECKERS
 from tests.folded import Response

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dragoman.canonical.blocks import Text
 from dragoman.canonical.events import Closed, Delta, Ended, Event, Finished, Opened, Started
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.losses import Policy
-from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.protocols.settings import make_options
 from dragoman.translation import Call
 from tests.checkers import CHECKERS

@@ -38,10 +38,10 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.losses import Ledger, Loss, LossKind
 from dragoman.canonical.options import Options
 from dragoman.canonical.requests import JsonObject, Request, Thinking
-from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.usage import Usage
 from dragoman.protocols import CODECS

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from dragoman.canonical.blocks import Annotation, Block, Opaque
 from dragoman.canonical.errors import Fault
-from dragoman.canonical.responses import Finish
+from dragoman.canonical.finish import Finish
 from dragoman.canonical.usage import Usage
 
 

@@ -19,8 +19,8 @@ from dragoman.canonical.events import (
     Opened,
     Started,
 )
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.options import Options
-from dragoman.canonical.responses import Finish, FinishReason
 
 EMULATED = "not taken upstream: the answer is cut at it here"
 """The detail of the ledger's entry for stop sequences that are emulated."""

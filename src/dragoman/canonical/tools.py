@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.events import Closed, Delta, Event, Failed, Finished, Opened
+from dragoman.canonical.finish import FinishReason
 from dragoman.canonical.names import ToolNames
-from dragoman.canonical.responses import FinishReason
 from dragoman.jsontext import JsonError, decode, object_of
 
 CUSTOM_INPUT = "input"

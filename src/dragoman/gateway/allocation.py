@@ -19,7 +19,7 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
 
-def settle() -> None:
+def configure_allocator() -> None:
     """Adapt to requests, each of which leaves nothing behind. Called once, before serving.
 
     What a request made dies with its last reference; cycles are rare, and looking for them as often

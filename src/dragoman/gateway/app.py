@@ -16,10 +16,10 @@ from dragoman.config import Config
 from dragoman.gateway.edge.auth import Caller, Keyring, presented_key
 from dragoman.gateway.edge.browsers import check_unkeyed
 from dragoman.gateway.edge.errors import fault_of, refusal
+from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.logins import Logins
 from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
-from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.operation.tally import CLIENT_GONE
@@ -107,118 +107,118 @@ class Gateway:
         codec = None if route is None else route.codec
         if codec is None:
             codec = implied_codec(request.headers)
-        visit = Visit(request, codec, self._client.clock)
-        visit.path = path
-        visit.operation = None if route is None else route.operation
-        visit.options = self.config.options
+        incoming = IncomingRequest(request, codec, self._client.clock)
+        incoming.path = path
+        incoming.operation = None if route is None else route.operation
+        incoming.options = self.config.options
         if self.draining:
-            visit.shared.append((b"connection", b"close"))
+            incoming.shared.append((b"connection", b"close"))
         operators = path.startswith(_OPERATORS)
         admin = (
             operators and self._admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
         )
         if self._cors and not operators:
-            if visit.method == "OPTIONS":
-                _grant(visit)
+            if incoming.method == "OPTIONS":
+                _grant(incoming)
             else:
-                visit.lines += _CORS_USUAL
+                incoming.lines += _CORS_USUAL
         try:
             if self._unkeyed:
-                check_unkeyed(visit)
+                check_unkeyed(incoming)
             if admin:
-                self._check_logins(visit)
-                record.error = await self._admin.serve(visit)
-                if visit.status == _STATUS_UNAUTHENTICATED:
-                    self._note_failed_login(visit)
+                self._check_logins(incoming)
+                record.error = await self._admin.serve(incoming)
+                if incoming.status == _STATUS_UNAUTHENTICATED:
+                    self._note_failed_login(incoming)
             else:
-                await self._answer(visit, route, record)
+                await self._answer(incoming, route, record)
         except ClientGone:
             record.error = CLIENT_GONE
-            visit.status = visit.status or _STATUS_CLIENT_GONE
+            incoming.status = incoming.status or _STATUS_CLIENT_GONE
         except asyncio.CancelledError:
             # The server is going down.
             record.error = record.error or SHUTTING_DOWN.kind
-            if not visit.status:
-                await visit.fail(SHUTTING_DOWN)
-            elif not visit.ended:
+            if not incoming.status:
+                await incoming.fail(SHUTTING_DOWN)
+            elif not incoming.ended:
                 raise
         except Exception as error:
-            fault = fault_of(error, visit.request_id)
+            fault = fault_of(error, incoming.request_id)
             record.error = fault.kind
             # Once it has begun it is too late for words: the server breaks the connection off.
-            if not visit.status:
-                await visit.fail(fault)
+            if not incoming.status:
+                await incoming.fail(fault)
         finally:
-            self._tally.request(visit, record)
+            self._tally.request(incoming, record)
             if self._log is not None:
-                record.address = self._address(visit)
-                route_name = f"{visit.method} {path[:200]}"
-                self._log(record.line(visit.request_id, route_name, visit.status))
+                record.address = self._address(incoming)
+                route_name = f"{incoming.method} {path[:200]}"
+                self._log(record.line(incoming.request_id, route_name, incoming.status))
 
-    async def _answer(self, visit: Visit, route: Route | None, record: Record) -> None:
-        if visit.method == "OPTIONS":
-            await visit.reply(200, b"")
+    async def _answer(self, incoming: IncomingRequest, route: Route | None, record: Record) -> None:
+        if incoming.method == "OPTIONS":
+            await incoming.reply(200, b"")
             return
         if route is None:
-            message = f"Unknown path: {visit.method} {visit.path[:200]}"
+            message = f"Unknown path: {incoming.method} {incoming.path[:200]}"
             raise refusal(FaultKind.NOT_FOUND, message, code="not_found")
-        handler = route.methods.get(visit.method)
+        handler = route.methods.get(incoming.method)
         if handler is None:
-            if _wants_websocket(visit):
-                visit.shared.append((b"upgrade", b"HTTP/1.1"))
-                visit.shared.append((b"connection", b"close"))
+            if _wants_websocket(incoming):
+                incoming.shared.append((b"upgrade", b"HTTP/1.1"))
+                incoming.shared.append((b"connection", b"close"))
                 raise refusal(
                     FaultKind.UPGRADE_REQUIRED, "Websockets are not served here; use POST."
                 )
             with suppress(DragomanError):
-                self._identify(visit)
-            visit.shared.append((b"allow", ", ".join([*route.methods, "OPTIONS"]).encode()))
+                self._identify(incoming)
+            incoming.shared.append((b"allow", ", ".join([*route.methods, "OPTIONS"]).encode()))
             raise refusal(
                 FaultKind.METHOD_NOT_ALLOWED,
-                f"{visit.method} is not allowed on {visit.path[:200]}.",
+                f"{incoming.method} is not allowed on {incoming.path[:200]}.",
             )
         if route.open:
-            await handler(visit, Caller(""), record)
+            await handler(incoming, Caller(""), record)
             return
         try:
-            caller = self._identify(visit)
+            caller = self._identify(incoming)
         except DragomanError:
-            visit.shared.append((b"www-authenticate", b"Bearer"))
+            incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise
         record.caller = caller.name
-        if visit.method != "POST":
-            await handler(visit, caller, record)
+        if incoming.method != "POST":
+            await handler(incoming, caller, record)
             return
-        check_content_type(visit.headers.get(b"content-type"))
+        check_content_type(incoming.headers.get(b"content-type"))
         if self._serving >= self.config.server.max_concurrent:
-            visit.shared.append((b"retry-after", b"%d" % _BUSY_RETRY_S))
+            incoming.shared.append((b"retry-after", b"%d" % _BUSY_RETRY_S))
             raise refusal(FaultKind.OVERLOADED, "The gateway serves as many requests as it may.")
         self._serving += 1
         try:
-            await handler(visit, caller, record)
+            await handler(incoming, caller, record)
         finally:
             self._serving -= 1
 
-    def _identify(self, visit: Visit) -> Caller:
+    def _identify(self, incoming: IncomingRequest) -> Caller:
         """Who calls. From here on, errors have the form of that client's dialect.
 
         Raises:
             DragomanError: UNAUTHENTICATED, or RATE_LIMITED after too many failed logins.
         """
-        self._check_logins(visit)
+        self._check_logins(incoming)
         try:
-            caller = self._keys.identify(visit.headers)
+            caller = self._keys.identify(incoming.headers)
         except DragomanError:
-            self._note_failed_login(visit)
+            self._note_failed_login(incoming)
             raise
         if self._logins.failures:
-            key = presented_key(visit.headers) or b""
-            self._logins.succeeded(self._address(visit), key, visit.clock.loop.time())
+            key = presented_key(incoming.headers) or b""
+            self._logins.succeeded(self._address(incoming), key, incoming.clock.loop.time())
         if caller.dialect is not None:
-            visit.options = with_settings(visit.options, DIALECTS[caller.dialect])
+            incoming.options = with_settings(incoming.options, DIALECTS[caller.dialect])
         return caller
 
-    def _check_logins(self, visit: Visit) -> None:
+    def _check_logins(self, incoming: IncomingRequest) -> None:
         """Make sure that the client's address has not tried too many keys.
 
         Raises:
@@ -226,38 +226,38 @@ class Gateway:
         """
         if not self._logins.failures:
             return
-        key = presented_key(visit.headers) or b""
-        wait = self._logins.wait(self._address(visit), key, visit.clock.loop.time())
+        key = presented_key(incoming.headers) or b""
+        wait = self._logins.wait(self._address(incoming), key, incoming.clock.loop.time())
         if wait:
             told = "There were too many logins from this address that failed."
             raise refusal(FaultKind.RATE_LIMITED, told, retry_after=wait)
 
-    def _note_failed_login(self, visit: Visit) -> None:
-        address = self._address(visit)
+    def _note_failed_login(self, incoming: IncomingRequest) -> None:
+        address = self._address(incoming)
         if not is_here(address):
-            self._logins.failed(address, visit.clock.loop.time())
+            self._logins.failed(address, incoming.clock.loop.time())
 
-    def _address(self, visit: Visit) -> str:
+    def _address(self, incoming: IncomingRequest) -> str:
         """The address of the client, behind the proxies that are trusted."""
-        return self.proxies.client(visit.request.address, visit.headers)
+        return self.proxies.client(incoming.request.address, incoming.headers)
 
-    async def _metrics(self, visit: Visit, caller: Caller, record: Record) -> None:
-        if not (visit.is_local or self._admin.admits(visit.headers)):
-            visit.shared.append((b"www-authenticate", b"Bearer"))
+    async def _metrics(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        if not (incoming.is_local or self._admin.admits(incoming.headers)):
+            incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise refusal(FaultKind.UNAUTHENTICATED, "Metrics are for the administration's token.")
         text = await self._scrape.text()
-        await visit.reply(200, text, media=b"content-type: %b\r\n" % CONTENT_TYPE)
+        await incoming.reply(200, text, media=b"content-type: %b\r\n" % CONTENT_TYPE)
 
-    async def _healthy(self, visit: Visit, caller: Caller, record: Record) -> None:
-        await visit.reply(200, b'{"status":"ok"}')
+    async def _healthy(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        await incoming.reply(200, b'{"status":"ok"}')
 
-    async def _ready(self, visit: Visit, caller: Caller, record: Record) -> None:
+    async def _ready(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         if self.draining:
-            await visit.reply(503, b'{"status":"draining"}')
+            await incoming.reply(503, b'{"status":"draining"}')
         elif not self.pool.usable():
-            await visit.reply(503, b'{"status":"no usable account"}')
+            await incoming.reply(503, b'{"status":"no usable account"}')
         else:
-            await visit.reply(200, to_json({"status": "ready", **self._scrape.workers()}))
+            await incoming.reply(200, to_json({"status": "ready", **self._scrape.workers()}))
 
 
 _ADMIN = "/admin/"
@@ -283,15 +283,15 @@ def check_content_type(value: bytes | None) -> None:
         )
 
 
-def _grant(visit: Visit) -> None:
+def _grant(incoming: IncomingRequest) -> None:
     """Allow a preflight the headers it asks for: the vendors' SDKs send dozens."""
-    asked = visit.headers.get(b"access-control-request-headers")
+    asked = incoming.headers.get(b"access-control-request-headers")
     if asked:
-        visit.lines += _CORS
-        visit.shared.append((_CORS_ALLOWED, _CORS_HEADERS + b", " + asked))
+        incoming.lines += _CORS
+        incoming.shared.append((_CORS_ALLOWED, _CORS_HEADERS + b", " + asked))
     else:
-        visit.lines += _CORS_USUAL
+        incoming.lines += _CORS_USUAL
 
 
-def _wants_websocket(visit: Visit) -> bool:
-    return visit.headers.get(b"upgrade", b"").lower() == b"websocket"
+def _wants_websocket(incoming: IncomingRequest) -> bool:
+    return incoming.headers.get(b"upgrade", b"").lower() == b"websocket"

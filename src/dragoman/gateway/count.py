@@ -13,8 +13,8 @@ from dragoman.canonical.losses import Policy
 from dragoman.canonical.usage import Usage
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.errors import Headers
+from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.estimate import estimate_tokens
 from dragoman.gateway.serving.answers import MOST_BYTES, read_error
 from dragoman.gateway.serving.attempts import Attempts
@@ -50,16 +50,16 @@ class Counter:
         self._conversations = conversations
         self._upstream_responses = upstream_responses
 
-    async def serve(self, visit: Visit, caller: Caller, record: Record) -> None:
+    async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """Count the tokens of one request.
 
         Raises:
             DragomanError: the request cannot be read; nothing was sent to the client.
             ClientGone: the client left.
         """
-        request = await self._exchange.read(visit)
+        request = await self._exchange.read(incoming)
         target = self._exchange.resolve(request, caller, record)
-        settings = self._exchange.settings(visit, caller, target)
+        settings = self._exchange.settings(incoming, caller, target)
         only = ""
         if request.codec.endpoint.stores_responses:
             if is_left_to(target.upstream, settings.options):
@@ -73,11 +73,13 @@ class Counter:
                 )
         # Nothing is answered, so nothing is refused: what cannot be translated is not counted.
         lenient = replace(settings, options=replace(settings.options, policy=Policy.LENIENT))
-        await while_connected(visit, self._count(visit, request, target, lenient, record, only))
+        await while_connected(
+            incoming, self._count(incoming, request, target, lenient, record, only)
+        )
 
     async def _count(
         self,
-        visit: Visit,
+        incoming: IncomingRequest,
         request: ClientRequest,
         target: Target,
         settings: CallSettings,
@@ -86,11 +88,11 @@ class Counter:
     ) -> None:
         """Ask one account after another for the count; estimate it where none can count."""
         codec, attempts = target.upstream.codec, Attempts(self._upstreams.pool, record)
-        clients, counting = visit.codec.endpoint.counting, codec.endpoint.counting
+        clients, counting = incoming.codec.endpoint.counting, codec.endpoint.counting
         assert clients is not None
         count: int | None = None
         if counting is not None:
-            same = visit.codec is codec
+            same = incoming.codec is codec
             source = request if same else _completed(request)
             body = Call(source, codec.name, settings).body
             if not same:
@@ -98,7 +100,7 @@ class Counter:
             attempts.start(target, only=only)
             while count is None and (lease := await attempts.next()) is not None:
                 try:
-                    count = await self._attempt(visit, target, counting, body, lease)
+                    count = await self._attempt(incoming, target, counting, body, lease)
                 except Failure as failure:
                     attempts.failed(lease, failure)
                 finally:
@@ -106,17 +108,22 @@ class Counter:
             refusal = None if attempts.gave_up is None else attempts.gave_up.failure
             if refusal is not None and refusal.status not in _CANNOT_COUNT:
                 record.error = refusal.fault.kind
-                await visit.fail(refusal.fault)
+                await incoming.fail(refusal.fault)
                 return
         headers: Headers = []
         if count is None:
             count = estimate_tokens(_completed(request).read(settings.sealer))
             headers.append(ESTIMATED)
         record.usage = Usage(input=count)
-        await visit.reply(200, to_json(clients.write(count)), headers)
+        await incoming.reply(200, to_json(clients.write(count)), headers)
 
     async def _attempt(
-        self, visit: Visit, target: Target, counting: Counting, body: bytes, lease: Lease
+        self,
+        incoming: IncomingRequest,
+        target: Target,
+        counting: Counting,
+        body: bytes,
+        lease: Lease,
     ) -> int:
         """The count by the upstream.
 
@@ -125,7 +132,7 @@ class Counter:
         """
         codec = target.upstream.codec
         builder = self._upstreams.builders.of(lease.account)
-        headers = visit.headers if visit.codec is codec else None
+        headers = incoming.headers if incoming.codec is codec else None
         path = counting.path_for(target.model)
         request = builder.post(
             path, body, headers, stream=False, route=target.headers, proxy=lease.proxy

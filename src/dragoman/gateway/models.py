@@ -12,8 +12,8 @@ from msgspec import Struct
 from dragoman.accounts.pool import LeaseRequest
 from dragoman.config import Config, Upstream
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.serving.routing import Router, model_not_found
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.protocols.base import ModelList, to_json
@@ -123,7 +123,7 @@ class ModelEndpoints:
         self._catalogue = catalogue
         self._form = form
 
-    async def list(self, visit: Visit, caller: Caller, record: Record) -> None:
+    async def list(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """`GET` of all models that the client may use, or the part that its query asks for."""
         listed = (await self._catalogue.models()).items()
         models = [
@@ -132,11 +132,13 @@ class ModelEndpoints:
             if caller.allows(name)
         ]
         query = {
-            name: values[-1] for name, values in parse_qs(visit.query.decode("latin-1")).items()
+            name: values[-1] for name, values in parse_qs(incoming.query.decode("latin-1")).items()
         }
-        await visit.reply(200, to_json(self._form.write_list(models, query)))
+        await incoming.reply(200, to_json(self._form.write_list(models, query)))
 
-    async def show(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+    async def show(
+        self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
+    ) -> None:
         """`GET` of one model.
 
         Raises:
@@ -146,7 +148,7 @@ class ModelEndpoints:
         if model is None:
             raise model_not_found(name)
         entry = self._form.write_model(name, model.owner, model.details)
-        await visit.reply(200, to_json(entry))
+        await incoming.reply(200, to_json(entry))
 
 
 async def fetch_models(upstreams: Upstreams, upstream: Upstream) -> list[JsonObject]:

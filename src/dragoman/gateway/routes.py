@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from dragoman.canonical.errors import FaultKind
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.errors import refusal
+from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.models import ModelEndpoints
 from dragoman.gateway.services import Services
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Operation
 
-Handler = Callable[[Visit, Caller, Record], Awaitable[None]]
+Handler = Callable[[IncomingRequest, Caller, Record], Awaitable[None]]
 
 _NO_RESPONSES = frozenset({"compact"})
 """Names of endpoints that stand where an id would, and are not served."""
@@ -126,5 +126,5 @@ def _below(path: str, parent: str) -> str:
     return path[len(parent) + 1 :] if path.startswith(f"{parent}/") else ""
 
 
-async def _refuse(message: str, visit: Visit, caller: Caller, record: Record) -> None:
+async def _refuse(message: str, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
     raise refusal(FaultKind.NOT_FOUND, message)

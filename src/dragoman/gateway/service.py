@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import uvloop
 
 from dragoman.config import Config
-from dragoman.gateway.allocation import settle
+from dragoman.gateway.allocation import configure_allocator
 from dragoman.gateway.edge.lines import LineWriter, Outlet
 from dragoman.gateway.operation.metrics import Board
 from dragoman.gateway.operation.scrape import WorkerSlot
@@ -196,7 +196,7 @@ def _run_server(
     config: Config, slot: WorkerSlot | None, main: Callable[[Server], Coroutine[Any, Any, None]]
 ) -> None:
     """Run `main` in a loop of its own, with the log of requests that it needs."""
-    settle()
+    configure_allocator()
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(sys.stderr.fileno())
     try:

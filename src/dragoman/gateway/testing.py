@@ -53,9 +53,9 @@ def running_gateway(
     """
     app = build_app(config.config if isinstance(config, Loaded) else config, log)
     server = Server(app)
-    plug = bind("127.0.0.1", 0)
-    port = plug.getsockname()[1]
-    thread = threading.Thread(target=server.run, args=([plug],), name="gateway", daemon=True)
+    sock = bind("127.0.0.1", 0)
+    port = sock.getsockname()[1]
+    thread = threading.Thread(target=server.run, args=([sock],), name="gateway", daemon=True)
     thread.start()
     deadline = time.monotonic() + _START_S
     while not server.started:
@@ -67,4 +67,4 @@ def running_gateway(
     finally:
         server.stop()
         thread.join(timeout=app.config.server.shutdown_grace_s + 10)
-        plug.close()
+        sock.close()

@@ -21,9 +21,9 @@ from dragoman.canonical.events import (
     Opened,
     Sealed,
 )
+from dragoman.canonical.finish import Finish
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
-from dragoman.canonical.responses import Finish
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import StopCutter
 from dragoman.canonical.tools import ToolRestorer

@@ -12,20 +12,20 @@ from urllib.parse import urlsplit
 
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.gateway.edge.errors import refusal
-from dragoman.gateway.edge.visit import Visit
+from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.http.addresses import is_here
 
 
-def check_unkeyed(visit: Visit) -> None:
+def check_unkeyed(incoming: IncomingRequest) -> None:
     """Make sure that a request without a key is no page's from elsewhere.
 
     Raises:
         DragomanError: FORBIDDEN: it is; UNSUPPORTED_MEDIA_TYPE: it would need no preflight.
     """
-    headers = visit.headers
+    headers = incoming.headers
     host = headers.get(b"host")
     # A Unix socket is out of a browser's reach, and whoever calls it may name any host.
-    if host is not None and visit.request.address and not _is_loopback(host.decode("latin-1")):
+    if host is not None and incoming.request.address and not _is_loopback(host.decode("latin-1")):
         raise _refused("Host")
     origin = headers.get(b"origin")
     if origin is None:
@@ -33,7 +33,7 @@ def check_unkeyed(visit: Visit) -> None:
     scheme, found, authority = origin.decode("latin-1").partition("://")
     if not found or scheme not in ("http", "https") or not _is_loopback(authority):
         raise _refused("Origin")
-    if visit.method == "POST" and b"content-type" not in headers:
+    if incoming.method == "POST" and b"content-type" not in headers:
         told = "A page must name the content type of what it sends: application/json."
         raise refusal(FaultKind.UNSUPPORTED_MEDIA_TYPE, told)
 

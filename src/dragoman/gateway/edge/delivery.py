@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from dragoman.gateway.edge.errors import Headers
-from dragoman.gateway.edge.visit import Visit
+from dragoman.gateway.edge.incoming import IncomingRequest
 
 # nginx and what imitates it would collect events but for the last.
 _LINES = (
@@ -46,19 +46,19 @@ class Delivery:
 
     def __init__(
         self,
-        visit: Visit,
+        incoming: IncomingRequest,
         headers: Headers,
         *,
         keepalive: Callable[[], bytes],
         keepalive_s: float,
         commit_after_s: float,
     ) -> None:
-        self._visit = visit
-        self._put = visit.request.put
+        self._visit = incoming
+        self._put = incoming.request.put
         self._headers = headers
         self.keepalive = keepalive
         self._silence = keepalive_s
-        self._loop = visit.clock.loop
+        self._loop = incoming.clock.loop
         self._last = self._loop.time()
         self._sign: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None

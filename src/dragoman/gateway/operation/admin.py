@@ -41,7 +41,7 @@ from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.gateway.edge.auth import presented_key
 from dragoman.gateway.edge.errors import Headers, fault_of
-from dragoman.gateway.edge.visit import Visit
+from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.operation.probe import probe
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.http import ClientGone
@@ -127,7 +127,7 @@ class Admin:
             return False
         return hmac.compare_digest(_digest(given), self._digest)
 
-    async def serve(self, visit: Visit) -> str:
+    async def serve(self, incoming: IncomingRequest) -> str:
         """Answer one request, whatever it is. Returns the kind of error, empty if there was none.
 
         Raises:
@@ -135,14 +135,14 @@ class Admin:
         """
         headers: Headers = [(b"cache-control", b"no-store")]
         try:
-            if not self.admits(visit.headers):
+            if not self.admits(incoming.headers):
                 headers.append((b"www-authenticate", b"Bearer"))
                 raise Refusal(401, "unauthenticated", "The token of the administration is needed.")
-            status, value = await self._answer(visit)
+            status, value = await self._answer(incoming)
         except ClientGone:
             raise
         except Exception as error:
-            refusal = _refusal_of(error, visit.request_id)
+            refusal = _refusal_of(error, incoming.request_id)
             if refusal.status == 405:
                 headers.append((b"allow", str(refusal.more["allow"]).encode()))
             error_body = {
@@ -151,46 +151,48 @@ class Admin:
                 "param": refusal.param,
                 **refusal.more,
             }
-            await visit.reply(refusal.status, msgspec.json.encode({"error": error_body}), headers)
+            await incoming.reply(
+                refusal.status, msgspec.json.encode({"error": error_body}), headers
+            )
             return refusal.kind
         body = b"" if value is None else msgspec.json.encode(value)
-        await visit.reply(status, body, headers)
+        await incoming.reply(status, body, headers)
         return ""
 
-    async def _answer(self, visit: Visit) -> _Answer:
-        parts = visit.path.split("/")[2:]
-        query = _query(visit.query)
+    async def _answer(self, incoming: IncomingRequest) -> _Answer:
+        parts = incoming.path.split("/")[2:]
+        query = _query(incoming.query)
         handlers: dict[str, Callable[[], Awaitable[_Answer]]]
         match parts:
             case ["accounts"]:
                 handlers = {
                     "GET": lambda: self._list(query),
-                    "POST": lambda: self._add(visit, query),
+                    "POST": lambda: self._add(incoming, query),
                 }
-            case ["accounts", "import"] if visit.method == "POST":
-                handlers = {"POST": lambda: self._import(visit, query)}
+            case ["accounts", "import"] if incoming.method == "POST":
+                handlers = {"POST": lambda: self._import(incoming, query)}
             case ["accounts", name]:
                 handlers = {
                     "GET": lambda: self._show(name, query),
-                    "PATCH": lambda: self._change(name, visit, query),
+                    "PATCH": lambda: self._change(name, incoming, query),
                     "DELETE": lambda: self._remove(name, query),
                 }
             case ["accounts", name, "enable"]:
                 handlers = {"POST": lambda: self._enable(name, query)}
             case ["accounts", name, "disable"]:
-                handlers = {"POST": lambda: self._disable(name, visit, query)}
+                handlers = {"POST": lambda: self._disable(name, incoming, query)}
             case ["accounts", name, "test"]:
-                handlers = {"POST": lambda: self._test(name, visit, query)}
+                handlers = {"POST": lambda: self._test(name, incoming, query)}
             case ["usage"]:
                 handlers = {"GET": lambda: self._usage(query)}
             case ["health"]:
                 handlers = {"GET": lambda: self._health(query)}
             case _:
                 raise Refusal(404, "not_found", "There is nothing at this path.")
-        handler = handlers.get(visit.method)
+        handler = handlers.get(incoming.method)
         if handler is None:
             allowed = ", ".join(handlers)
-            message = f"{shortened(visit.method)} is not allowed here."
+            message = f"{shortened(incoming.method)} is not allowed here."
             raise Refusal(405, "method_not_allowed", message, more={"allow": allowed})
         return await handler()
 
@@ -216,14 +218,14 @@ class Admin:
         history = _number(query, "history", _HISTORY, _MOST_ON_PAGE)
         return 200, await self._ask(lambda administration: administration.show(name, history))
 
-    async def _add(self, visit: Visit, query: Query) -> _Answer:
+    async def _add(self, incoming: IncomingRequest, query: Query) -> _Answer:
         _only(query)
-        made = read_draft(await _object(visit), literal_secret)
+        made = read_draft(await _object(incoming), literal_secret)
         return 201, await self._ask(lambda administration: administration.add(made))
 
-    async def _change(self, name: str, visit: Visit, query: Query) -> _Answer:
+    async def _change(self, name: str, incoming: IncomingRequest, query: Query) -> _Answer:
         _only(query)
-        values = await _object(visit)
+        values = await _object(incoming)
         if values.setdefault("name", name) != name:
             raise Refusal(400, "invalid_request", "An account keeps its name.", "name")
         made: Draft = read_draft(values, literal_secret)
@@ -243,9 +245,9 @@ class Admin:
 
         return 200, await self._ask(work)
 
-    async def _disable(self, name: str, visit: Visit, query: Query) -> _Answer:
+    async def _disable(self, name: str, incoming: IncomingRequest, query: Query) -> _Answer:
         _only(query)
-        values = await _object(visit, may_be_empty=True)
+        values = await _object(incoming, may_be_empty=True)
         reason = values.pop("reason", "")
         if values:
             raise Refusal(400, "invalid_request", "There is no such field.", _first(values))
@@ -258,9 +260,9 @@ class Admin:
 
         return 200, await self._ask(work)
 
-    async def _test(self, name: str, visit: Visit, query: Query) -> _Answer:
+    async def _test(self, name: str, incoming: IncomingRequest, query: Query) -> _Answer:
         _only(query)
-        values = await _object(visit, may_be_empty=True)
+        values = await _object(incoming, may_be_empty=True)
         model = values.pop("model", None)
         if values:
             raise Refusal(400, "invalid_request", "There is no such field.", _first(values))
@@ -283,14 +285,14 @@ class Admin:
             await self._ask(lambda administration: administration.observe(seen))
         return 200, finding
 
-    async def _import(self, visit: Visit, query: Query) -> _Answer:
+    async def _import(self, incoming: IncomingRequest, query: Query) -> _Answer:
         _only(query, "format", "replace", "skip_bad")
         kind = _choice(query, "format", ("csv", "json", "jsonl"))
         replace, skip_bad = _flag(query, "replace"), _flag(query, "skip_bad")
         if kind is None:
-            media = visit.headers.get(b"content-type", b"").decode("latin-1").partition(";")[0]
+            media = incoming.headers.get(b"content-type", b"").decode("latin-1").partition(";")[0]
             kind = _KINDS.get(media.strip().lower())
-        body = await visit.body(self._config.server.body_limit_bytes)
+        body = await incoming.body(self._config.server.body_limit_bytes)
         try:
             # In another thread than the store's, whose work must not wait for it.
             rows = await asyncio.to_thread(
@@ -380,8 +382,8 @@ def _refusal_of(error: Exception, request_id: str) -> Refusal:
             return Refusal(500, "internal", fault_of(error, request_id).message)
 
 
-async def _object(visit: Visit, *, may_be_empty: bool = False) -> dict[str, Any]:
-    body = await visit.body(_BODY_BYTES)
+async def _object(incoming: IncomingRequest, *, may_be_empty: bool = False) -> dict[str, Any]:
+    body = await incoming.body(_BODY_BYTES)
     if may_be_empty and not body.strip():
         return {}
     try:

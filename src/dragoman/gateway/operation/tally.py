@@ -6,8 +6,8 @@ import time
 from collections.abc import Container
 
 from dragoman.accounts.usage import Meter
+from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.operation.metrics import Metrics
 from dragoman.protocols import CODECS
 
@@ -46,33 +46,33 @@ class Tally:
         )
         """Paths whose answers name tokens that are not charged."""
 
-    def request(self, visit: Visit, record: Record) -> None:
+    def request(self, incoming: IncomingRequest, record: Record) -> None:
         """A request was answered, or will not be."""
         seconds = time.perf_counter() - record.started
-        first_byte = visit.answered - record.started if visit.answered else None
-        path, operation = visit.path, visit.operation
+        first_byte = incoming.answered - record.started if incoming.answered else None
+        path, operation = incoming.path, incoming.operation
         if operation is not None:
             name, metered = operation.name, not operation.counts
         else:
             name = path if path in self.fixed_paths else self._family(path)
             metered = path not in self._uncharged
         usage = record.usage if metered else None
-        self._metrics.finished(name, visit.status, record, usage, seconds, first_byte)
+        self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
         # Below a response: a request that names no model generates nothing.
         if (
-            visit.method == "POST"
+            incoming.method == "POST"
             and not record.deferred
             and record.caller
             and (name is path or record.model)
         ):
             self._charge(name, record, seconds, metered=metered)
 
-    def background(self, visit: Visit, record: Record) -> None:
+    def background(self, incoming: IncomingRequest, record: Record) -> None:
         """A response was made in the background, or will not be."""
         seconds = time.perf_counter() - record.started
-        status = visit.status or 500
+        status = incoming.status or 500
         self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
-        self._charge(visit.path, record, seconds, metered=True)
+        self._charge(incoming.path, record, seconds, metered=True)
 
     def _charge(self, name: str, record: Record, seconds: float, *, metered: bool) -> None:
         if self._meter is None:

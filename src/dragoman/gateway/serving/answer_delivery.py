@@ -56,7 +56,7 @@ async def deliver_whole(
         UpstreamError: the answer is an error, or unusable.
         CallError: the answer broke off.
     """
-    hold = context.visit.hold
+    hold = context.incoming.hold
     body = mask.secrets_in(await answer.read(MOST_BYTES, hold))
     call, outcome = context.call, Outcome()
     context.outcome = outcome
@@ -70,7 +70,7 @@ async def deliver_whole(
         reply = await context.recorder.whole(reply)
     if len(reply) > _SMALL:
         hold(len(reply))
-    await context.visit.reply(200, reply, context.headers())
+    await context.incoming.reply(200, reply, context.headers())
 
 
 async def deliver_stream(
@@ -118,7 +118,7 @@ async def _deliver_whole_as_stream(
 ) -> None:
     """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
     was read of it."""
-    body = chunk + await answer.read(MOST_BYTES, context.visit.hold)
+    body = chunk + await answer.read(MOST_BYTES, context.incoming.hold)
     context.outcome = Outcome()
     events = context.call.response_as_stream(body, context.outcome)
     _report_success(lease, context.outcome)
@@ -173,7 +173,7 @@ async def _relay(
 
     `held` is what was held back. It is released: it may repeat all of a large request.
     """
-    feed, put, codec = stream.feed, delivery.put, context.visit.codec
+    feed, put, codec = stream.feed, delivery.put, context.incoming.codec
     patience = context.target.upstream.timeouts.blank_arguments_s or inf
     blank_since = 0.0
     data = b"".join(held)
@@ -187,7 +187,7 @@ async def _relay(
         room -= len(chunk)
         if room < 0:
             room += _STEP
-            context.visit.hold(_STEP)
+            context.incoming.hold(_STEP)
         data = feed(chunk)
         if stream.over or stream.blank >= _BLANK_RUN:
             return False
@@ -239,7 +239,7 @@ async def deliver_refusal(context: RequestContext, failure: Failure) -> None:
         and is_error_object(failure.body)
     )
     if verbatim and await _is_uncommitted(context):
-        await context.visit.reply(failure.status, failure.body)
+        await context.incoming.reply(failure.status, failure.body)
         return
     fault = failure.fault
     if failure.status >= 500 and fault.status is None:
@@ -252,7 +252,7 @@ async def deliver_fault(context: RequestContext, fault: Fault) -> None:
     """Send the client an error: with its status while that is possible, else in the stream."""
     context.record.error = fault.kind
     if await _is_uncommitted(context):
-        await context.visit.fail(fault)
+        await context.incoming.fail(fault)
     elif context.delivery is not None:
         stream = context.stream or context.call.open_stream()
         await context.delivery.end(stream.fail(fault))

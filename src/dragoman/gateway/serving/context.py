@@ -6,8 +6,8 @@ from dragoman.accounts.pool import Lease
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import Headers
+from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record, losses_header
-from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.serving.affinity import NO_KEYS
 from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.recorder import AnswerRecorder
@@ -36,6 +36,7 @@ class RequestContext:
         "delivery",
         "fell_back",
         "has_choice",
+        "incoming",
         "keys",
         "ledger",
         "outcome",
@@ -44,19 +45,18 @@ class RequestContext:
         "request",
         "stream",
         "target",
-        "visit",
     )
 
     def __init__(
         self,
-        visit: Visit,
+        incoming: IncomingRequest,
         caller: Caller,
         record: Record,
         request: ClientRequest,
         attempts: Attempts,
         recorder: AnswerRecorder | None = None,
     ) -> None:
-        self.visit = visit
+        self.incoming = incoming
         self.caller = caller
         self.record = record
         self.request = request

@@ -35,7 +35,7 @@ class Conversations:
             request.codec.passthrough.check_conversation(request.members)
         if upstream.affinity != "off":
             native = passes_through and upstream.stored_responses == "pass"
-            headers, client = context.visit.headers, context.caller.name
+            headers, client = context.incoming.headers, context.caller.name
             context.keys = conversation_keys(headers, request, client, upstream.name, native)
 
     def drop_foreign_reasoning(self, context: RequestContext, lease: Lease) -> int:

@@ -22,8 +22,8 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.beside import beside, is_large
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
+from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.serving.answer_delivery import (
     deliver_fault,
     deliver_refusal,
@@ -66,18 +66,18 @@ class Exchange:
         self._upstreams = upstreams
         self._conversations = Conversations(upstreams.pool)
 
-    async def serve(self, visit: Visit, caller: Caller, record: Record) -> None:
+    async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """Read, forward and answer one request.
 
         Raises:
             DragomanError: the request cannot be forwarded; nothing was sent to the client.
             ClientGone: the client left; the call upstream is cancelled.
         """
-        await self.answer(visit, caller, record, await self.read(visit))
+        await self.answer(incoming, caller, record, await self.read(incoming))
 
     async def answer(
         self,
-        visit: Visit,
+        incoming: IncomingRequest,
         caller: Caller,
         record: Record,
         request: ClientRequest,
@@ -94,35 +94,37 @@ class Exchange:
         if target is None:
             target = self.resolve(request, caller, record)
         attempts = Attempts(self._upstreams.pool, record)
-        context = RequestContext(visit, caller, record, request, attempts, recorder)
+        context = RequestContext(incoming, caller, record, request, attempts, recorder)
         # From here on the context alone holds the request, and releases it in time.
         del request
         await self._retarget(context, target)
         if record.stream:
             context.delivery = Delivery(
-                visit,
+                incoming,
                 context.headers(),
-                keepalive=lambda: visit.codec.translate.keepalive,
-                keepalive_s=0.0 if visit.options.keepalive == "off" else self._server.keepalive_s,
+                keepalive=lambda: incoming.codec.translate.keepalive,
+                keepalive_s=0.0
+                if incoming.options.keepalive == "off"
+                else self._server.keepalive_s,
                 commit_after_s=self._server.commit_after_s,
             )
         try:
-            await while_connected(visit, self._forward(context))
+            await while_connected(incoming, self._forward(context))
         finally:
             if context.delivery is not None:
                 context.delivery.close()
             record.usage = context.outcome.usage
             record.losses = tuple(context.ledger)
 
-    async def read(self, visit: Visit) -> ClientRequest:
+    async def read(self, incoming: IncomingRequest) -> ClientRequest:
         """The client's request.
 
         Raises:
             DragomanError: it is too large, or not a request.
             ClientGone: the client left.
         """
-        body = await visit.body(self._server.body_limit_bytes)
-        read = partial(ClientRequest, visit.codec.name, body, operation=visit.operation)
+        body = await incoming.body(self._server.body_limit_bytes)
+        read = partial(ClientRequest, incoming.codec.name, body, operation=incoming.operation)
         return await beside(read) if is_large(body) else read()
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
@@ -140,7 +142,7 @@ class Exchange:
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 
-    def settings(self, visit: Visit, caller: Caller, target: Target) -> CallSettings:
+    def settings(self, incoming: IncomingRequest, caller: Caller, target: Target) -> CallSettings:
         """How to translate. The policy of the request overrides that of the client, which overrides
         that of the route.
 
@@ -151,8 +153,8 @@ class Exchange:
         options = settings.options
         if caller.dialect is not None:
             options = with_settings(options, DIALECTS[caller.dialect])
-        visit.options = options
-        policy = requested_policy(visit) or caller.policy
+        incoming.options = options
+        policy = requested_policy(incoming) or caller.policy
         if policy is not None and policy is not options.policy:
             options = replace(options, policy=policy)
         return settings if options is settings.options else replace(settings, options=options)
@@ -163,7 +165,7 @@ class Exchange:
         Raises:
             InvalidRequest: the request is malformed, or the policy refuses what would be lost.
         """
-        settings = self.settings(context.visit, context.caller, target)
+        settings = self.settings(context.incoming, context.caller, target)
         call = Call(context.request, target.upstream.protocol, settings)
         if context.recorder is not None:
             call.response_id = context.recorder.response_id
@@ -198,17 +200,19 @@ class Exchange:
                     return
             # Of several errors the client is sent that of the upstream it asked for.
             if self._server.retry_headers and context.attempts.made > 1:
-                context.visit.shared.append((b"x-should-retry", b"false"))
+                context.incoming.shared.append((b"x-should-retry", b"false"))
             await deliver_fault(context, gave_up.fault)
         except asyncio.CancelledError:
-            if not context.visit.gone and (_is_streaming(context) or not context.visit.status):
+            if not context.incoming.gone and (
+                _is_streaming(context) or not context.incoming.status
+            ):
                 await deliver_fault(context, SHUTTING_DOWN)
             raise
         except Exception as error:
             if not _is_streaming(context):
                 raise
-            if not context.visit.gone:
-                await deliver_fault(context, fault_of(error, context.visit.request_id))
+            if not context.incoming.gone:
+                await deliver_fault(context, fault_of(error, context.incoming.request_id))
 
     async def _try_fallback(self, context: RequestContext, fallback: Target) -> bool:
         """Whether a fallback answered. It is not asked if there is no time left, or if the request
@@ -293,20 +297,20 @@ def _upstream_request(
     return builder.post(
         call.path,
         call.body,
-        context.visit.headers if call.passes_through else None,
+        context.incoming.headers if call.passes_through else None,
         stream=call.streams,
         route=context.target.headers,
         proxy=lease.proxy,
     )
 
 
-def requested_policy(visit: Visit) -> Policy | None:
+def requested_policy(incoming: IncomingRequest) -> Policy | None:
     """The policy that the request itself asks for, by `x-dragoman-policy`.
 
     Raises:
         InvalidRequest: there is no such policy.
     """
-    wanted = visit.headers.get(b"x-dragoman-policy")
+    wanted = incoming.headers.get(b"x-dragoman-policy")
     if wanted is None:
         return None
     try:

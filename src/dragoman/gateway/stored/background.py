@@ -18,8 +18,8 @@ from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
+from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.stored.conversations import (
     ENDS,
     PendingResponse,
@@ -46,7 +46,7 @@ from dragoman.translation import ClientRequest
 
 _log = logging.getLogger("dragoman.gateway")
 
-Run = Callable[[Visit, Caller, Record, ClientRequest, ResponseRecorder], Awaitable[None]]
+Run = Callable[[IncomingRequest, Caller, Record, ClientRequest, ResponseRecorder], Awaitable[None]]
 """Answers a request, whose answer is stored."""
 
 _SAVE_S = 0.2
@@ -77,7 +77,7 @@ class Background:
         conversations: StoredConversations,
         run: Run,
         clock: Callable[[], Clock],
-        count: Callable[[Visit, Record], None],
+        count: Callable[[IncomingRequest, Record], None],
         log: Callable[[bytes], None] | None,
         keepalive_s: float,
         most: int,
@@ -111,7 +111,7 @@ class Background:
 
     async def begin(
         self,
-        visit: Visit,
+        incoming: IncomingRequest,
         caller: Caller,
         record: Record,
         request: ClientRequest,
@@ -146,15 +146,15 @@ class Background:
         except TooLarge as error:
             raise InvalidRequest.at("background", f"cannot be kept: {error}") from None
         run = _Run(self, stored, keep)
-        task = asyncio.create_task(run.run(visit, caller, _streamed(request, name)))
+        task = asyncio.create_task(run.run(incoming, caller, _streamed(request, name)))
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._tasks.pop(name, None))
         if request.stream:
-            await self.follow(stored, visit, -1)
+            await self.follow(stored, incoming, -1)
         else:
-            await visit.reply(200, stored.response)
+            await incoming.reply(200, stored.response)
 
-    async def follow(self, stored: StoredResponse, visit: Visit, after: int) -> None:
+    async def follow(self, stored: StoredResponse, incoming: IncomingRequest, after: int) -> None:
         """Give the events of a response to a client, from the one after number `after`, as they
         come.
 
@@ -170,16 +170,16 @@ class Background:
                     param="stream",
                 )
             )
-        done = encode(DONE) if visit.options.of(ResponsesOptions).responses_done else b""
+        done = encode(DONE) if incoming.options.of(ResponsesOptions).responses_done else b""
         delivery = Delivery(
-            visit,
+            incoming,
             [],
-            keepalive=lambda: visit.codec.translate.keepalive,
+            keepalive=lambda: incoming.codec.translate.keepalive,
             keepalive_s=self._keepalive_s,
             commit_after_s=0.0,
         )
         try:
-            await while_connected(visit, self._give(stored, delivery, after, done))
+            await while_connected(incoming, self._give(stored, delivery, after, done))
         finally:
             delivery.close()
 
@@ -273,10 +273,10 @@ class _Run:
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
 
-    async def run(self, begun: Visit, caller: Caller, request: ClientRequest) -> None:
+    async def run(self, begun: IncomingRequest, caller: Caller, request: ClientRequest) -> None:
         """Make the response. Whatever happens, the store is told how it ended."""
         background = self._background
-        visit = Visit(_Unattended(begun, self.take), begun.codec, background._clock())
+        incoming = IncomingRequest(_Unattended(begun, self.take), begun.codec, background._clock())
         record = Record()
         record.caller = caller.name
         saver = asyncio.create_task(self._save_events())
@@ -284,7 +284,7 @@ class _Run:
         fault: Fault | None = None
         try:
             keeping = _FinalRecorder(background._conversations, self._keep, self)
-            await background._run(visit, caller, record, request, keeping)
+            await background._run(incoming, caller, record, request, keeping)
         except asyncio.CancelledError:
             fault = _STOPPED
         except DragomanError as error:
@@ -299,10 +299,10 @@ class _Run:
             fault = fault or _told(self._body)
         await self._end(fault)
         record.error = record.error or (fault.kind if fault is not None else "")
-        background._count(visit, record)
+        background._count(incoming, record)
         if background._log is not None:
             background._log(
-                record.line(visit.request_id, "POST /v1/responses", self._status or 500)
+                record.line(incoming.request_id, "POST /v1/responses", self._status or 500)
             )
 
     def take(self, status: int, data: bytes) -> None:
@@ -409,7 +409,7 @@ class _Unattended:
 
     gone = False
 
-    def __init__(self, begun: Visit, take: Callable[[int, bytes], None]) -> None:
+    def __init__(self, begun: IncomingRequest, take: Callable[[int, bytes], None]) -> None:
         self.method = begun.method
         self.path = begun.path
         self.query = b""

@@ -11,8 +11,8 @@ import msgspec
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.edge.visit import Visit
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.stored.background import Background
@@ -71,26 +71,26 @@ class StoredResponses:
         self._exchange = exchange
         self._most_bytes = most_bytes
 
-    async def create(self, visit: Visit, caller: Caller, record: Record) -> None:
+    async def create(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """`POST /v1/responses`.
 
         Raises:
             DragomanError: as `Exchange.serve`, or what it goes on from is not there.
             ClientGone: the client left.
         """
-        request = await self._exchange.read(visit)
-        answering = await self._answering(visit, caller, record, request)
+        request = await self._exchange.read(incoming)
+        answering = await self._answering(incoming, caller, record, request)
         # The exchange lets it go while a stream is given.
         del request
         await answering
 
     async def _answering(
-        self, visit: Visit, caller: Caller, record: Record, asked: ClientRequest
+        self, incoming: IncomingRequest, caller: Caller, record: Record, asked: ClientRequest
     ) -> Coroutine[Any, Any, None]:
         """What answers a request, to be awaited."""
         request = asked
         target = self._exchange.resolve(request, caller, record)
-        settings = self._exchange.settings(visit, caller, target)
+        settings = self._exchange.settings(incoming, caller, target)
         if is_left_to(target.upstream, settings.options):
             keeping: AnswerRecorder | None = await self._upstream_responses.retarget(
                 request, caller, target.upstream
@@ -98,55 +98,61 @@ class StoredResponses:
         else:
             request, pending = await self._conversations.with_history(request, caller, target)
             if pending is not None and pending.background:
-                return self._background.begin(visit, caller, record, request, pending)
+                return self._background.begin(incoming, caller, record, request, pending)
             keeping = None if pending is None else ResponseRecorder(self._conversations, pending)
         # With what it goes on from it may lead elsewhere than without.
         known = target if request is asked else None
-        return self._exchange.answer(visit, caller, record, request, keeping, known)
+        return self._exchange.answer(incoming, caller, record, request, keeping, known)
 
-    async def show(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+    async def show(
+        self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
+    ) -> None:
         """`GET`: the response, or its events with `stream=true`.
 
         Raises:
             DragomanError: it is not there.
         """
-        query = Query(visit.query)
+        query = Query(incoming.query)
         stream = query.flag("stream")
         after = query.number("starting_after", -1, 0, 2**53)
-        if await self._upstream_responses.forward(name, "", visit, caller, record):
+        if await self._upstream_responses.forward(name, "", incoming, caller, record):
             return
         stored = await self._found(name, caller)
         if stream:
-            await self._background.follow(stored, visit, after)
+            await self._background.follow(stored, incoming, after)
             return
-        await visit.reply(200, stored.response)
+        await incoming.reply(200, stored.response)
 
-    async def delete(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+    async def delete(
+        self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
+    ) -> None:
         """`DELETE`.
 
         Raises:
             DragomanError: it is not there.
         """
-        if await self._upstream_responses.forward(name, "", visit, caller, record):
+        if await self._upstream_responses.forward(name, "", incoming, caller, record):
             return
         await self._found(name, caller)
         responses = self._conversations.responses
         assert responses is not None
         if not await responses.ask(lambda store: store.delete(name, caller.name)):
             raise response_not_found(name)
-        await visit.reply(200, to_json({"id": name, "object": "response", "deleted": True}))
+        await incoming.reply(200, to_json({"id": name, "object": "response", "deleted": True}))
 
-    async def items(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+    async def items(
+        self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
+    ) -> None:
         """`GET input_items`: all items that the model was given, page by page.
 
         Raises:
             DragomanError: the response is not there, or there is no such page.
         """
-        query = Query(visit.query)
+        query = Query(incoming.query)
         limit = query.number("limit", _LISTED, 1, MOST_LISTED)
         order = query.choice("order", "desc", ("asc", "desc"))
         after = query.text("after")
-        if await self._upstream_responses.forward(name, "/input_items", visit, caller, record):
+        if await self._upstream_responses.forward(name, "/input_items", incoming, caller, record):
             return
         await self._found(name, caller)
         responses = self._conversations.responses
@@ -160,16 +166,18 @@ class StoredResponses:
             if turn is not turns[-1]:
                 items += turn.output
         listed = page(items, limit=limit, after=after, order=order)
-        await visit.reply(200, to_json(listed))
+        await incoming.reply(200, to_json(listed))
 
-    async def cancel(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+    async def cancel(
+        self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
+    ) -> None:
         """`POST cancel`: stops a response that is made in the background. To cancel again what was
         cancelled does nothing.
 
         Raises:
             DragomanError: it is not there, is not made in the background, or is over.
         """
-        if await self._upstream_responses.forward(name, "/cancel", visit, caller, record):
+        if await self._upstream_responses.forward(name, "/cancel", incoming, caller, record):
             return
         stored = await self._found(name, caller)
         if not stored.background:
@@ -178,15 +186,17 @@ class StoredResponses:
             raise InvalidRequest.at("", f"Cannot cancel a {stored.status} response.")
         if stored.status != "cancelled":
             stored = await self._background.cancel(stored)
-        await visit.reply(200, stored.response)
+        await incoming.reply(200, stored.response)
 
-    async def submit(self, name: str, visit: Visit, caller: Caller, record: Record) -> None:
+    async def submit(
+        self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
+    ) -> None:
         """`POST submit_tool_outputs`: goes on from a response with what its tools gave.
 
         Raises:
             DragomanError: it is not there, waits for nothing, or not for these outputs.
         """
-        body = await visit.body(self._most_bytes)
+        body = await incoming.body(self._most_bytes)
         given = decode_object(body)
         stored = await self._found(name, caller)
         response: JsonObject = msgspec.json.decode(stored.response)
@@ -213,7 +223,7 @@ class StoredResponses:
             )
         answered = False
         try:
-            await (await self._answering(visit, caller, record, request))
+            await (await self._answering(incoming, caller, record, request))
             answered = not record.error
         finally:
             if not answered:

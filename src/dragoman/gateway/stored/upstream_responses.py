@@ -20,8 +20,8 @@ from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Options
 from dragoman.config import Account, Config, Upstream
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.edge.visit import Visit, while_connected
 from dragoman.gateway.serving.answers import MOST_BYTES, is_error_object, is_stream, read_error
 from dragoman.gateway.serving.failures import failed_call, refused
 from dragoman.gateway.serving.recorder import AnswerRecorder
@@ -135,7 +135,7 @@ class UpstreamResponses:
         return UpstreamRecorder(self, caller, "" if account is None else account.name, stores)
 
     async def forward(
-        self, name: str, below: str, visit: Visit, caller: Caller, record: Record
+        self, name: str, below: str, incoming: IncomingRequest, caller: Caller, record: Record
     ) -> bool:
         """Forward a client's request to the account that owns a response; `below` is the rest of
         the path after its id. Returns whether there is such an account.
@@ -150,7 +150,7 @@ class UpstreamResponses:
         if account is None:
             return False
         record.upstream, record.account = account.upstream, account.name
-        await while_connected(visit, self._ask(name, below, account, visit, caller))
+        await while_connected(incoming, self._ask(name, below, account, incoming, caller))
         return True
 
     def _only(self) -> Account | None:
@@ -161,17 +161,17 @@ class UpstreamResponses:
         return accounts[0] if len(accounts) == 1 else None
 
     async def _ask(
-        self, name: str, below: str, account: Account, visit: Visit, caller: Caller
+        self, name: str, below: str, account: Account, incoming: IncomingRequest, caller: Caller
     ) -> None:
         builder = self._builders.of(account)
         path = f"/responses/{name}{below}"
-        request = builder.bodyless(visit.method, path, visit.query.decode("latin-1"))
+        request = builder.bodyless(incoming.method, path, incoming.query.decode("latin-1"))
         try:
             async with await self._client.send(request) as answer:
                 if not 200 <= answer.status < 300:
                     told = builder.mask.error(await read_error(answer))
                     if answer.status in _TOLD_AS_IT_IS and is_error_object(told):
-                        await visit.reply(answer.status, told)
+                        await incoming.reply(answer.status, told)
                         return
                     if answer.status in _ACCOUNT_IS_OUT:
                         raise DragomanError(_OUT)
@@ -179,24 +179,26 @@ class UpstreamResponses:
                 if is_stream(answer, b""):
                     relay = _CODEC.passthrough.relay(None, False)
                     stream = RelayedStream(relay, _CODEC.translate.keepalive, builder.mask)
-                    await self._relay(visit, answer, stream)
+                    await self._relay(incoming, answer, stream)
                     return
-                body = builder.mask.secrets_in(await answer.read(MOST_BYTES, visit.hold))
+                body = builder.mask.secrets_in(await answer.read(MOST_BYTES, incoming.hold))
         except CallError as error:
             raise DragomanError(failed_call(error, account.upstream).fault) from None
-        if visit.method == "DELETE":
+        if incoming.method == "DELETE":
             await self._forget_owner(name, caller)
-        elif visit.method == "GET":
+        elif incoming.method == "GET":
             await self.save_owner(_names_in(body), caller, account.name)
-        await visit.reply(200, body)
+        await incoming.reply(200, body)
 
-    async def _relay(self, visit: Visit, answer: UpstreamResponse, stream: RelayedStream) -> None:
-        visit.start(200, [(b"content-type", b"text/event-stream; charset=utf-8")])
+    async def _relay(
+        self, incoming: IncomingRequest, answer: UpstreamResponse, stream: RelayedStream
+    ) -> None:
+        incoming.start(200, [(b"content-type", b"text/event-stream; charset=utf-8")])
         async for chunk in answer:
             data = stream.feed(chunk)
             if data:
-                await visit.write(data)
-        visit.end(stream.finish())
+                await incoming.write(data)
+        incoming.end(stream.finish())
 
     async def save_owner(self, names: Sequence[str], caller: Caller, account: str) -> None:
         """Remember that things of these names are the caller's, and with that account. A store that

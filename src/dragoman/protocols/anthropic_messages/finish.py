@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.fields import JsonObject
 

@@ -34,8 +34,8 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
+from dragoman.canonical.finish import Finish
 from dragoman.canonical.grammar import State, illegal, steps
-from dragoman.canonical.responses import Finish
 from dragoman.canonical.tools import wrap_custom
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.anthropic_messages.annotations import own_citation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.canonical.responses import Finish, FinishReason
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 

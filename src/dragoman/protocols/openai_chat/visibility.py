@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dragoman.canonical.blocks import Block, Foreign, ToolCall, UrlCitation
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Options
-from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.settings import ChatOptions

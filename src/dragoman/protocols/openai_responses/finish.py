@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Options
-from dragoman.canonical.responses import Finish, FinishReason
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 

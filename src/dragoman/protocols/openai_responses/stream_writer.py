@@ -38,9 +38,9 @@ from dragoman.canonical.events import (
     Sealed,
     Started,
 )
+from dragoman.canonical.finish import FinishReason
 from dragoman.canonical.grammar import State, illegal, steps
 from dragoman.canonical.losses import LossKind
-from dragoman.canonical.responses import FinishReason
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply, to_json
 from dragoman.protocols.fields import JsonObject

@@ -1,4 +1,4 @@
-"""An answer, whole."""
+"""How an answer ended."""
 
 from __future__ import annotations
 

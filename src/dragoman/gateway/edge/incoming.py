@@ -31,7 +31,7 @@ _TURN_BYTES = 1024 * 1024
 
 
 class Asked(Protocol):
-    """What a visit needs of a request: `dragoman.http.Request`, or what stands in for one whose
+    """What a incoming needs of a request: `dragoman.http.Request`, or what stands in for one whose
     client does not wait."""
 
     @property
@@ -71,10 +71,11 @@ class Asked(Protocol):
         """Send the last piece of it."""
 
 
-class Visit:
-    """One request. `path` is in the form that routes know, `codec` the client's protocol,
-    `operation` what else the path tells, `options`
-    those of the dialect in which errors are told.
+class IncomingRequest:
+    """One request of a client, and the ways to answer it.
+
+    `path` is in the form that routes know, `codec` the client's protocol, `operation` what else the
+    path tells, `options` those of the dialect in which errors are told.
 
     `headers` have lower-case names. `lines` and `shared` are the headers of every answer, those
     that are sure to be sound as they are sent and those to be checked; `status` is that of
@@ -217,17 +218,17 @@ class Visit:
         self.answered = time.perf_counter()
 
 
-async def while_connected(visit: Visit, work: Coroutine[Any, Any, None]) -> None:
+async def while_connected(incoming: IncomingRequest, work: Coroutine[Any, Any, None]) -> None:
     """Run `work`, and cancel it the moment the client leaves. Only after the body was read.
 
     Raises:
         ClientGone: the client left.
     """
-    request = visit.request
+    request = incoming.request
     if request.gone:
         work.close()
         raise ClientGone
-    task = asyncio.current_task(visit.clock.loop)
+    task = asyncio.current_task(incoming.clock.loop)
     assert task is not None
     request.on_gone = task.cancel
     try:
