@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dragoman.canonical.blocks import CacheMark
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import JsonSchema, Request
-from dragoman.protocols.anthropic_messages.caching import settle
+from dragoman.protocols.anthropic_messages.caching import settle_marks
 from dragoman.protocols.anthropic_messages.content_writer import is_plain
 from dragoman.protocols.anthropic_messages.conversation import write_conversation
 from dragoman.protocols.anthropic_messages.schemas import fitted
@@ -73,7 +73,7 @@ def write_request(request: Request, outbound: Outbound) -> JsonObject:
         body["system"] = conversation.system
     body["messages"] = conversation.messages
     automatic = request.auto_cache or _cache_by_itself(request, outbound)
-    settle(body, automatic, request.path_of("auto_cache"), outbound)
+    settle_marks(body, automatic, request.path_of("auto_cache"), outbound)
     if len(conversation.system) == 1 and is_plain(conversation.system[0]):
         body["system"] = conversation.system[0]["text"]
     _drop_the_rest(settings)
