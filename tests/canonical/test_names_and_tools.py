@@ -92,6 +92,25 @@ def test_an_emulated_custom_tool_gives_its_free_text() -> None:
     assert events[1:3] == [Delta(0, "*** Begin"), Closed(0)]
 
 
+def test_white_space_before_arguments_waits_for_them() -> None:
+    """It may be all there is, and not what JSON calls white space."""
+    opened = Opened(0, ToolCall(id="c", name="f"))
+    restorer = ToolRestorer(ToolNames((), 64))
+    events: list[Event] = [opened, Delta(0, " "), Delta(0, "\u2029"), Closed(0)]
+    assert [made for event in events for made in restorer.push(event)] == [
+        opened,
+        Delta(0, "{}"),
+        Closed(0),
+    ]
+    events = [opened, Delta(0, " \n"), Delta(0, "{"), Delta(0, " }"), Closed(0)]
+    assert [made for event in events for made in restorer.push(event)] == [
+        opened,
+        Delta(0, " \n{"),
+        Delta(0, " }"),
+        Closed(0),
+    ]
+
+
 def test_missing_arguments_become_an_empty_object() -> None:
     assert Delta(0, "{}") in run(ToolNames((), 64), stream("f"))
 

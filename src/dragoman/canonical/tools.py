@@ -20,13 +20,15 @@ _ALIASES = ("input", "patch", "content", "text", "command")
 
 
 class _Call:
-    """What is known of a call while it streams."""
+    """What is known of a call while it streams. Its arguments are `held` as long as they are white
+    space, which may turn out to be all there is, or may not be that of JSON."""
 
-    __slots__ = ("emulated", "head", "pieces")
+    __slots__ = ("emulated", "head", "held", "pieces")
 
     def __init__(self, head: ToolCall, emulated: bool) -> None:
         self.head = head
         self.emulated = emulated
+        self.held = emulated or not head.custom
         self.pieces: list[str] = []
 
 
@@ -55,7 +57,7 @@ class ToolRestorer:
                 call = self._calls.get(event.index)
                 if call is not None:
                     call.pieces.append(event.text)
-                    return () if call.emulated else (event,)
+                    return self._more(event, call) if call.held else (event,)
             elif type(event) is Closed:
                 call = self._calls.pop(event.index, None)
                 if call is not None:
@@ -85,6 +87,13 @@ class ToolRestorer:
             )
         self._calls[event.index] = _Call(head, emulated)
         return Opened(event.index, head)
+
+    def _more(self, event: Delta, call: _Call) -> tuple[Event, ...]:
+        """More of the arguments of a call that nothing was given of."""
+        if call.emulated or not event.text.strip():
+            return ()
+        call.held = False
+        return (Delta(event.index, "".join(call.pieces)),)
 
     def _closed(self, event: Closed, call: _Call) -> tuple[Event, ...]:
         text = "".join(call.pieces)

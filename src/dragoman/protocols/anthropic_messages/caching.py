@@ -30,7 +30,9 @@ def mark(entry: JsonObject, cache: CacheMark | None, path: str) -> None:
         entry[_FIELD] = _Pending(cache, path)
 
 
-def settle_marks(body: JsonObject, automatic: CacheMark | None, path: str, outbound: Outbound) -> None:
+def settle_marks(
+    body: JsonObject, automatic: CacheMark | None, path: str, outbound: Outbound
+) -> None:
     """Turn the noted marks of a finished body into the service's own.
 
     The service takes four marks, and in the order tools, system, messages none that lives
