@@ -146,6 +146,18 @@ ROWS = [
         content(use("c1"), stop_reason="end_turn"),
         message(content=None, tool_calls=[function("c1", "{}")], finish="tool_calls"),
     ),
+    Row(
+        "a call beside a stop sequence",
+        content(use("c1"), stop_reason="stop_sequence", stop_sequence="END"),
+        message(content=None, tool_calls=[function("c1", "{}")], finish="tool_calls"),
+        {"stop_sequence": KNOB},
+    ),
+    Row(
+        "no stop reason",
+        content(text("x"), stop_reason=None),
+        message(),
+        streamed=False,
+    ),
     Row("tool_use without a call", ended("tool_use"), message()),
     Row(
         "a call of an emulated free-text tool",

@@ -140,6 +140,17 @@ def test_chat(usage: bool) -> None:
     assert {line[:6] for line in made.split(b"\n") if line} == {b"data: "}
 
 
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("done", [False, True])
+def test_chat_passed_on(asked: bool, done: bool) -> None:
+    """Usage, for which the upstream is always asked, is for those who asked. req: 78"""
+    body = asking(CHAT, stream=True, stream_options={"include_usage": asked})
+    stream = chat_stream(ROLE, HI, STOP, USAGE, done=done)
+    shown = [ROLE, HI, STOP, USAGE] if asked else [ROLE, HI, STOP]
+    expected = [{**chunk, "model": "asked"} for chunk in shown]
+    assert chunks(streamed(CHAT, CHAT, stream, body)) == [*expected, "[DONE]"]
+
+
 # --- Messages clients -----------------------------------------------------------------------------
 
 

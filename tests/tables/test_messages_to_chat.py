@@ -211,6 +211,12 @@ MESSAGES = [
         {"messages[1].content[0]": KNOB, "messages[1].content[1]": KNOB},
     ),
     Row(
+        "what tells that another model answered",
+        msgs(HI, said("assistant", {"type": "fallback", "model": "m"}, "x"), HI),
+        {"messages": [HI, sent.assistant("x"), HI]},
+        {"messages[1].content[0]": KNOB},
+    ),
+    Row(
         "thinking of earlier turns, replayed",
         msgs(HI, said("assistant", thinking("t", "s"), "x"), HI),
         {"messages": [HI, sent.assistant("x", reasoning_content="t"), HI]},
@@ -328,6 +334,11 @@ CALLS = [
                 sent.user("before"),
             ]
         },
+    ),
+    Row(
+        "a result after text",
+        msgs(*LOOP, said("user", "x", given("c1", "r"))),
+        sent_looped(sent.result("c1", "r"), sent.user("x")),
     ),
     Row(
         "turns of one side in several messages",

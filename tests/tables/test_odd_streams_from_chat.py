@@ -139,6 +139,16 @@ FROM_CHAT = [
         "more of a call that is over",
         chat_stream(ROLE, A_CALL, first(1, "c2", "g"), fragment(0, "x")),
     ),
+    Row(
+        "two calls without ids at one index",
+        chat_stream(ROLE, fragment(0, "{}", name="f"), fragment(0, "{}", name="f", id=""), CALLS),
+        chat_stream(
+            ROLE,
+            first(0, f"call_{'a' * 24}", "f", "{}"),
+            first(1, f"call_{'b' * 24}", "f", "{}"),
+            CALLS,
+        ),
+    ),
     Row("a call without a name", chat_stream(ROLE, fragment(0, "{}", id="c1"), CALLS)),
     Row(
         "text after a call",

@@ -176,6 +176,12 @@ FROM_MESSAGES = [
             BEGIN, *text_block(0, "x"), {**ENDING[0], "usage": {"output_tokens": 1}}, ENDING[1]
         ),
     ),
+    Row(
+        "the conversation compacted in place of an answer",
+        named_stream(
+            BEGIN, *block(0, {"type": "compaction", "content": None}), *message_end("compaction")
+        ),
+    ),
     Row("nothing but its ends", named_stream(BEGIN, ENDING[1])),
 ]
 

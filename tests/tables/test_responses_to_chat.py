@@ -94,6 +94,11 @@ MESSAGES = [
         ),
     ),
     Row(
+        "messages that say nothing",
+        items(message("user", []), message("assistant", []), YOU),
+        {"messages": [HI]},
+    ),
+    Row(
         "developer messages, for an upstream that knows the role",
         items(message("developer", "d"), YOU),
         sent.msgs(sent.system("d", "developer"), HI),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.canonical.blocks import Opaque, Reasoning
+from dragoman.canonical.envelope import Sealer
 from tests.tables import hosted
 from tests.tables import wire_messages as sent
 from tests.tables.requests import (
@@ -77,6 +79,8 @@ def one(*content: JsonObject | str) -> JsonObject:
 
 PART = "input[0].content[0]"
 
+OWN_STATE = Sealer().seal(Reasoning(parts=("t",), opaque=Opaque(A, "SIG")))
+
 MESSAGES = [
     Row("input as a string", {}, one("hi")),
     Row("instructions", {"instructions": "s"}, {"system": "s"}),
@@ -129,6 +133,12 @@ MESSAGES = [
         "PDF",
         parts(file(file_data=PDF_URL, filename="a.pdf")),
         one(sent.pdf(PDF, title="a.pdf")),
+    ),
+    Row(
+        "own thinking that led to nothing",
+        items(user("hi"), summarized("t", encrypted_content=OWN_STATE), user("hi")),
+        {"messages": [said("user", "hi", "hi")]},
+        {"input[1]": KNOB},
     ),
     Row(
         "text file known by its name alone",
