@@ -26,7 +26,7 @@ _FORWARDED = {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip
 _SMALL = 64 * 1024
 """Bytes of a body that the memory budget is not asked for."""
 
-_TURN_BYTES = 1024 * 1024
+_TURN_BYTES = 256 * 1024
 """Bytes that are unpacked before others have their turn."""
 
 
