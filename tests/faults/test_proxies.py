@@ -18,6 +18,7 @@ from tests.faults.upstream import Upstream
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_of
 from tests.gateway.conftest import config_for
 from tests.gateway.http import Answer, call
+from tests.gateway.processes import until
 from tests.upstream.servers import Server
 from tests.upstream.test_proxies import SocksProxy
 
@@ -81,7 +82,7 @@ def test_a_dead_proxy_is_passed_over(
             state = gateway.app.pool.state(f"chat-{number}")
             assert not state.disabled
             assert not state.cooling
-        assert leased(gateway) == 0
+        until(lambda: leased(gateway) == 0)
 
 
 def test_a_proxy_that_hangs(over: Over, upstream: Upstream) -> None:
@@ -112,7 +113,7 @@ def test_no_proxy_left(over: Over, upstream: Upstream, dead: str, api: str, stre
     assert "127.0.0.1" not in error_of(api, answer)["message"]
     assert upstream.asked() == []
     assert not gateway.app.pool.state("chat-0").cooling
-    assert leased(gateway) == 0
+    until(lambda: leased(gateway) == 0)
 
 
 def test_an_accounts_own_proxy(over: Over, upstream: Upstream, dead: str) -> None:
