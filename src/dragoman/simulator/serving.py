@@ -1,6 +1,8 @@
 """The HTTP server under the simulator, in a thread or a process of its own."""
 
 import asyncio
+import contextlib
+import signal
 import socket
 
 import uvloop
@@ -36,8 +38,12 @@ class SimulatorServer:
 
     async def _serve(self) -> None:
         server = self._server = Server(self._app, limits=_LIMITS)
-        self._loop = asyncio.get_running_loop()
-        self._loop.call_soon(self._begin)
+        loop = self._loop = asyncio.get_running_loop()
+        # In any other thread than the main one whoever runs this calls `stop`.
+        with contextlib.suppress(RuntimeError, ValueError):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, server.close_listening)
+        loop.call_soon(self._begin)
         await server.serve(self._sockets)
         for sock in self._sockets:
             sock.close()
