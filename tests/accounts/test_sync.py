@@ -235,9 +235,10 @@ async def test_a_failing_store_stops_nothing_and_loses_nothing(
     async with working(path, *both) as worker:
         worker.store.broken = True
         tried = worker.store.exchanges
-        worker.pool.observe(Transition("a", Disabled("by me"), time.time()))
+        now = time.time()
+        worker.pool.observe(Transition("a", Disabled("by me"), now))
         for _ in range(5):
-            worker.meter.count(0.0, "b", "me", "m", "/", Usage(input=10, output=1), 1.0)
+            worker.meter.count(now, "b", "me", "m", "/", Usage(input=10, output=1), 1.0)
             assert worker.used() == "b"
             await asyncio.sleep(SYNC_S)
         await until(lambda: worker.store.exchanges > tried + 3)
@@ -246,7 +247,7 @@ async def test_a_failing_store_stops_nothing_and_loses_nothing(
         await until(lambda: worker.sync.working)
     with closing(SqliteStore(path)) as store:
         assert store.states()["a"].disabled == "by me"
-        (count,) = store.usage(0, 1).values()
+        (count,) = store.usage(0, now + 1).values()
         assert (count.requests, count.input) == (5, 50)
     told = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(told) == 2
@@ -340,12 +341,13 @@ async def test_what_can_never_be_kept_does_not_stop_the_rest(path: Path, tokens:
     both = account("a"), account("b")
     async with working(path, *both) as worker:
         usage = Usage(input=tokens, output=1)  # type: ignore[arg-type]
-        worker.meter.count(0.0, "a", "me", "m", "/", usage, float(tokens))
+        now = time.time()
+        worker.meter.count(now, "a", "me", "m", "/", usage, float(tokens))
         worker.pool.observe(Transition("a", Disabled("by me"), time.time()))
         with closing(SqliteStore(path)) as store:
             await until(lambda: bool(store.states()))
-        worker.meter.count(0.0, "a", "me", "n", "/", Usage(input=3, output=1), 1.0)
+        worker.meter.count(now, "a", "me", "n", "/", Usage(input=3, output=1), 1.0)
     with closing(SqliteStore(path)) as store:
-        counts = store.usage(0, 1)
+        counts = store.usage(0, now + 1)
         assert [count.input for key, count in counts.items() if key.model == "n"] == [3]
         assert store.states()["a"].disabled == "by me"
