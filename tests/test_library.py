@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -95,6 +96,9 @@ def test_a_wrong_protocol_names_the_choices(side: str) -> None:
     [
         ({"options": {"policy": "harsh"}}, "policy: must be one of strict, balanced, lenient"),
         ({"options": {"late_system": "bogus"}}, "late_system: must be one of message, hoist, user"),
+        ({"options": {"default_max_tokens": 0}}, "default_max_tokens: .*>= 1"),
+        ({"capabilities": {"max_output_tokens": -1}}, "max_output_tokens: .*>= 1"),
+        ({"model": 5}, "model must be text, not 5"),
         ({"options": {"late": 1}}, "there is no such setting: late"),
         ({"options": Options(show_reasoning="bogus")}, "show_reasoning: must be one of auto"),  # type: ignore[arg-type]
         ({"options": {"default_max_tokens": "1"}}, "default_max_tokens: Expected `int`"),
@@ -131,7 +135,7 @@ def test_options_of_one_protocol_are_given_by_name() -> None:
 
 
 def test_bad_bodies_are_bad_requests() -> None:
-    for body in (b"{", "[]", {"model": "m"}, {"model": object()}, "\ud800"):
+    for body in (b"{", "[]", {"model": "m"}, {"model": object()}, {"seed": math.nan}, "\ud800"):
         with pytest.raises(InvalidRequest):
             translate_request("openai_chat", "anthropic_messages", body)
 

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.demo import KEY, demo_config
 from dragoman.doctor import PROTOCOLS, Findings, NoModel, State, Unreachable, Weight, examine
-from dragoman.doctor.checks import GENERAL, PLACES
+from dragoman.doctor.checks import GENERAL, PROTOCOL_CHECKS
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import running_simulator
 from tests.doctor.faults import FAULTS, Fault
@@ -110,7 +110,7 @@ def test_a_fault_with_keys_is_found(gateway: RunningGateway, check: str) -> None
 
 def test_every_check_is_shown_to_fail() -> None:
     checks = {check.id for check in GENERAL}
-    checks |= {check.id for _, own in PLACES.values() for check in own}
+    checks |= {check.id for _, own in PROTOCOL_CHECKS.values() for check in own}
 
     assert checks == FAULTS.keys() | KEYS.keys()
 

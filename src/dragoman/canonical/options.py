@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
 from dragoman.canonical.losses import Policy
@@ -84,9 +84,9 @@ class Options(Extensible, frozen=True, kw_only=True):
 class Capabilities(Extensible, frozen=True, kw_only=True):
     """What one upstream accepts and needs."""
 
-    max_output_tokens: int | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
     """The model's output limit, in tokens; larger requests are fitted to it and reported."""
-    stream_above: int | None = None
+    stream_above: Annotated[int, Meta(ge=0)] | None = None
     """Whole answers that may have more tokens than this are asked for as streams and put together
     here, where they are translated: what is silent for minutes is cut by proxies on the way.
     Absent: 21,333 for Messages upstreams, above which the vendor's SDKs refuse to wait, and no

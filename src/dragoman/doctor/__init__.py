@@ -3,8 +3,8 @@ of this gateway or any other, and checks what they need.
 """
 
 from dragoman.doctor.checks import Check, Weight
+from dragoman.doctor.examine import PROTOCOLS, NoModel, Unreachable, examine
 from dragoman.doctor.report import Finding, Findings, State
-from dragoman.doctor.visit import PROTOCOLS, NoModel, Unreachable, examine
 
 __all__ = [
     "PROTOCOLS",

@@ -37,7 +37,7 @@ class Answer(Struct, frozen=True):
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
 
-    def told(self) -> str:
+    def description(self) -> str:
         """The answer in a few words, for a person: its status and what it says of an error."""
         if not self.status:
             return self.failure

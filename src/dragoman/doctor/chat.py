@@ -87,12 +87,12 @@ def _look_at_end(found: Stream, findings: Findings) -> None:
 
 
 def _look_at_usage(chunks: list[dict[str, Any]], findings: Findings) -> None:
-    told = [chunk for chunk in chunks if chunk.get("usage")]
-    if not told:
+    reporting = [chunk for chunk in chunks if chunk.get("usage")]
+    if not reporting:
         findings.judge("chat.usage_chunk", "no chunk has usage although it was asked for")
         return
     findings.judge("chat.usage_chunk", None)
-    findings.judge("chat.usage", counts_problem(told[-1]["usage"], _COUNTS))
+    findings.judge("chat.usage", counts_problem(reporting[-1]["usage"], _COUNTS))
 
 
 def tools(answer: Answer, model: str, findings: Findings) -> None:

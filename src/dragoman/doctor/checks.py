@@ -21,7 +21,7 @@ class Weight(StrEnum):
 
 
 class Check(Struct, frozen=True):
-    """One thing to look at. `id` is `place.name`; `breaks` names clients and what they do."""
+    """One thing to look at. `id` is `protocol.name`; `breaks` names clients and what they do."""
 
     id: str
     what: str
@@ -82,105 +82,105 @@ GENERAL = (
 )
 
 
-def _everywhere(place: str) -> tuple[Check, ...]:
+def _everywhere(protocol: str) -> tuple[Check, ...]:
     """What all three protocols need."""
     return (
         Check(
-            f"{place}.full",
+            f"{protocol}.full",
             "a full answer (stream: false) comes as JSON",
             "clients that do not stream: agents' titles and summaries, curl",
             "answer 200 with application/json when stream is false or absent",
         ),
         Check(
-            f"{place}.full_shape",
+            f"{protocol}.full_shape",
             "a full answer has what clients read in it",
             "typed SDKs raise, or show an empty text",
             "send the whole object that the vendor documents",
         ),
         Check(
-            f"{place}.model",
+            f"{protocol}.model",
             "answers name the model that was asked for",
             "agents that look up prices and limits by the name find none",
             "put the client's own model name into every answer",
             _WARNING,
         ),
         Check(
-            f"{place}.usage",
+            f"{protocol}.usage",
             "the answer tells its tokens",
             "no context meter; agents do not know when to compact, opencode hangs without it",
             "report the upstream's counts, or zeros",
         ),
         Check(
-            f"{place}.stop",
+            f"{protocol}.stop",
             "the reason of the end is one of the protocol's own",
             "agents stop in the middle of a tool loop, or wait for ever",
             "translate the upstream's reason; calls end as calls",
         ),
         Check(
-            f"{place}.error",
+            f"{protocol}.error",
             "a bad request gets a 400 in the protocol's shape",
             "clients show an empty error, or try again and again",
             "refuse before the stream begins, with the shape of the vendor's errors",
         ),
         Check(
-            f"{place}.stream",
+            f"{protocol}.stream",
             "a streamed answer comes to its end",
             "the client waits, or takes half an answer for a whole one",
             "end with the protocol's own last event, errors too",
         ),
         Check(
-            f"{place}.content_type",
+            f"{protocol}.content_type",
             "the stream says text/event-stream",
             "the AI SDK and browsers do not read it as a stream",
             "send content-type: text/event-stream; charset=utf-8",
         ),
         Check(
-            f"{place}.buffering",
-            "proxies are told not to buffer (x-accel-buffering: no)",
+            f"{protocol}.buffering",
+            "proxies are asked not to buffer (x-accel-buffering: no)",
             "behind nginx nothing is seen until the answer is whole",
             "send x-accel-buffering: no and cache-control: no-cache, or proxy_buffering off",
             _WARNING,
         ),
         Check(
-            f"{place}.flush",
+            f"{protocol}.flush",
             "events arrive one by one",
             "nothing is seen until the end; long answers run into time limits",
             "flush after each event; turn off buffering and compression on the way",
         ),
         Check(
-            f"{place}.compression",
+            f"{protocol}.compression",
             "the stream is not compressed",
             "compressors hold events back",
             "leave text/event-stream out of gzip and brotli",
             _WARNING,
         ),
         Check(
-            f"{place}.lines",
+            f"{protocol}.lines",
             "lines are `data: ` with one space, ended by LF",
             "hand-written readers and litellm find no event",
             "write `event: ...` LF `data: {json}` LF LF and nothing else",
         ),
         Check(
-            f"{place}.blank_lines",
+            f"{protocol}.blank_lines",
             "a blank line ends every event",
             "events run together and none is read; the last one is lost",
             "end each event with two line feeds",
         ),
         Check(
-            f"{place}.json",
+            f"{protocol}.json",
             "every event is JSON on one line",
             "the stream ends in a parse error",
             "encode without line breaks",
         ),
         Check(
-            f"{place}.separators",
+            f"{protocol}.separators",
             "no raw U+2028, U+2029 or U+0085 in the JSON",
             "litellm and other readers that split at them lose the rest",
             "escape these three in JSON",
             _WARNING,
         ),
         Check(
-            f"{place}.tools",
+            f"{protocol}.tools",
             "a tool call comes whole, with its id and its arguments",
             "agents run nothing, or with the wrong arguments",
             "send one call at a time, its head once, its arguments as text",
@@ -369,7 +369,7 @@ RESPONSES = (
     ),
 )
 
-PLACES = {
+PROTOCOL_CHECKS = {
     "openai_chat": ("chat", CHAT),
     "anthropic_messages": ("messages", MESSAGES),
     "openai_responses": ("responses", RESPONSES),

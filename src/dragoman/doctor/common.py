@@ -22,38 +22,40 @@ LEAST_EVENTS = 8
 _FRAMING = ("lines", "blank_lines", "json", "separators")
 
 
-def look_at_stream(place: str, answer: Answer, findings: Findings) -> Stream | None:
+def look_at_stream(protocol: str, answer: Answer, findings: Findings) -> Stream | None:
     """Judge head and framing of a streamed answer; None if it is none."""
     refused = problem_of(answer, "text/event-stream")
     if answer.status != 200:
-        findings.judge(f"{place}.stream", refused)
+        findings.judge(f"{protocol}.stream", refused)
         return None
-    findings.judge(f"{place}.content_type", refused)
-    findings.judge(f"{place}.buffering", _buffering(answer.headers))
+    findings.judge(f"{protocol}.content_type", refused)
+    findings.judge(f"{protocol}.buffering", _buffering(answer.headers))
     coding = answer.headers.get("content-encoding", "identity")
-    findings.judge(f"{place}.compression", "" if coding == "identity" else f"it is {coding}")
+    findings.judge(f"{protocol}.compression", "" if coding == "identity" else f"it is {coding}")
     stream = read_stream(answer.body)
-    findings.judge(f"{place}.flush", _burst(answer, stream))
+    findings.judge(f"{protocol}.flush", _burst(answer, stream))
     for name in _FRAMING:
-        findings.judge(f"{place}.{name}", stream.problems.get(name))
-    findings.judge(f"{place}.stream", answer.failure or (None if stream.events else "it is empty"))
+        findings.judge(f"{protocol}.{name}", stream.problems.get(name))
+    findings.judge(
+        f"{protocol}.stream", answer.failure or (None if stream.events else "it is empty")
+    )
     return stream
 
 
-def look_at_full(place: str, answer: Answer, findings: Findings) -> dict[str, Any] | None:
+def look_at_full(protocol: str, answer: Answer, findings: Findings) -> dict[str, Any] | None:
     """Judge a full answer's head; its body if it is a JSON object."""
     body = answer.json
     problem = problem_of(answer, "application/json") or answer.failure
     if not problem and not isinstance(body, dict):
         problem = "the body is not a JSON object"
-    findings.judge(f"{place}.full", problem)
+    findings.judge(f"{protocol}.full", problem)
     return body if answer.status == 200 and isinstance(body, dict) else None
 
 
 def problem_of(answer: Answer, media_type: str) -> str:
     """Why an answer is not a good one of that media type; empty if it is."""
     if answer.status != 200:
-        return answer.told()
+        return answer.description()
     given = answer.headers.get("content-type", "")
     if given.partition(";")[0].strip().lower() != media_type:
         return f"content-type is {given[:60] or 'missing'}"
@@ -76,32 +78,32 @@ def _burst(answer: Answer, stream: Stream) -> str:
     return ""
 
 
-def look_at_model(place: str, asked: str, answers: Iterable[Any], findings: Findings) -> None:
+def look_at_model(protocol: str, asked: str, answers: Iterable[Any], findings: Findings) -> None:
     """Judge the names under which answers come; a date behind the name asked for is fine."""
     names = {name for name in answers if name is not None}
     other = sorted(str(name) for name in names if not str(name).startswith(asked))
     if not names:
-        findings.judge(f"{place}.model", "no model is named")
+        findings.judge(f"{protocol}.model", "no model is named")
     else:
-        findings.judge(f"{place}.model", f"it is {other[0][:60]!r}" if other else None)
+        findings.judge(f"{protocol}.model", f"it is {other[0][:60]!r}" if other else None)
 
 
-def look_at_error(place: str, answer: Answer, findings: Findings) -> None:
+def look_at_error(protocol: str, answer: Answer, findings: Findings) -> None:
     """Judge the answer to a request that cannot be right."""
-    findings.judge(f"{place}.error", error_problem(place, answer, (400, 422)))
+    findings.judge(f"{protocol}.error", error_problem(protocol, answer, (400, 422)))
 
 
-def error_problem(place: str, answer: Answer, statuses: tuple[int, ...]) -> str:
+def error_problem(protocol: str, answer: Answer, statuses: tuple[int, ...]) -> str:
     """What is wrong with an error answer; empty if nothing is."""
     body = answer.json
     if answer.status not in statuses:
-        return answer.told() if answer.status != 200 else "it was answered with 200"
+        return answer.description() if answer.status != 200 else "it was answered with 200"
     error = body.get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         return "the body holds no error.message"
     if not isinstance(error.get("type"), str):
         return "the body holds no error.type"
-    if place == "messages" and body.get("type") != "error":
+    if protocol == "messages" and body.get("type") != "error":
         return 'the body has no "type": "error" beside the error'
     return ""
 

@@ -69,8 +69,8 @@ def stream(answer: Answer, model: str, findings: Findings) -> Stream | None:
         f"{len(unnamed)} of {len(found.events)} have none or another" if unnamed else None,
     )
     unknown = [event for event in found.events if event.type not in _EVENTS]
-    told = unknown[0].type or unknown[0].data if unknown else ""
-    findings.judge("messages.unknown_events", f"there is {str(told)[:40]!r}" if unknown else None)
+    first = unknown[0].type or unknown[0].data if unknown else ""
+    findings.judge("messages.unknown_events", f"there is {str(first)[:40]!r}" if unknown else None)
     findings.judge("messages.order", _order(found))
     findings.judge("messages.index", _indexes(found.data))
     pings = any(event.type == "ping" for event in found.events)

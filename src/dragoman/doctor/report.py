@@ -1,4 +1,4 @@
-"""What the checks found, and how it is told."""
+"""What the checks found, and how it is printed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Finding(Struct, frozen=True):
         line = f"{self.state:<9} {self.check.id:<26} {self.check.what}"
         if self.state is State.OK:
             return line
-        told = f"{line}: {self.problem}"
+        text = f"{line}: {self.problem}"
         if self.state is State.NOT_SEEN:
-            return told
-        return f"{told}\n{'':<10}breaks: {self.check.breaks}\n{'':<10}do: {self.check.remedy}"
+            return text
+        return f"{text}\n{'':<10}breaks: {self.check.breaks}\n{'':<10}do: {self.check.remedy}"
 
 
 class Findings:

@@ -65,8 +65,8 @@ def stream(answer: Answer, model: str, findings: Findings) -> Stream | None:
     failed = [event for event in events if event.get("type") in ("error", "response.failed")]
     if failed:
         response = failed[0].get("response")
-        told = error_message(response) or error_message(failed[0]) or failed[0].get("message")
-        findings.judge("responses.stream", f"it ends in an error: {told}")
+        message = error_message(response) or error_message(failed[0]) or failed[0].get("message")
+        findings.judge("responses.stream", f"it ends in an error: {message}")
         return None
     done = any(event.data == DONE for event in found.events)
     findings.judge("responses.no_done", "there is one" if done else None)
@@ -143,13 +143,13 @@ def _texts(events: list[dict[str, Any]]) -> str:
     said: dict[Any, str] = {}
     parts = 0
     for event in events:
-        place = (event.get("output_index"), event.get("content_index"))
+        position = (event.get("output_index"), event.get("content_index"))
         kind = event.get("type")
         if kind == "response.output_text.delta":
-            said[place] = said.get(place, "") + str(event.get("delta", ""))
+            said[position] = said.get(position, "") + str(event.get("delta", ""))
         elif kind == "response.output_text.done":
             parts += 1
-            if said.get(place, "") != event.get("text"):
+            if said.get(position, "") != event.get("text"):
                 return "output_text.done says something else than the deltas"
     return "a text has no output_text.done" if len(said) > parts else ""
 

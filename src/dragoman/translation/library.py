@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
-
-import msgspec
 
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import InvalidRequest
@@ -57,11 +56,14 @@ def translate_request(
         The call: what to send where, and the way back for its answer.
 
     Raises:
-        ValueError: a protocol, option or capability does not exist, or has no such value.
+        ValueError: a protocol, option or capability does not exist, or has no such value; the model
+            is no text.
         InvalidRequest: the request is malformed; the error names the field.
         Refused: the policy does not allow what would be lost.
     """
     source, target = _codec("client", client), _codec("upstream", upstream)
+    if model is not None and not isinstance(model, str):
+        raise ValueError(f"model must be text, not {model!r}")
     able = _validated(Capabilities, capabilities)
     settings = CallSettings(
         model=model,
@@ -107,6 +109,8 @@ def _encoded(body: bytes | str | Mapping[str, Any]) -> bytes:
     if isinstance(body, bytes):
         return body
     try:
-        return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
-    except (UnicodeEncodeError, TypeError, ValueError) as error:
+        # The standard library refuses what JSON has no word for, where msgspec makes it null.
+        text = body if isinstance(body, str) else json.dumps(dict(body), allow_nan=False)
+        return text.encode()
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest.at("", f"The request body cannot be JSON: {error}") from None

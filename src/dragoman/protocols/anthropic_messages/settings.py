@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from dragoman.canonical.options import Options
 from dragoman.canonical.requests import Request
@@ -18,7 +18,7 @@ class MessagesOptions(Struct, frozen=True, kw_only=True):
     in place where legal (else hoisted), always moved to the front, or given as user text."""
     trailing_assistant: Literal["pass", "reject"] = "pass"
     """A final assistant message toward Messages upstreams, where it becomes a prefill."""
-    default_max_tokens: int = 16384
+    default_max_tokens: Annotated[int, Meta(ge=1)] = 16384
     """Output limit, in tokens, sent to Messages upstreams when the client gave none."""
 
 
@@ -32,7 +32,7 @@ class MessagesCapabilities(Struct, frozen=True, kw_only=True):
     """Messages upstream takes `thinking: adaptive` with an effort; otherwise token budgets."""
     disable_thinking: bool = True
     """Messages upstream takes `thinking: disabled`."""
-    thinking_budgets: dict[str, int] = field(
+    thinking_budgets: dict[str, Annotated[int, Meta(ge=0)]] = field(
         default_factory=lambda: {
             "minimal": 1024,
             "low": 2048,

@@ -1,4 +1,4 @@
-"""The visit: which requests are made, and who judges their answers."""
+"""Which requests are made of an instance, and who judges their answers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from dragoman.doctor import chat, messages, responses
 from dragoman.doctor.answers import Answer
 from dragoman.doctor.calls import PATIENCE_S, VERSION, Auth, Caller
-from dragoman.doctor.checks import GENERAL, PLACES
+from dragoman.doctor.checks import GENERAL, PROTOCOL_CHECKS
 from dragoman.doctor.common import error_problem, look_at_error, missing, problem_of
 from dragoman.doctor.report import Findings
 from dragoman.upstream import UpstreamClient
 
-PROTOCOLS = tuple(PLACES)
+PROTOCOLS = tuple(PROTOCOL_CHECKS)
 
 _PATHS = {
     "chat": "/v1/chat/completions",
@@ -52,16 +52,16 @@ async def examine(
     """Play the clients of `protocols` against the instance at `url`.
 
     `model` is by default the first one that the instance lists. About five short answers are
-    asked for in each protocol. `say` is told what is being done.
+    asked for in each protocol. `say` is called with what is being done.
 
     Raises:
         Unreachable: there is no answer at all.
         NoModel: there is no model to ask.
         ValueError: the URL or the key cannot be used.
     """
-    wanted = [PLACES[protocol] for protocol in protocols]
+    wanted = [PROTOCOL_CHECKS[protocol] for protocol in protocols]
     findings = Findings([*GENERAL, *(check for _, checks in wanted for check in checks)])
-    places = [place for place, _ in wanted]
+    names = [name for name, _ in wanted]
     async with UpstreamClient() as client:
         caller = Caller(client, url, key)
         listed = await _look_at_models(caller, findings)
@@ -69,14 +69,14 @@ async def examine(
         if asked is None:
             raise NoModel
         say(f"asking the model {asked} (each call may take {PATIENCE_S:g} s)")
-        await _look_at_keys(caller, places, asked, findings)
-        preflight = await caller.preflight(_PATHS[places[0]])
+        await _look_at_keys(caller, names, asked, findings)
+        preflight = await caller.preflight(_PATHS[names[0]])
         findings.judge("server.cors", _cors_problem(preflight))
-        for place in places:
-            say(f"playing a client of {_PATHS[place]}")
-            await _VISITS[place](caller, asked, findings)
-            wrong = await caller.post(_PATHS[place], _wrong(place, asked))
-            look_at_error(place, wrong, findings)
+        for protocol in names:
+            say(f"playing a client of {_PATHS[protocol]}")
+            await _EXAMINERS[protocol](caller, asked, findings)
+            wrong = await caller.post(_PATHS[protocol], _wrong(protocol, asked))
+            look_at_error(protocol, wrong, findings)
     return findings
 
 
@@ -106,7 +106,9 @@ async def _look_at_models(caller: Caller, findings: Findings) -> list[str]:
     return listed
 
 
-async def _look_at_keys(caller: Caller, places: list[str], model: str, findings: Findings) -> None:
+async def _look_at_keys(
+    caller: Caller, protocols: list[str], model: str, findings: Findings
+) -> None:
     """Judge how keys are taken, and how a wrong one is refused."""
     if not caller.key:
         for name in ("auth", "auth_shape", "bearer", "x_api_key"):
@@ -114,24 +116,26 @@ async def _look_at_keys(caller: Caller, places: list[str], model: str, findings:
         return
     styles: tuple[tuple[str, Auth], ...] = (("bearer", "bearer"), ("x_api_key", "x-api-key"))
     for name, auth in styles:
-        for place in places:
-            answer = await caller.post(_PATHS[place], _wrong(place, model), auth=auth)
+        for protocol in protocols:
+            answer = await caller.post(_PATHS[protocol], _wrong(protocol, model), auth=auth)
             refused = answer.status in (401, 403)
-            told = f"{_PATHS[place]}: {answer.told()}"
-            findings.judge(f"server.{name}", told if refused else None)
-    for place in places:
-        body = _text(place, model)
-        answer = await caller.post(_PATHS[place], body, key=_WRONG_KEY)
-        told = f"{_PATHS[place]}: {answer.told()}"
-        findings.judge("server.auth", None if answer.status == 401 else told)
+            problem = f"{_PATHS[protocol]}: {answer.description()}"
+            findings.judge(f"server.{name}", problem if refused else None)
+    for protocol in protocols:
+        body = _text(protocol, model)
+        answer = await caller.post(_PATHS[protocol], body, key=_WRONG_KEY)
+        problem = f"{_PATHS[protocol]}: {answer.description()}"
+        findings.judge("server.auth", None if answer.status == 401 else problem)
         if answer.status == 401:
-            problem = error_problem(place, answer, (401,))
-            findings.judge("server.auth_shape", f"{_PATHS[place]}: {problem}" if problem else None)
+            problem = error_problem(protocol, answer, (401,))
+            findings.judge(
+                "server.auth_shape", f"{_PATHS[protocol]}: {problem}" if problem else None
+            )
 
 
 def _cors_problem(answer: Answer) -> str:
     if answer.status not in (200, 204):
-        return answer.told()
+        return answer.description()
     wanted = ("access-control-allow-origin", "access-control-allow-headers")
     lacks = [name for name in wanted if name not in answer.headers]
     if lacks:
@@ -142,22 +146,22 @@ def _cors_problem(answer: Answer) -> str:
     return f"the header {refused[0]} is not allowed" if refused else ""
 
 
-def _wrong(place: str, model: str) -> dict[str, Any]:
+def _wrong(protocol: str, model: str) -> dict[str, Any]:
     """A request that no service can take: its conversation is a number."""
-    return {**_text(place, model), "input" if place == "responses" else "messages": 7}
+    return {**_text(protocol, model), "input" if protocol == "responses" else "messages": 7}
 
 
-def _text(place: str, model: str, said: str = _COUNT, **more: Any) -> dict[str, Any]:
+def _text(protocol: str, model: str, said: str = _COUNT, **more: Any) -> dict[str, Any]:
     body: dict[str, Any] = {"model": model, **more}
-    if place == "responses":
+    if protocol == "responses":
         return {**body, "input": said, "max_output_tokens": _MOST_TOKENS, "store": False}
     body["messages"] = [{"role": "user", "content": said}]
-    if place == "messages":
+    if protocol == "messages":
         return {**body, "max_tokens": _MOST_TOKENS}
     return body
 
 
-async def _visit_chat(caller: Caller, model: str, findings: Findings) -> None:
+async def _examine_chat(caller: Caller, model: str, findings: Findings) -> None:
     path = _PATHS["chat"]
     usage: dict[str, Any] = {"stream_options": {"include_usage": True}}
     function = {"name": "note", "description": _ABOUT, "parameters": _SCHEMA}
@@ -172,7 +176,7 @@ async def _visit_chat(caller: Caller, model: str, findings: Findings) -> None:
     _guarded("chat", findings, lambda: chat.tools(called, model, findings))
 
 
-async def _visit_messages(caller: Caller, model: str, findings: Findings) -> None:
+async def _examine_messages(caller: Caller, model: str, findings: Findings) -> None:
     path = _PATHS["messages"]
     offered = {"tools": [{"name": "note", "description": _ABOUT, "input_schema": _SCHEMA}]}
     answer = await caller.post(path, _text("messages", model))
@@ -190,7 +194,7 @@ async def _visit_messages(caller: Caller, model: str, findings: Findings) -> Non
     _guarded("messages", findings, lambda: messages.thinking(thought, model, findings))
 
 
-async def _visit_responses(caller: Caller, model: str, findings: Findings) -> None:
+async def _examine_responses(caller: Caller, model: str, findings: Findings) -> None:
     path = _PATHS["responses"]
     tool = {"type": "function", "name": "note", "description": _ABOUT, "parameters": _SCHEMA}
     offered = {"tools": [{**tool, "strict": True}]}
@@ -202,13 +206,13 @@ async def _visit_responses(caller: Caller, model: str, findings: Findings) -> No
     _guarded("responses", findings, lambda: responses.tools(called, model, findings))
 
 
-_VISITS = {"chat": _visit_chat, "messages": _visit_messages, "responses": _visit_responses}
+_EXAMINERS = {"chat": _examine_chat, "messages": _examine_messages, "responses": _examine_responses}
 
 
-def _guarded(place: str, findings: Findings, judge: Callable[[], object]) -> None:
+def _guarded(protocol: str, findings: Findings, judge: Callable[[], object]) -> None:
     """Judge an answer that may be of any shape."""
     try:
         judge()
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         problem = f"something in it has another shape than the protocol's ({error})"[:200]
-        findings.judge(f"{place}.json", problem)
+        findings.judge(f"{protocol}.json", problem)
