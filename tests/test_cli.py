@@ -15,10 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 import dragoman
-from dragoman import cli, demo
+from dragoman import demo
+from dragoman.cli import main
+from dragoman.cli.serve import SIMULATOR_PORT
 from dragoman.simulator.server import DEFAULT_PORT
 
 GOOD = """
@@ -86,13 +90,34 @@ def test_version() -> None:
     assert (result.returncode, result.stdout) == (0, f"dragoman, version {dragoman.__version__}\n")
 
 
+def commands(group: click.Group, name: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield name
+    for part, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*name, part))
+        else:
+            yield (*name, part)
+
+
+@pytest.mark.parametrize("name", list(commands(main)), ids=" ".join)
+def test_help_is_whole(name: tuple[str, ...]) -> None:
+    """Nothing is cut off where a terminal has 80 columns."""
+    shown = CliRunner().invoke(main, [*name, "--help"], terminal_width=80).output
+    assert "Usage" in shown
+    lines = [line for line in shown.splitlines() if "NAME..." not in line and "ARGS" not in line]
+    assert not [line for line in lines if line.endswith("...") or len(line) > 80]
+
+
 def test_check_a_usable_configuration(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text(GOOD)
     result = run("check", str(file), SOME_OPENAI_KEY="sk-1")
     assert result.returncode == 0
     assert result.stderr == ""
-    assert result.stdout == f"{file}: usable (0 clients, 1 upstream, 1 account, 1 route)\n"
+    assert result.stdout == (
+        f"{file}: usable (1 upstream, 1 account, 1 route, 0 clients, "
+        f"store {tmp_path / 'dragoman.db'}, /admin off)\n"
+    )
 
 
 def test_check_tells_every_fault(tmp_path: Path) -> None:
@@ -121,7 +146,8 @@ def test_check_tells_warnings(tmp_path: Path) -> None:
 def test_check_a_file_that_is_not_there(tmp_path: Path) -> None:
     result = run("check", str(tmp_path / "none.toml"))
     assert result.returncode == 1
-    assert "cannot read the file: No such file or directory" in result.stderr
+    assert f"there is no configuration at {tmp_path / 'none.toml'}" in result.stderr
+    assert "dragoman init" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -135,6 +161,35 @@ def test_serve_until_interrupted(tmp_path: Path) -> None:
         assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=10) == 0
+
+
+def test_options_win_over_the_configuration(tmp_path: Path) -> None:
+    """The file is found by the environment; a store it does not name is beside it."""
+    file, port = tmp_path / "mine.toml", free_port()
+    file.write_text("[server]\nport = 1\n" + GOOD.replace("env:SOME_OPENAI_KEY", "sk-1"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRAGOMAN_CONFIG", str(file))
+        with serving("serve", "--port", str(port), "--workers", "2") as process:
+            for _ in range(200):
+                metrics = fetch(f"http://127.0.0.1:{port}/metrics", process).decode()
+                if "dragoman_workers 2" in metrics:
+                    break
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=10) == 0
+            assert process.stdout is not None
+            log = process.stdout.read()
+    assert "dragoman_workers 2" in metrics
+    assert f"serving on http://127.0.0.1:{port}: 1 upstream, 1 account, 1 route, 0 clients" in log
+    assert f"store {tmp_path / 'dragoman.db'}, /admin off" in log
+
+
+def test_options_are_checked_like_the_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(GOOD.replace("env:SOME_OPENAI_KEY", "sk-1"))
+    result = run("serve", "-c", str(file), "--host", "0.0.0.0")
+    assert result.returncode == 1
+    assert "server.host: anyone who reaches this address" in result.stderr
 
 
 def test_serve_takes_no_address_of_another_program(tmp_path: Path) -> None:
@@ -180,7 +235,7 @@ def test_demo_serves_its_three_models() -> None:
 
 
 def test_the_simulators_port_is_its_own() -> None:
-    assert cli.SIMULATOR_PORT == DEFAULT_PORT
+    assert SIMULATOR_PORT == DEFAULT_PORT
 
 
 @pytest.mark.parametrize(

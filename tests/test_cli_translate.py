@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman.canonical.losses import Policy
-from dragoman.cli import POLICIES
+from dragoman.cli.translate import POLICIES
 from dragoman.protocols import CODECS
 
 CHAT_REQUEST = {

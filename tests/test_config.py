@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import pickle
 import traceback
 from pathlib import Path
@@ -19,7 +18,6 @@ from dragoman.config import (
     Loaded,
     Problem,
     Secret,
-    load_config,
     parse_config,
     read_config,
 )
@@ -380,7 +378,7 @@ def test_the_error_names_file_line_and_key(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text("[server]\nport = 'x'\n")
     with pytest.raises(ConfigError) as caught:
-        load_config(file)
+        read_config(file)
     error = caught.value
     assert (error.file, error.line, error.key) == (str(file), 2, "server.port")
     assert str(error) == f"{file}:2: server.port: expected a whole number, got a text"
@@ -388,11 +386,11 @@ def test_the_error_names_file_line_and_key(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the file: No such file"):
-        load_config(tmp_path / "none.toml")
+        read_config(tmp_path / "none.toml")
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"a = '\xff'")
     with pytest.raises(ConfigError, match="not UTF-8"):
-        load_config(binary)
+        read_config(binary)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
@@ -424,17 +422,6 @@ def test_other_warnings() -> None:
     assert warned("") == ["1: no [[upstreams]]: every request will be refused"]
     assert warned(UPSTREAM) == [
         "2: upstreams[0].name: has no account here: nothing is sent to it unless the store has one"
-    ]
-
-
-def test_warnings_are_logged_on_load(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = tmp_path / "dragoman.toml"
-    file.write_text(UPSTREAM)
-    with caplog.at_level(logging.WARNING, "dragoman"):
-        load_config(file)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{file}:2: upstreams[0].name: has no account here: "
-        "nothing is sent to it unless the store has one"
     ]
 
 

@@ -26,9 +26,11 @@ REASONS = {
     "api_page.py": "the example at the head of the library's page",
     "accounts/limits.py": "rate-limit headers are of services: a bridge of any protocol passes on "
     "those of the vendor behind it",
+    "cli/init.py": "the services it knows, and the protocol of most servers of one's own",
     "config/names.py": "providers' prefixes of model names, which clients write out of habit",
     "config/reference.py": "the example of the configuration reference",
     "config/settings.py": "`auth` may name the header of a service, whatever protocol it speaks",
+    "config/starting.py": "well-known services, and what each speaks",
     "demo.py": "the demo shows three models, each on the simulator's upstream of one protocol",
     "gateway/app.py": "the CORS headers that browsers were promised, letter by letter",
     "gateway/stored/": "the Responses API's own: what it stores, makes in the background, and "

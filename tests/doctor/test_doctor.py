@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -206,6 +207,14 @@ def test_the_command_tells_what_breaks_and_what_to_do(gateway: RunningGateway) -
     assert "do: put the item's id into item_id" in lines[place + 2]
     assert "1 BROKEN" in lines[-1]
     assert not any("chat.done" in line for line in lines)
+
+
+def test_the_command_prints_json(gateway: RunningGateway) -> None:
+    done = run(f"http://127.0.0.1:{gateway.port}", "--key", KEY, "--model", "sim-chat", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["broken"]) == (0, False)
+    assert {"server.models", "chat.done"} <= {check["check"]["id"] for check in found["checks"]}
+    assert {check["state"] for check in found["checks"]} <= {"ok", "warning", "not seen"}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import ConfigError, load_config, parse_config
+from dragoman.config import ConfigError, parse_config, read_config
 from dragoman.gateway.processes.listening import bind, bind_unix
 from dragoman.gateway.server import Server, build_app
 from tests.gateway.http import KEY
@@ -40,7 +40,7 @@ def configuration(folder: Path, server: str) -> Path:
 
 @contextmanager
 def running(file: Path) -> Iterator[tuple[Server, int]]:
-    config = load_config(file)
+    config = read_config(file).config
     server = Server(build_app(replace(config, storage=replace(config.storage, path="")), None))
     plug = bind("127.0.0.1", 0)
     port = plug.getsockname()[1]
@@ -94,7 +94,7 @@ def test_a_certificate_is_read_anew_at_a_reload(tmp_path: Path) -> None:
 def test_a_certificate_that_cannot_be_used(tmp_path: Path) -> None:
     file = configuration(tmp_path, 'tls_certificate = "cert.pem"')
     with pytest.raises(FileNotFoundError):
-        Server(build_app(load_config(file), None))
+        Server(build_app(read_config(file).config, None))
     with pytest.raises(ConfigError, match="tls_key"):
         parse_config('[server]\ntls_key = "key.pem"\n')
 

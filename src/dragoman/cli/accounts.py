@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from dragoman.cli.common import (
-    FILE,
+    CONFIG,
+    JSON,
     ago,
     count,
     failures_told,
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
 STATES = ("active", "cooling", "exhausted", "disabled")
 FORMATS = ("csv", "json", "jsonl")
 
-CONFIG = click.option(
-    "--config", type=FILE, default="dragoman.toml", show_default=True, help="The configuration."
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 _UPSTREAM = click.option("--upstream", help="Only accounts of this upstream.")
 _STATE = click.option("--state", type=click.Choice(STATES), help="Only accounts in this state.")
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
@@ -48,7 +45,7 @@ _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 @click.group()
 def accounts() -> None:
-    """Accounts of upstreams: list, add, change, import, test and remove them.
+    """List, add, change, import, test and remove accounts.
 
     Accounts of the configuration file are listed, tested, disabled and enabled here, and changed
     there.
@@ -69,9 +66,12 @@ def opened(path: Path) -> Iterator[Administration]:
 @CONFIG
 @_UPSTREAM
 @_STATE
-@_JSON
+@JSON
 def list_(config: Path, upstream: str | None, state: str | None, as_json: bool) -> None:
-    """List accounts: state, when they come back, why they are out, and what they did."""
+    """List accounts with their states.
+
+    It is said when those that are out come back, why they are out, and what they did.
+    """
     with opened(config) as administration:
         page = administration.page(upstream=upstream, state=state)
     if as_json:
@@ -130,7 +130,7 @@ def _why(view: AccountView, now: float) -> Iterator[str]:
 @accounts.command()
 @CONFIG
 @click.option("--history", default=20, show_default=True, help="Changes of state to show.")
-@_JSON
+@JSON
 @click.argument("name")
 def show(config: Path, history: int, as_json: bool, name: str) -> None:
     """Show one account and what led to its state."""
@@ -216,7 +216,7 @@ def _settings(command: Any) -> Any:
 @CONFIG
 @_settings
 @click.option("--no-key", is_flag=True, help="The upstream wants no key.")
-@_JSON
+@JSON
 @click.argument("name")
 def add(config: Path, no_key: bool, as_json: bool, **given: Any) -> None:
     """Add an account. Without --key its key is asked for, or read from standard input."""
@@ -237,7 +237,7 @@ def add(config: Path, no_key: bool, as_json: bool, **given: Any) -> None:
     type=click.Choice(("models", "max_concurrent", "balance", "proxy", "headers", "key")),
     help="Field to return to its default; repeatable.",
 )
-@_JSON
+@JSON
 @click.argument("name")
 def set_(config: Path, reset: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Change an account. What is not given stays. A new key brings back an account whose old one
@@ -255,12 +255,14 @@ def set_(config: Path, reset: tuple[str, ...], as_json: bool, **given: Any) -> N
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="By default told from FILE.")
 @click.option("--replace", is_flag=True, help="Change accounts that are there already.")
 @click.option("--skip-bad", is_flag=True, help="Import the good rows of a list with bad ones.")
-@_JSON
+@JSON
 @click.argument("file", type=click.File("rb"))
 def import_(
     config: Path, kind: str | None, replace: bool, skip_bad: bool, as_json: bool, file: BinaryIO
 ) -> None:
-    """Add the accounts of FILE (- for standard input): all of them, or none if a row is bad.
+    """Add the accounts of a file.
+
+    FILE is - for standard input. All of them are added, or none if a row is bad.
 
     CSV whose first line names the columns, a JSON list of objects, or JSON lines; columns and
     members are the fields of [[accounts]]. Keys are given in full or as env:NAME or file:PATH.
@@ -328,8 +330,10 @@ def _ending_line(rows: Iterable[Row | BadRow]) -> Iterator[Row | BadRow]:
 @_UPSTREAM
 @click.option("--format", "kind", type=click.Choice(FORMATS), default="csv", show_default=True)
 def export(config: Path, upstream: str | None, kind: str) -> None:
-    """Print the accounts of the store as a list that `import --replace` reads. Keys, headers and
-    proxies are not in it."""
+    """Print the accounts of the store as a list.
+
+    `import --replace` reads it. Keys, headers and proxies are not in it.
+    """
     from dragoman.administration.rows import written
 
     with opened(config) as administration:
@@ -353,7 +357,10 @@ def disable(config: Path, reason: str, names: tuple[str, ...]) -> None:
 @CONFIG
 @_NAMES
 def enable(config: Path, names: tuple[str, ...]) -> None:
-    """Forget all that is held against accounts: they are used again at once."""
+    """Forget what is held against accounts.
+
+    They are used again at once.
+    """
     with opened(config) as administration:
         administration.enable(names)
     click.echo(f"enabled {count(len(names), 'account')}")
@@ -378,7 +385,7 @@ def remove(config: Path, yes: bool, names: tuple[str, ...]) -> None:
 @_UPSTREAM
 @_STATE
 @click.option("--model", help="Model to ask for, by the upstream's name of it.")
-@_JSON
+@JSON
 @click.argument("names", nargs=-1, metavar="NAME...")
 def test(
     config: Path,
@@ -389,8 +396,10 @@ def test(
     as_json: bool,
     names: tuple[str, ...],
 ) -> None:
-    """Ask accounts for a short answer, and take note of what comes back as of any other request:
-    an account that answers is used again. The exit status is 1 if one does not.
+    """Ask accounts for a short answer.
+
+    What comes back counts as that of any other request: an account that answers is used again. The
+    exit status is 1 if one does not.
     """
     if bool(names) == every:
         raise click.UsageError("name accounts, or give --all")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,15 +31,38 @@ PROTOCOL = ProtocolName()
 
 FILE = click.Path(path_type=Path)
 
+CONFIG_VARIABLE = "DRAGOMAN_CONFIG"
+"""The environment variable that names the configuration where no option does."""
 
-def read_config(path: Path, *, warn: bool = True) -> Config:
+CONFIG = click.option(
+    "--config",
+    "-c",
+    type=FILE,
+    default="dragoman.toml",
+    show_default=True,
+    envvar=CONFIG_VARIABLE,
+    show_envvar=True,
+    help="The configuration.",
+)
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+
+
+def read_config(
+    path: Path, *, warn: bool = True, server: Mapping[str, object] | None = None
+) -> Config:
     """The configuration at `path`, with its warnings printed if wanted; faults are all printed and
-    end the command."""
+    end the command. `server` has settings that win over those of its `[server]`."""
     from dragoman.config import ConfigError
     from dragoman.config import read_config as read
 
+    if not path.exists():
+        raise click.ClickException(
+            f"there is no configuration at {path}: name it with --config or {CONFIG_VARIABLE}, or "
+            "let `dragoman init` write one"
+        )
     try:
-        loaded = read(path)
+        loaded = read(path, server=server or {})
     except ConfigError as error:
         for problem in error.problems:
             click.echo(f"error: {problem.located(error.file)}", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.common import PROTOCOL
+from dragoman.cli.common import JSON, PROTOCOL, print_json
 
 
 @click.command()
@@ -20,13 +20,16 @@ from dragoman.cli.common import PROTOCOL
     multiple=True,
     help="A protocol to check, several times for several; by default all.",
 )
-def doctor(url: str, key: str, model: str | None, protocols: tuple[str, ...]) -> None:
-    """Tell why a client shows nothing: play the clients of each protocol against URL.
+@JSON
+def doctor(
+    url: str, key: str, model: str | None, protocols: tuple[str, ...], as_json: bool
+) -> None:
+    """Find out why a client shows nothing.
 
-    URL is the base URL of a running instance, of this gateway or any other, with or without /v1.
-    About five short answers are asked for in each protocol. One line is printed for each check,
-    and for what is wrong: what it breaks in which client, and what to do. The exit status is 1
-    when something is broken.
+    The clients of each protocol are played. URL is the base URL of a running instance, of this
+    gateway or any other, with or without /v1. About five short answers are asked for in each
+    protocol. One line is printed for each check, and for what is wrong: what it breaks in which
+    client, and what to do. The exit status is 1 when something is broken.
     """
     import asyncio
 
@@ -43,9 +46,12 @@ def doctor(url: str, key: str, model: str | None, protocols: tuple[str, ...]) ->
         raise click.ClickException("no model is listed: name one with --model") from None
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    for finding in findings:
-        click.echo(finding)
-    counts = {state: sum(one.state is state for one in findings) for state in State}
-    click.echo(", ".join(f"{number} {state}" for state, number in counts.items()))
+    if as_json:
+        print_json({"broken": findings.broken, "checks": list(findings)})
+    else:
+        for finding in findings:
+            click.echo(finding)
+        counts = {state: sum(one.state is state for one in findings) for state in State}
+        click.echo(", ".join(f"{number} {state}" for state, number in counts.items()))
     if findings.broken:
         raise click.exceptions.Exit(1)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.accounts import CONFIG, opened
-from dragoman.cli.common import print_json, table
+from dragoman.cli.accounts import opened
+from dragoman.cli.common import CONFIG, print_json, table
 
 if TYPE_CHECKING:
     from dragoman.administration.views import UsageReport, UsageRow

@@ -1,7 +1,7 @@
 """The configuration of a gateway: one TOML file, checked and resolved into typed settings."""
 
 from dragoman.config.errors import ConfigError, Problem
-from dragoman.config.load import Loaded, load_config, parse_config, read_config
+from dragoman.config.load import Loaded, parse_config, read_config
 from dragoman.config.names import matches
 from dragoman.config.secret import Secret, SecretError
 from dragoman.config.settings import (
@@ -45,7 +45,6 @@ __all__ = [
     "Storage",
     "Timeouts",
     "Upstream",
-    "load_config",
     "matches",
     "parse_config",
     "read_config",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -25,8 +25,6 @@ from dragoman.config.toml_lines import TomlLines
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import setting, with_settings
 
-_log = logging.getLogger(__name__)
-
 _STORE = "dragoman.db"
 """The store of a configuration file that names none."""
 
@@ -38,23 +36,17 @@ class Loaded(Struct, frozen=True):
     warnings: tuple[Problem, ...]
 
 
-def load_config(path: str | os.PathLike[str]) -> Config:
-    """Read, check and resolve the configuration file at `path`; oddities are logged.
+def read_config(
+    path: str | os.PathLike[str],
+    *,
+    environ: Mapping[str, str] = os.environ,
+    server: Mapping[str, object] = MappingProxyType({}),
+) -> Loaded:
+    """Read the configuration file at `path`, taking `env:` references from `environ`. `server` has
+    settings that win over those of its `[server]`.
 
     Raises:
         ConfigError: the file cannot be read or used; it names every line and key at fault.
-    """
-    loaded = read_config(path)
-    for warning in loaded.warnings:
-        _log.warning("%s", warning.located(os.fspath(path)))
-    return loaded.config
-
-
-def read_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os.environ) -> Loaded:
-    """Read the configuration file at `path`, taking `env:` references from `environ`.
-
-    Raises:
-        ConfigError: as `load_config`.
     """
     file = os.fspath(path)
     try:
@@ -65,7 +57,7 @@ def read_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os
     except UnicodeDecodeError as error:
         raise ConfigError(file, (Problem(1, "", f"not UTF-8: {error.reason}"),)) from None
     directory = Path(path).parent
-    loaded = parse_config(text, file=file, environ=environ, directory=directory)
+    loaded = parse_config(text, file=file, environ=environ, directory=directory, server=server)
     return replace(loaded, config=_with_storage(_with_files(loaded.config, directory), directory))
 
 
@@ -100,20 +92,23 @@ def parse_config(
     file: str = "<string>",
     environ: Mapping[str, str] = os.environ,
     directory: Path = Path(),
+    server: Mapping[str, object] = MappingProxyType({}),
 ) -> Loaded:
     """Check and resolve the text of a configuration.
 
-    `file` is only for messages; `file:` references start at `directory`. A text has no place for a
-    store, so `storage.path` stays as it is.
+    `file` is only for messages; `file:` references start at `directory`; `server` is as in
+    `read_config`. A text says nothing of where a store is, so `storage.path` stays as it is.
 
     Raises:
-        ConfigError: as `load_config`.
+        ConfigError: as `read_config`.
     """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(file, (_syntax_problem(str(error), text),)) from None
     lines = TomlLines(text)
+    if server and isinstance(own := document.setdefault("server", {}), dict):
+        own.update(server)
 
     def resolve(reference: str) -> Secret:
         return resolve_secret(reference, environ=environ, directory=directory)

@@ -14,6 +14,7 @@ from dragoman.config import Config, Upstream
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
+from dragoman.gateway.operation.listing import read_models
 from dragoman.gateway.serving.routing import Router, model_not_found
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.protocols.base import ModelList, to_json
@@ -29,9 +30,6 @@ _PATIENCE_S = 10.0
 
 _RETRY_S = 30.0
 """Seconds after which an upstream that failed is asked again."""
-
-_LIST_BYTES = 8 * 1024 * 1024
-"""Largest list of models that is read."""
 
 
 class ListedModel(Struct, frozen=True):
@@ -152,18 +150,12 @@ class ModelEndpoints:
 
 
 async def fetch_models(upstreams: Upstreams, upstream: Upstream) -> list[JsonObject]:
-    """The models that an upstream lists.
+    """The models that an upstream lists for one of its accounts.
 
     Raises:
         DragomanError: no account can be used.
-        CallError: the call failed.
-        ValueError: the answer is no list of models.
+        Failure, CallError, ValueError: as `read_models`.
     """
-    form = upstream.codec.endpoint.models
     with await upstreams.pool.acquire(LeaseRequest(upstream.name)) as lease:
         builder = upstreams.builders.of(lease.account)
-        request = builder.get(form.path, form.query, lease.proxy)
-        async with await upstreams.client.send(request) as answer:
-            if answer.status != 200:
-                raise ValueError(f"status {answer.status}")
-            return form.read(await answer.read(_LIST_BYTES))
+        return await read_models(upstreams.client, builder, upstream, lease.proxy)

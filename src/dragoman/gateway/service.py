@@ -18,6 +18,7 @@ from typing import Any, TextIO
 import uvloop
 
 from dragoman.config import Config
+from dragoman.config.summary import summary
 from dragoman.gateway.allocation import configure_allocator
 from dragoman.gateway.edge.lines import LineWriter, Outlet
 from dragoman.gateway.operation.metrics import Board
@@ -72,7 +73,7 @@ def serve(
         server_tls(config.server)
     predecessor, sockets = _open(config, as_service)
     url = url_of(sockets[0], "https" if tls else "http")
-    _log.info("serving on %s", url)
+    _log.info("serving on %s: %s", url, summary(config))
     if announce is not None:
         announce(url)
     run = _run_alone if config.server.workers == 1 else _run_workers

@@ -27,6 +27,8 @@ from dragoman.simulator.state import State
 
 DEFAULT_PORT = 8099
 _MAX_BODY = 64 * 1024 * 1024
+_KEY_REFUSED = (401, 403)
+"""Statuses of a key that is refused whatever is asked, the list of models too."""
 _JSON = "application/json"
 
 
@@ -87,7 +89,11 @@ class Simulator(State):
                 raise ApiError(415, f"The content type must be {_JSON}.", code="media_type")
             await self._posts[path][1](context)
             return
-        context.authenticate()
+        key = context.authenticate()
+        fault = self.keys.behaviour(key).fault_of(self.keys.requests[key])
+        if fault is not None and fault.kind == "error" and fault.failure.status in _KEY_REFUSED:
+            await context.fail(fault.failure)
+            return
         if (resource := self._resource(context)) is None:
             message = f"Invalid URL ({method} {path})"
             raise ApiError(404, message, code="unknown_url")

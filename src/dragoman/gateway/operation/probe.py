@@ -116,7 +116,7 @@ async def probe(
     failure: Failure | None = None
     try:
         async with asyncio.timeout(_TIME_LIMIT_S):
-            await _answer(client, upstream, account, model, proxy or _proxy(upstream, account))
+            await _answer(client, upstream, account, model, proxy or proxy_of(upstream, account))
     except Failure as failed:
         failure = failed
     except TimeoutError:
@@ -152,7 +152,8 @@ async def probe(
     return finding, transition
 
 
-def _proxy(upstream: Upstream, account: Account) -> Secret | None:
+def proxy_of(upstream: Upstream, account: Account) -> Secret | None:
+    """A proxy that is configured for calls of an account, none if there is none."""
     own = account.proxy or upstream.proxy
     return own if own or not upstream.proxies else random.choice(upstream.proxies)
 

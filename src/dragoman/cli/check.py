@@ -1,0 +1,101 @@
+"""`dragoman check`: whether a configuration can be used, and whether its keys are good."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dragoman.cli.common import CONFIG, FILE, JSON, failures_told, print_json, read_config, table
+
+if TYPE_CHECKING:
+    from dragoman.config import Account, Config
+    from dragoman.gateway.operation.listing import Listing
+
+
+@click.command()
+@CONFIG
+@click.option("--online", is_flag=True, help="Ask each upstream for its models with each key.")
+@JSON
+@click.argument("file", type=FILE, required=False)
+def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
+    """Read a configuration, and name the line of each fault.
+
+    It is read as `serve` would read it. FILE is the configuration, as is --config. The exit status
+    is 1 when it cannot be used, or with --online when an account was refused or not answered.
+    Warnings do not change it.
+    """
+    path = file or config
+    found = read_config(path)
+    from dragoman.config.summary import summary
+
+    listed = _ask(found, as_json) if online else []
+    missing = _unlisted(found, listed)
+    if as_json:
+        report = {"file": str(path), "usable": True, "summary": summary(found)}
+        asked = {"accounts": listed, "unlisted": missing} if online else {}
+        print_json(report | asked)
+    else:
+        for upstream, model in missing:
+            click.echo(f"warning: {path}: {upstream} does not list the model {model}", err=True)
+        click.echo(f"{path}: usable ({summary(found)})")
+    if not all(one.passed for one in listed):
+        raise click.exceptions.Exit(1)
+
+
+def _ask(config: Config, as_json: bool) -> list[Listing]:
+    """What each upstream lists for each account; a table is printed of it."""
+    import asyncio
+
+    from dragoman.gateway.operation.listing import listings
+
+    accounts = _accounts(config)
+
+    async def gather() -> list[Listing]:
+        found: list[Listing] = []
+        with click.progressbar(length=len(accounts), label="asking", file=sys.stderr) as bar:
+            async for one in listings(config, accounts):
+                found.append(one)
+                bar.update(1)
+        return found
+
+    listed = {one.account: one for one in asyncio.run(gather())}
+    found = [listed[account.name] for account in accounts]
+    if not as_json:
+        heading = ("ACCOUNT", "UPSTREAM", "STATUS", "MODELS", "MS", "PROBLEM")
+        click.echo(table(heading, (_row(one) for one in found)))
+    return found
+
+
+def _row(one: Listing) -> Sequence[str]:
+    status = str(one.status) if one.status else "-"
+    return (
+        one.account,
+        one.upstream,
+        status,
+        str(len(one.models)) if not one.message else "",
+        f"{one.milliseconds:.0f}",
+        one.message,
+    )
+
+
+def _accounts(config: Config) -> list[Account]:
+    """The accounts of the configuration, and those of the store if there is one already."""
+    path = config.storage.path
+    if not path or not Path(path).exists():
+        return list(config.accounts)
+    from dragoman.administration.opening import open_administration
+
+    with failures_told(), open_administration(config) as found:
+        return [found.account(view.name) for view in found.page(with_usage=False).accounts]
+
+
+def _unlisted(config: Config, listed: list[Listing]) -> list[tuple[str, str]]:
+    if not listed:
+        return []
+    from dragoman.gateway.operation.listing import unlisted
+
+    return unlisted(config, listed)

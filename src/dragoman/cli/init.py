@@ -1,0 +1,158 @@
+"""`dragoman init`: a configuration to start with."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dragoman.cli.common import CONFIG, PROTOCOL
+
+if TYPE_CHECKING:
+    from dragoman.config.starting import Vendor
+
+_KEY_BYTES = 24
+
+
+@click.command()
+@CONFIG
+@click.option(
+    "--upstream",
+    "names",
+    multiple=True,
+    help="A service to call, several times for several: openai, anthropic, gemini, deepseek, "
+    "openrouter, ollama.",
+)
+@click.option("--url", help="Base URL of a server of your own.")
+@click.option("--protocol", type=PROTOCOL, default="openai_chat", help="What that server speaks.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="UPSTREAM=REFERENCE",
+    help="Where a service's key is: env:NAME or file:PATH.",
+)
+@click.option("--client", "clients", multiple=True, help="Name of a client to make a key for.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def init(
+    config: Path,
+    names: tuple[str, ...],
+    url: str | None,
+    protocol: str,
+    keys: tuple[str, ...],
+    clients: tuple[str, ...],
+    host: str,
+    port: int,
+    force: bool,
+) -> None:
+    """Write a configuration to start with.
+
+    Without --upstream and --url, a person at a terminal is asked. Clients' keys are written to
+    files of their own, which only you can read.
+    """
+    from dragoman.config.starting import Client, starting_configuration
+
+    if config.exists() and not force:
+        raise click.ClickException(f"{config} is there already: give another --config, or --force")
+    if not names and not url:
+        names, url, clients = _asked(clients)
+    vendors = _vendors(names, url, protocol)
+    references = _references(keys, [vendor.name for vendor in vendors])
+    files = {name: config.parent / f"{name}.key" for name in clients}
+    for name, file in files.items():
+        if Path(name).name != name:
+            raise click.UsageError(f"--client: {name!r} cannot be the name of a file")
+        if file.exists() and not force:
+            raise click.ClickException(f"{file} is there already: give another name, or --force")
+    text = starting_configuration(
+        vendors,
+        [Client(name, f"file:{file.name}") for name, file in files.items()],
+        keys=references,
+        host=host,
+        port=port,
+    )
+    for name, file in files.items():
+        key = f"sk-{secrets.token_hex(_KEY_BYTES)}"
+        _write_secret(file, key)
+        click.echo(f"the key of {name} (in {file}): {key}")
+    config.write_text(text, encoding="utf-8")
+    _say_next(config, vendors, references)
+
+
+def _asked(clients: tuple[str, ...]) -> tuple[tuple[str, ...], str | None, tuple[str, ...]]:
+    """The services, the URL of a server of one's own, and the names of clients, by questions."""
+    from dragoman.config.starting import VENDORS
+
+    if not _is_terminal():
+        raise click.UsageError("give --upstream or --url: there is no terminal to ask at")
+    click.echo(f"Services that are known: {', '.join(VENDORS)}.")
+    text = click.prompt("Which do you have keys for (empty: none)", default="", show_default=False)
+    names = tuple(text.replace(",", " ").split())
+    url = None
+    if not names:
+        url = click.prompt("Base URL of your own server, such as http://127.0.0.1:8000/v1")
+    if not clients:
+        text = click.prompt(
+            "Names of clients to make keys for (empty: only this machine may call)",
+            default="",
+            show_default=False,
+        )
+        clients = tuple(text.replace(",", " ").split())
+    return names, url, clients
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _vendors(names: tuple[str, ...], url: str | None, protocol: str) -> list[Vendor]:
+    from dragoman.config.starting import VENDORS, Vendor
+
+    found: dict[str, Vendor] = {}
+    for name in names:
+        if name not in VENDORS:
+            raise click.UsageError(
+                f"--upstream: {name!r} is not one of {', '.join(VENDORS)}; for another service "
+                "give --url"
+            )
+        found[name] = VENDORS[name]
+    if url:
+        found["local"] = Vendor("local", protocol, url, "", "*")
+    return list(found.values())
+
+
+def _references(keys: tuple[str, ...], names: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in keys:
+        name, _, reference = text.partition("=")
+        if name not in names:
+            raise click.UsageError(f"--key: there is no upstream {name!r} here")
+        if not reference.startswith(("env:", "file:")):
+            raise click.UsageError(
+                "--key: a key in the arguments can be read by other processes: give env:NAME or "
+                "file:PATH"
+            )
+        found[name] = reference
+    return found
+
+
+def _write_secret(file: Path, key: str) -> None:
+    """Write a file that nobody else may read, not even for a moment."""
+    file.unlink(missing_ok=True)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        stream.write(f"{key}\n")
+
+
+def _say_next(config: Path, vendors: list[Vendor], references: dict[str, str]) -> None:
+    click.echo(f"wrote {config}")
+    for vendor in vendors:
+        if vendor.variable and vendor.name not in references and vendor.variable not in os.environ:
+            click.echo(f"set {vendor.variable} to your key of {vendor.name}")
+    named = "" if config == Path("dragoman.toml") else f" --config {config}"
+    click.echo(f"then: dragoman check --online{named}; dragoman serve{named}")

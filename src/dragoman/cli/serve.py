@@ -1,0 +1,75 @@
+"""`dragoman serve`, `demo` and `simulate`: what listens until it is interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from dragoman.cli.common import CONFIG, read_config
+
+SIMULATOR_PORT = 8099
+"""Default port of `simulate`; the simulator's own, repeated here so as not to import it."""
+
+_PORT = click.IntRange(0, 65535)
+
+
+@click.command()
+@CONFIG
+@click.option("--host", help="Address to listen on, over that of the configuration.")
+@click.option("--port", type=_PORT, help="Port to listen on, over that of the configuration.")
+@click.option(
+    "--workers", type=click.IntRange(1), help="Processes, over those of the configuration."
+)
+def serve(config: Path, host: str | None, port: int | None, workers: int | None) -> None:
+    """Serve the gateway until interrupted."""
+    given = {"host": host, "port": port, "workers": workers}
+    server = {name: value for name, value in given.items() if value is not None}
+    settings = read_config(config, server=server)
+    from dragoman.gateway import service
+
+    with _serving(settings.server.host, settings.server.port):
+        service.serve(settings)
+
+
+@click.command()
+@click.option("--port", type=_PORT, default=8080, show_default=True)
+def demo(port: int) -> None:
+    """Serve a gateway over the simulator, with examples."""
+    from dragoman import demo
+
+    with _serving("127.0.0.1", port):
+        demo.run(port=port)
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=_PORT, default=SIMULATOR_PORT, show_default=True)
+def simulate(host: str, port: int) -> None:
+    """Serve a scripted upstream, to test clients with.
+
+    It speaks all protocols, and needs no key.
+    """
+    from dragoman.simulator.server import run
+
+    click.echo(f"Serving the simulator on http://{host}:{port} until interrupted.", err=True)
+    with _serving(host, port):
+        run(host, port)
+
+
+@contextmanager
+def _serving(host: str, port: int) -> Iterator[None]:
+    """Make an interrupt an ordinary end; an address or a store that cannot be had a message."""
+    from dragoman.accounts.cipher import SealError
+    from dragoman.accounts.store import StoreError
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    except (StoreError, SealError) as error:
+        raise click.ClickException(f"the store: {error}") from None

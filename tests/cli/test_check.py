@@ -1,0 +1,78 @@
+"""`dragoman check --online`: each upstream is asked with each key."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+from tests.cli.conftest import STORE_KEY, Shop
+
+
+def refused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def account(name: str, upstream: str, key: str) -> str:
+    return f'[[accounts]]\nname = "{name}"\nupstream = "{upstream}"\nkey = "{key}"\n'
+
+
+def rows(output: str) -> dict[str, list[str]]:
+    """The table's rows, by the account."""
+    lines = [line.split() for line in output.splitlines() if line]
+    return {line[0]: line[1:] for line in lines}
+
+
+def test_every_account_is_asked(shop: Shop) -> None:
+    """Those of the configuration and those of the store."""
+    shop.run(
+        "accounts", "add", "--upstream", "messages", "--key", "-", "stored", given="sk-sim-9\n"
+    )
+    done = shop.run("check", "--online")
+    found = rows(done.stdout)
+    assert found["fixed"][:2] == ["chat", "200"]
+    assert found["stored"][:2] == ["messages", "200"]
+    assert int(found["fixed"][2]) > 0
+    assert "usable (2 upstreams, 1 account, 1 route" in done.stdout
+    assert STORE_KEY not in done.output
+
+
+def test_a_key_that_is_refused_and_a_server_that_is_not_there(shop: Shop) -> None:
+    with shop.file.open("a") as file:
+        file.write(account("bad", "chat", "sk-sim-401-secret"))
+        file.write(account("lost", "gone", "sk-sim-1"))
+        file.write(
+            '[[upstreams]]\nname = "gone"\nprotocol = "openai_responses"\n'
+            f'base_url = "http://127.0.0.1:{refused_port()}"\n'
+        )
+    done = shop.run("check", "--online", "--json", status=1)
+    found = {one["account"]: one for one in json.loads(done.stdout)["accounts"]}
+    assert (found["fixed"]["status"], found["fixed"]["message"]) == (200, "")
+    assert found["bad"]["status"] == 401
+    assert found["bad"]["message"]
+    assert found["lost"]["status"] == 0
+    assert "could not be reached" in found["lost"]["message"]
+    assert "sk-sim-401-secret" not in done.output
+    table = rows(shop.run("check", "--online", status=1).stdout)
+    assert table["bad"][:2] == ["chat", "401"]
+    assert table["lost"][:2] == ["gone", "-"]
+
+
+def test_a_model_that_is_not_listed_is_a_warning(shop: Shop) -> None:
+    with shop.file.open("a") as file:
+        file.write('[[routes]]\nmatch = "mine"\nupstream = "messages"\nmodel = "gtp-5"\n')
+        file.write(account("second", "messages", "sk-sim-2"))
+    done = shop.run("check", "--online")
+    assert "messages does not list the model gtp-5" in done.stderr
+    assert json.loads(shop.run("check", "--online", "--json").stdout)["unlisted"] == [
+        ["messages", "gtp-5"]
+    ]
+
+
+def test_a_check_asks_nobody_unless_told(shop: Shop) -> None:
+    with shop.file.open("a") as file:
+        file.write(account("bad", "chat", "sk-sim-401"))
+    found = json.loads(shop.run("check", "--json").stdout)
+    assert found["usable"] is True
+    assert "accounts" not in found
