@@ -56,7 +56,9 @@ def _ask(config: Config, as_json: bool) -> list[Listing]:
 
     async def gather() -> list[Listing]:
         found: list[Listing] = []
-        with click.progressbar(length=len(accounts), label="asking", file=sys.stderr) as bar:
+        with click.progressbar(
+            length=len(accounts), label="asking", file=sys.stderr, hidden=not sys.stderr.isatty()
+        ) as bar:
             async for one in listings(config, accounts):
                 found.append(one)
                 bar.update(1)
