@@ -24,6 +24,7 @@ REQUESTS: dict[str, str] = {
     "PromptCacheOptions.mode=implicit": "The default of the service.",
     "Reasoning.context=auto": "The default of the service.",
     "Image.context_compression=auto": "The default of the service.",
+    "BackgroundOptions.completion_window=soonest": "The default of the service.",
     "MessageCreateParamsBase.speed=standard": "The default of the service.",
     "BetaSystemMessageParam.clear_at=never": "The default of the service.",
     "*.allowed_callers=direct": "The model itself is the only caller there is elsewhere.",

@@ -152,12 +152,6 @@ ROWS = [
         message(content=None, tool_calls=[function("c1", "{}")], finish="tool_calls"),
         {"stop_sequence": KNOB},
     ),
-    Row(
-        "no stop reason",
-        content(text("x"), stop_reason=None),
-        message(),
-        streamed=False,
-    ),
     Row("tool_use without a call", ended("tool_use"), message()),
     Row(
         "a call of an emulated free-text tool",

@@ -38,6 +38,7 @@ WHOLE: list[tuple[str, JsonObject, FaultKind]] = [
     (A, {"type": "message"}, FaultKind.UPSTREAM_FAILED),
     (A, {"type": "message", "content": "x"}, FaultKind.UPSTREAM_FAILED),
     (A, {"type": "message", "content": []}, FaultKind.UPSTREAM_FAILED),
+    (A, {"type": "message", "content": [{"type": "text", "text": "x"}]}, FaultKind.UPSTREAM_FAILED),
     (A, {"type": "message", "content": [5], "stop_reason": "end_turn"}, FaultKind.UPSTREAM_FAILED),
     (R, {}, FaultKind.UPSTREAM_FAILED),
     (R, {"object": "chat.completion", "choices": []}, FaultKind.UPSTREAM_FAILED),

@@ -49,7 +49,7 @@ def amid_answer(*events: JsonObject) -> bytes:
 
 FROM_MESSAGES = [
     Row(
-        "no names, a start and a block twice, blocks closed late or never",
+        "no names, a start and a block's start twice, blocks closed late or never",
         b"".join(
             [
                 b": comment\r\n\r\n",
@@ -65,6 +65,7 @@ FROM_MESSAGES = [
                     text_block(0)[-1],
                     text_block(0)[-1],
                     text_block(9)[-1],
+                    tool_block(1, 1)[-1],
                     *message_end("end_turn"),
                 ),
                 DONE,
@@ -85,9 +86,93 @@ FROM_MESSAGES = [
     Row(
         "what comes when its block is over",
         named_stream(BEGIN, *text_block(0, "x"), piece(0, "text_delta", text="late"), *ENDING),
-        SAID,
-        {"content[0].text_delta": "knob"},
+        named_stream(BEGIN, *text_block(0, "x"), *text_block(1, "late"), *ENDING),
     ),
+    Row(
+        "a citation when its block is over",
+        named_stream(BEGIN, *text_block(0, "x"), piece(0, "citations_delta", citation={}), *ENDING),
+        SAID,
+        {"content[0].citations_delta": "knob"},
+    ),
+    Row(
+        "every block numbered 0",
+        named_stream(
+            BEGIN,
+            *text_block(0, "a"),
+            *tool_block(0, 1, '{"a":1}'),
+            *text_block(0, "b"),
+            *message_end("tool_use"),
+        ),
+        named_stream(
+            BEGIN,
+            *text_block(0, "a"),
+            *tool_block(1, 1, '{"a":1}'),
+            *text_block(2, "b"),
+            *message_end("tool_use"),
+        ),
+        {"content": "converted"},
+    ),
+    Row(
+        "every block numbered 0, none of them ended",
+        named_stream(
+            BEGIN,
+            *text_block(0, "a")[:-1],
+            *tool_block(0, 1, '{"a":1}')[:-1],
+            *text_block(0, "b")[:-1],
+            *message_end("tool_use"),
+        ),
+        named_stream(
+            BEGIN,
+            *text_block(0, "a"),
+            *tool_block(1, 1, '{"a":1}'),
+            *text_block(2, "b"),
+            *message_end("tool_use"),
+        ),
+        {"content": "converted"},
+    ),
+    Row(
+        "thinking under the number of a text",
+        named_stream(
+            BEGIN,
+            text_block(0)[0],
+            piece(0, "thinking_delta", thinking="t"),
+            piece(0, "text_delta", text="a"),
+            text_block(0)[-1],
+            *ENDING,
+        ),
+        named_stream(
+            BEGIN,
+            *text_block(0, "a"),
+            *block(
+                1, {"type": "thinking", "thinking": ""}, {"type": "thinking_delta", "thinking": "t"}
+            ),
+            *ENDING,
+        ),
+    ),
+    Row(
+        "input when its call is over",
+        named_stream(
+            BEGIN,
+            *tool_block(0, 1, '{"a":1}'),
+            piece(0, "input_json_delta", partial_json="2"),
+            *message_end("tool_use"),
+        ),
+    ),
+    Row("a call that nothing ended", named_stream(BEGIN, tool_block(0, 1)[0], *ENDING)),
+    Row(
+        "input in a text",
+        amid_answer(piece(0, "input_json_delta", partial_json="{}")),
+    ),
+    Row(
+        "no reason",
+        named_stream(
+            BEGIN,
+            *text_block(0, "x"),
+            {"type": "message_delta", "delta": {"stop_reason": None}},
+            ENDING[1],
+        ),
+    ),
+    Row("no message_delta", named_stream(BEGIN, *text_block(0, "x"), ENDING[1])),
     Row(
         "members without a counterpart",
         amid_answer({**piece(0, "text_delta", text=""), "novelty": 1}, {"type": "unheard_of"}),

@@ -31,6 +31,12 @@ ANSWER = response(
 EVENTS = events_of(ANSWER)
 EXACT = stream_of(EVENTS)
 HELLO = response(message(text("Hello")))
+NAMELESS = response(
+    message(text("one"), id="msg_u1"),
+    call('{"a":1}', id="fc_u1"),
+    message(text("two"), id="msg_u2"),
+    call('{"b":2}', id="fc_u2", call_id="call_9", name="h"),
+)
 
 
 def without(kind: str) -> bytes:
@@ -44,11 +50,11 @@ def beside(event: JsonObject) -> bytes:
     return stream_of([*events[:4], event, *events[4:]])
 
 
-def late() -> bytes:
+def late(*items: JsonObject) -> bytes:
     """A stream that goes on with items that are over."""
-    *body, terminal = events_of(response(message(text("Hi")), reasoning("s"), call("{}")))
-    again = [{**event, "delta": "late"} for event in body if event["type"].endswith(".delta")]
-    return stream_of([*body, *again, terminal])
+    *body, terminal = events_of(response(*items))
+    again = {event["type"]: event for event in body if event["type"].endswith(".delta")}
+    return stream_of([*body, *({**event, "delta": "late"} for event in again.values()), terminal])
 
 
 def ended_by(*ending: JsonObject) -> bytes:
@@ -219,10 +225,187 @@ FROM_RESPONSES = [
         stream_of(events_of(response(call('{"a":1}')))),
     ),
     Row(
-        "what comes when its item is over",
-        late(),
-        stream_of(events_of(response(message(text("Hi")), reasoning("s"), call("{}")))),
-        {"output[0].content[0]": "knob", "output[1]": "knob", "output[2]": "knob"},
+        "texts when their items are over",
+        late(message(text("Hi")), reasoning("s")),
+        stream_of(
+            [
+                *events_of(
+                    response(
+                        message(text("Hi")),
+                        reasoning("s"),
+                        message(text("late")),
+                        reasoning("late", id="rs_u2"),
+                    )
+                )
+            ]
+        ),
+    ),
+    Row("arguments when their call is over", late(call("{}"))),
+    *(
+        Row(
+            f"every item and part numbered 0{extra}",
+            stream_of(
+                [
+                    {
+                        name: 0 if name.endswith("_index") else content
+                        for name, content in event.items()
+                        if name not in left_out
+                    }
+                    for event in EVENTS
+                    if not event["type"].startswith(silent)
+                ]
+            ),
+            EXACT,
+        )
+        for extra, left_out, silent in (
+            ("", (), "none"),
+            (", not named in their pieces", ("item_id",), "none"),
+            (", not announced", (), "response.output_item.added"),
+            (", without an end", (), ("response.output_item.done", "response.content_part.done")),
+        )
+    ),
+    Row(
+        "every item numbered 0 and without an id",
+        stream_of(
+            {
+                name: (
+                    {key: value for key, value in content.items() if key != "id"}
+                    if name == "item"
+                    else 0
+                    if name == "output_index"
+                    else content
+                )
+                for name, content in event.items()
+                if name != "item_id"
+            }
+            for event in events_of(NAMELESS)
+        ),
+        stream_of(events_of(NAMELESS)),
+        {"content": "converted"},
+    ),
+    Row(
+        "every item of one name and number",
+        stream_of(
+            {
+                name: (
+                    {**content, "id": "item_0"}
+                    if name == "item"
+                    else 0
+                    if name == "output_index"
+                    else "item_0"
+                    if name == "item_id"
+                    else content
+                )
+                for name, content in event.items()
+            }
+            for event in events_of(NAMELESS)
+        ),
+        stream_of(events_of(NAMELESS)),
+        {"content": "converted"},
+    ),
+    Row(
+        "another name in every event",
+        stream_of(
+            {
+                name: (
+                    {**content, "id": f"{content['id']}_{number}"}
+                    if name == "item"
+                    else f"{content}_{number}"
+                    if name == "item_id"
+                    else content
+                )
+                for name, content in event.items()
+            }
+            for number, event in enumerate(events_of(NAMELESS))
+        ),
+        stream_of(events_of(NAMELESS)),
+        {"content": "converted"},
+    ),
+    Row(
+        "a text of which a piece is missing",
+        stream_of([*events_of(HELLO)[:4], *events_of(HELLO)[5:]]),
+    ),
+    Row(
+        "a whole that is written otherwise",
+        stream_of(
+            {**event, "arguments": '{ "a": 1 }'} if "arguments" in event else event
+            for event in events_of(response(call('{"a":1}')))
+        ),
+        stream_of(events_of(response(call('{"a":1}')))),
+    ),
+    Row(
+        "a call of which nothing but its head came",
+        stream_of(
+            [*frame_events(response(output=[]), *item_events(call("{}"), 0)[:1])],
+        ),
+    ),
+    Row(
+        "an item that was announced whole and never again",
+        stream_of(
+            frame_events(
+                response(output=[]),
+                {
+                    "type": "response.output_item.added",
+                    "output_index": 0,
+                    "item": message(text("Hello")),
+                },
+            )
+        ),
+        stream_of(events_of(HELLO)),
+    ),
+    *(
+        Row(
+            f"completed, with the status {status}",
+            ended_by({"type": "response.completed", "response": response(status=status)}),
+        )
+        for status in ("queued", "cancelled", "expired", 5)
+    ),
+    Row(
+        "completed, its object still in progress",
+        ended_by(
+            {
+                "type": "response.completed",
+                "response": {**HELLO, "status": "in_progress"},
+            }
+        ),
+        stream_of(events_of(HELLO)),
+        {"response.status": "converted"},
+    ),
+    *(
+        Row(
+            f"completed, but {said}",
+            stream_of(
+                [
+                    *events_of(HELLO)[:-1],
+                    {"type": "response.completed", "response": {**HELLO, **said}},
+                ]
+            ),
+            stream_of(
+                [
+                    *events_of(HELLO)[:-1],
+                    {
+                        "type": "response.incomplete",
+                        "response": {
+                            **HELLO,
+                            "status": "incomplete",
+                            "incomplete_details": {"reason": reason},
+                        },
+                    },
+                ]
+            ),
+        )
+        for said, reason in (
+            ({"status": "incomplete"}, "max_output_tokens"),
+            (
+                {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+                "max_output_tokens",
+            ),
+            (
+                {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+                "content_filter",
+            ),
+            ({"incomplete_details": {"reason": "content_filter"}}, "content_filter"),
+        )
     ),
     Row(
         "calls side by side",

@@ -236,7 +236,14 @@ TO_CHAT = [
             more(0, "text_delta", text="late"),
             *END,
         ],
-        ["role assistant", "content Hi", "finish stop", "done"],
+        [
+            "role assistant",
+            "content Hi",
+            "reasoning_content hm",
+            "content late",
+            "finish stop",
+            "done",
+        ],
     ),
     Row(
         "a terminator of another protocol",

@@ -24,8 +24,6 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     if not isinstance(content, list):
         raise UpstreamError.unreadable("it has no content")
     stop = {name: body.get(name) for name in _STOP_FIELDS}
-    if not content and not stop["stop_reason"]:
-        raise UpstreamError.unreadable("it says nothing, not even why it stopped")
     reader = MessagesReader(inbound)
     events = reader.take_whole(body, content, stop)
     if reader.fault is not None:

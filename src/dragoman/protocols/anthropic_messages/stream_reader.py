@@ -16,6 +16,7 @@ from dragoman.canonical.blocks import (
     UrlCitation,
     WebSearch,
 )
+from dragoman.canonical.call_ids import CallIds
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.events import (
     Annotated,
@@ -60,11 +61,15 @@ _SEARCH = "search"
 _NO_INPUT = "{}"
 _SKIPPED = "skipped"
 _CLOSED = "closed"
+_NONE = "none"
+_NO_BLOCK = (_NONE, -1)
 
 _OPENS = {"text_delta": _TEXT, "thinking_delta": _THINKING, "signature_delta": _THINKING}
-"""Deltas from which the kind of a block is known even when its start is missing."""
+"""Deltas from which the kind of a block is known even when its start is missing. The kind is also
+the member that has the text."""
 
 _DETAIL = "has no counterpart for the client"
+_LATE = "came when its block was over"
 
 
 class MessagesReader:
@@ -74,15 +79,19 @@ class MessagesReader:
     """
 
     __slots__ = (
+        "_blocks",
+        "_call_ids",
         "_calls",
         "_id",
+        "_ids",
         "_inbound",
         "_inputs",
-        "_kinds",
+        "_next",
         "_over",
         "_searches",
         "_started",
         "_stop",
+        "_strays",
         "_usage",
         "fault",
     )
@@ -91,9 +100,20 @@ class MessagesReader:
         self._inbound = inbound
         self.fault: Fault | None = None
         """The first failure."""
-        self._kinds: dict[int, str] = {}
+        self._blocks: dict[int, tuple[str, int]] = {}
+        """The latest block at each index of the upstream: its kind and its own number. Servers use
+        an index again once its block is over."""
+        self._strays: dict[tuple[int, str], int] = {}
+        """Numbers of blocks whose pieces came under the index of a block of another kind."""
+        self._next = 0
+        """Number of the next block."""
         self._inputs: dict[int, str] = {}
+        """What is known of the input of calls, by number; "" once pieces of it passed."""
         self._searches: dict[str, int] = {}
+        """Indexes of searches by their ids."""
+        self._call_ids = CallIds("toolu_")
+        self._ids: dict[int, str] = {}
+        """Ids of calls as the upstream has them, by number."""
         self._calls = 0
         self._id = ""
         self._stop: JsonObject = {}
@@ -185,6 +205,8 @@ class MessagesReader:
         self._report_unknown(message, wire.MESSAGE_FIELDS)
         tier = read_tier(self._usage, self._inbound.options.map_fast)
         usage = self._counted() if self._usage else None
+        if message.get("stop_reason") is not None:
+            self._stop["stop_reason"] = message["stop_reason"]
         identifier, model = message.get("id"), message.get("model")
         self._id = identifier if isinstance(identifier, str) else ""
         name = model if isinstance(model, str) else ""
@@ -201,50 +223,71 @@ class MessagesReader:
         index, block = event.get("index"), event.get("content_block")
         if type(index) is not int or not isinstance(block, dict):
             return self._fail("a content_block_start event is malformed")
-        if index in self._kinds:
-            return []
         kind = block.get("type")
+        before = self._blocks.get(index)
+        if before is not None and before[0] is not _CLOSED:
+            if self._is_said_again(before, block):
+                return []
+            closed = self._close(index)
+            self._blocks[index] = _CLOSED, before[1]
+            return [*closed, *self._block_start(event)]
         known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
         if known is None and self._inbound.options.hosted_tools == "map":
             events = self._search_block(index, block)
             if events is not None:
                 return events
+        number = self._number()
         if known is None or type(kind) is not str:
-            self._kinds[index] = _SKIPPED
-            self._lose(f"content[{index}]", f"a block of type {str(kind)[:60]} {_DETAIL}")
+            self._blocks[index] = _SKIPPED, number
+            self._lose(f"content[{number}]", f"a block of type {str(kind)[:60]} {_DETAIL}")
             return []
         if not known.issuperset(block):
-            self._report_unknown_in_block(block, known, f"content[{index}].")
-        self._kinds[index] = kind
+            self._report_unknown_in_block(block, known, f"content[{number}].")
+        self._blocks[index] = kind, number
         if kind == _TEXT:
-            return self._text_start(index, block)
+            return self._text_start(number, block)
         if kind == _TOOL:
-            return self._tool_start(index, block)
-        return self._thinking_start(index, block)
+            return self._tool_start(number, block)
+        return self._thinking_start(number, block)
+
+    def _number(self) -> int:
+        """The number of a further block."""
+        number = self._next
+        self._next = number + 1
+        return number
+
+    def _is_said_again(self, before: tuple[str, int], block: JsonObject) -> bool:
+        """Whether the start of a block is that of the one which is open at its index."""
+        kind, number = before
+        if kind != block.get("type"):
+            return False
+        if kind == _TOOL:
+            return block.get("id") is None or self._ids.get(number) == block["id"]
+        return not block.get(kind)
 
     def _search_block(self, index: int, block: JsonObject) -> list[Event] | None:
         """A block of a web search: its call opens what its result closes. None of another block."""
         kind = block.get("type")
         if kind == web_search.CALL and block.get("name") == web_search.NAME:
-            self._report_unknown_in_block(block, wire.BLOCK_FIELDS[_TOOL], f"content[{index}].")
-            self._kinds[index] = _SEARCH
-            self._searches[str(block.get("id"))] = index
-            self._inputs[index] = to_json_text(block.get("input") or {})
-            return [Opened(index, WebSearch())]
+            number = self._number()
+            self._report_unknown_in_block(block, wire.BLOCK_FIELDS[_TOOL], f"content[{number}].")
+            self._blocks[index] = _SEARCH, number
+            self._searches[str(block.get("id"))] = number
+            self._inputs[number] = to_json_text(block.get("input") or {})
+            return [Opened(number, WebSearch())]
         opened = None
         if kind == web_search.RESULT:
             opened = self._searches.pop(str(block.get("tool_use_id")), None)
         if opened is None:
             return None
-        self._kinds[index] = _SKIPPED
-        self._lose(f"content[{index}]", "of what a search found only the URLs can be told")
+        number = self._number()
+        self._blocks[index] = _SKIPPED, number
+        self._lose(f"content[{number}]", "of what a search found only the URLs can be told")
         found = [UrlCitation(url=url) for url in web_search.sources_of(block.get("content"))]
         return [*(Annotated(opened, source) for source in found), *self._end_search(opened)]
 
-    def _end_search(self, index: int) -> list[Event]:
-        query = self._query(index)
-        self._kinds[index] = _CLOSED
-        return [*query, Closed(index)]
+    def _end_search(self, number: int) -> list[Event]:
+        return [*self._query(number), Closed(number)]
 
     def _query(self, index: int) -> list[Event]:
         """What a search looks for, once its input is whole."""
@@ -295,63 +338,94 @@ class MessagesReader:
         self._calls += 1
         if not isinstance(identifier, str) or not identifier:
             identifier = f"toolu_{self._id}_{index}"
+        call_id = self._call_ids.take(identifier, f"{self._id}:{index}")
+        self._ids[index] = identifier
+        if call_id != identifier:
+            self._inbound.ledger.add(
+                f"content[{index}].id", LossKind.REPAIRED, "two calls had one id"
+            )
         # Deltas, should any come, hold the input once more and win.
         self._inputs[index] = to_json_text(block.get("input") or {})
-        return [Opened(index, ToolCall(id=identifier, name=name))]
+        return [Opened(index, ToolCall(id=call_id, name=name))]
 
     def _delta(self, event: JsonObject) -> Iterable[Event]:
         index, delta = event.get("index"), event.get("delta")
         if type(index) is not int or type(delta) is not dict:
             return self._fail("a content_block_delta event is malformed")
-        kind = self._kinds.get(index)
+        kind, number = self._blocks.get(index, _NO_BLOCK)
         what = delta.get("type")
         if kind == _TEXT and what == "text_delta":
             text = delta.get("text")
         elif kind == _TOOL and what == "input_json_delta":
             text = delta.get("partial_json")
             if text:
-                self._inputs.pop(index, None)
+                self._inputs[number] = ""
         elif kind == _THINKING and what == "thinking_delta":
             text = delta.get("thinking")
         else:
-            return self._rare_delta(index, kind, str(what), delta)
+            return self._rare_delta(index, kind, number, str(what), delta)
         if len(delta) > 2 or len(event) > 3:
-            self._report_unknown(delta, wire.DELTA_FIELDS[what], f"content[{index}].")
+            self._report_unknown(delta, wire.DELTA_FIELDS[what], f"content[{number}].")
             self._report_unknown(event, wire.DELTA_EVENT_FIELDS)
         if type(text) is not str:
             return self._fail("a content_block_delta event is malformed")
-        return (Delta(index, text),) if text else ()
+        return (Delta(number, text),) if text else ()
 
     def _any_delta(self, event: JsonObject) -> list[Event]:
         return list(self._delta(event))
 
     def _rare_delta(
-        self, index: int, kind: str | None, what: str, delta: JsonObject
+        self, index: int, kind: str, number: int, what: str, delta: JsonObject
     ) -> list[Event]:
-        if kind == _SKIPPED:
-            return []
-        if kind == _SEARCH:
-            return self._search_input(index, delta.get("partial_json"))
-        if kind is None:
-            opened = _OPENS.get(what)
-            if opened is None:
-                return self._fail("a block of its stream has no start")
+        if what == "signature_delta" and kind == _THINKING:
+            return self._sealed(number, delta.get("signature"))
+        if what == "citations_delta" and kind == _TEXT:
+            return self._annotated(number, delta.get("citation"))
+        if kind is _SEARCH and what == "input_json_delta":
+            return self._search_input(number, delta.get("partial_json"))
+        if kind is _NONE or kind is _CLOSED:
+            return self._unannounced(index, kind, what, delta)
+        opened = _OPENS.get(what)
+        text = delta.get(opened) if opened is not None else None
+        if isinstance(text, str) and text and opened is not None:
+            return self._stray(index, opened, text)
+        if what == "input_json_delta" and kind is not _SKIPPED and delta.get("partial_json"):
+            return self._fail("a piece of a tool call is in a block that is none")
+        if kind is not _SKIPPED:
+            self._lose(f"content[{number}].{what[:60]}")
+        return []
+
+    def _unannounced(self, index: int, kind: str, what: str, delta: JsonObject) -> list[Event]:
+        """A piece of a block that never began, or that is over."""
+        opened = _OPENS.get(what)
+        if opened is not None and (kind is _NONE or delta.get(opened)):
             head = {"index": index, "content_block": {"type": opened}}
             again = {"index": index, "delta": delta}
             return [*self._block_start(head), *self._delta(again)]
-        if what == "signature_delta" and kind == _THINKING:
-            return self._sealed(index, delta.get("signature"))
-        if what == "citations_delta" and kind == _TEXT:
-            return self._annotated(index, delta.get("citation"))
-        detail = "came when its block was over" if kind == _CLOSED else _DETAIL
-        self._lose(f"content[{index}].{what[:60]}", detail)
+        if kind is _NONE:
+            return self._fail("a block of its stream has no start")
+        piece = delta.get("partial_json")
+        if isinstance(piece, str) and piece.strip():
+            return self._fail("a tool call goes on after its end")
+        self._lose(f"content[{self._blocks[index][1]}].{what[:60]}", _LATE)
         return []
 
-    def _search_input(self, index: int, piece: object) -> list[Event]:
-        if isinstance(piece, str) and index in self._inputs:
-            before = self._inputs[index]
+    def _stray(self, index: int, kind: str, text: str) -> list[Event]:
+        """Text or thinking under the index of a block of another kind: a block of its own."""
+        known = self._strays.get((index, kind))
+        if known is not None:
+            return [Delta(known, text)]
+        number = self._strays[index, kind] = self._number()
+        head = {"type": kind, kind: text}
+        if kind == _TEXT:
+            return self._text_start(number, head)
+        return self._thinking_start(number, head)
+
+    def _search_input(self, number: int, piece: object) -> list[Event]:
+        if isinstance(piece, str) and number in self._inputs:
+            before = self._inputs[number]
             # The start shows an empty input, which its pieces then spell.
-            self._inputs[index] = piece if before == _NO_INPUT else before + piece
+            self._inputs[number] = piece if before == _NO_INPUT else before + piece
         return []
 
     def _block_stop(self, event: JsonObject) -> list[Event]:
@@ -359,18 +433,23 @@ class MessagesReader:
         return self._close(index) if type(index) is int else []
 
     def _close(self, index: int) -> list[Event]:
-        kind = self._kinds.get(index, _CLOSED)
-        self._kinds[index] = _CLOSED
-        if kind in (_SKIPPED, _CLOSED):
+        kind, number = self._blocks.get(index, _NO_BLOCK)
+        if kind is _NONE or kind is _CLOSED:
             return []
-        if kind == _SEARCH:
+        self._blocks[index] = _CLOSED, number
+        events: list[Event] = []
+        if kind is _SEARCH:
             # It goes on until its result comes.
-            self._kinds[index] = _SEARCH
-            return self._query(index)
-        arguments = self._inputs.pop(index, None)
-        if arguments is not None:
-            return [Delta(index, arguments), Closed(index)]
-        return [Closed(index)]
+            events = self._query(number)
+        elif kind is not _SKIPPED:
+            arguments = self._inputs.pop(number, "")
+            if arguments:
+                events.append(Delta(number, arguments))
+            events.append(Closed(number))
+        if self._strays:
+            for at, stray in [place for place in self._strays if place[0] == index]:
+                events.append(Closed(self._strays.pop((at, stray))))
+        return events
 
     def _message_delta(self, event: JsonObject) -> list[Event]:
         self._report_unknown(event, wire.MESSAGE_DELTA_FIELDS)
@@ -399,22 +478,24 @@ class MessagesReader:
 
     def _message_stop(self, event: JsonObject) -> list[Event]:
         events: list[Event] = []
-        for index, kind in list(self._kinds.items()):
-            if kind is _SEARCH:
-                events += self._end_search(index)
-            elif kind is not _CLOSED:
-                events += self._close(index)
+        for index, (kind, number) in list(self._blocks.items()):
+            if kind == _TOOL and self._inputs.get(number) == _NO_INPUT:
+                return [*events, *self._fail("the input of a tool call never came")]
+            events += self._close(index)
+        for number in self._searches.values():
+            events += self._end_search(number)
+        events += [Closed(number) for number in self._strays.values()]
         reason = self._stop.get("stop_reason")
         if reason == "compaction":
             problem = "it compacted the conversation instead of answering"
             return [*events, *self._fail(problem)]
-        if reason is None and not self._kinds:
-            return [*events, *self._fail("it says nothing, not even why it stopped")]
+        if reason is None:
+            return [*events, *self._fail("it ends without a reason")]
         if not is_known_reason(reason):
             self._lose("stop_reason", "an unknown reason was taken for an ordinary end")
         explanation = explanation_of(self._stop)
         if explanation:
-            index = max(self._kinds, default=-1) + 1
+            index = self._number()
             head = Refusal(text="")
             events += [Opened(index, head), Delta(index, explanation), Closed(index)]
         self._over = True

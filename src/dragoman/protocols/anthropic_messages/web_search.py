@@ -1,7 +1,7 @@
 """The service's search of the web: its declaration, and its blocks in a conversation, both ways.
 
 Source: `web_search_tool_20260318_param.py`, `server_tool_use_block_param.py` and
-`web_search_tool_result_block_param.py` of the `anthropic` package 2.11.0.
+`web_search_tool_result_block_param.py` of the `anthropic` package 2.12.0.
 """
 
 from __future__ import annotations

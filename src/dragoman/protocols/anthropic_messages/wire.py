@@ -2,7 +2,7 @@
 
 Each table says, for one JSON object of a request, which fields have no canonical home and what
 leaving them out means to a client whose upstream speaks another protocol.
-Source: the request and answer types of the `anthropic` package 2.11.0, stable and beta.
+Source: the request and answer types of the `anthropic` package 2.12.0, stable and beta.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Chat Completions on the wire: field tables, words and limits. No logic.
 
-The shapes are those of the `openai` package 3.52.0 (`types/chat/*`, `types/completion_usage.py`),
+The shapes are those of the `openai` package 3.54.0 (`types/chat/*`, `types/completion_usage.py`),
 and what compatible servers add to them.
 """
 

@@ -2,15 +2,13 @@
 response_output_item.py).
 
 A stream announces an item, sends its pieces and then the whole item; servers leave out any of
-these. So what was read of an item is remembered, and the whole item completes it. In a whole answer
-no piece came before.
+these. So what was passed on of an item is remembered, and the whole item completes it. In a whole
+answer no piece came before.
 """
 
 from __future__ import annotations
 
 from typing import Any
-
-from msgspec import Struct
 
 from dragoman.canonical.blocks import (
     Block,
@@ -21,6 +19,7 @@ from dragoman.canonical.blocks import (
     Text,
     ToolCall,
 )
+from dragoman.canonical.call_ids import CallIds
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.events import (
     Annotated,
@@ -32,313 +31,377 @@ from dragoman.canonical.events import (
     Sealed,
 )
 from dragoman.canonical.losses import LossKind
-from dragoman.protocols.base import Inbound, to_json_text
+from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.content_reader import read_annotation
+from dragoman.protocols.openai_responses.items import (
+    CALLS,
+    TEXTS,
+    Item,
+    OpenBlock,
+    Part,
+    Segment,
+    arguments_of,
+    joined,
+    parts_of,
+    reasoning_in,
+    rest_of,
+    rest_of_arguments,
+    text_in,
+    word,
+)
 
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-_LATE = "came when its item was over"
-_TEXTS = {"output_text": "text", "text": "text", "refusal": "refusal"}
-
-
-class OpenBlock:
-    """A block in progress: its index, how much of its text was passed on (in characters), how
-    many annotations, and whether token probabilities were.
-    """
-
-    __slots__ = ("cited", "closed", "index", "logged", "sent")
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.sent = 0
-        self.cited = 0
-        self.logged = False
-        self.closed = False
-
-
-class _Item(Struct):
-    """What was passed on of an output item."""
-
-    kind: str
-    done: bool = False
-    phase: str | None = None
-    texts: dict[int, OpenBlock] = {}
-    """Text and refusal parts by content index."""
-    block: OpenBlock | None = None
-    """The one block of a call or of reasoning."""
-    held: list[str] = []
-    """Arguments that came before the call's name."""
-    style: str | None = None
-    part: int = 0
-    reasoned: dict[int, int] = {}
-    """Characters passed on of each part of the reasoning."""
+_NO_TEXT = Text(text="")
 
 
 class OutputReader:
-    """Reads the items of one answer. `has_calls` is whether a tool was called."""
+    """Reads the items of one answer. `has_calls` is whether a tool was called, `cut` whether an item
+    says that it is not whole; `answer_id` is the answer's own."""
 
-    __slots__ = ("_inbound", "_items", "_next", "has_calls")
+    __slots__ = ("_call_ids", "_inbound", "_next", "answer_id", "cut", "has_calls")
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
-        self._items: dict[int, _Item] = {}
         self._next = 0
+        self._call_ids = CallIds("call_")
+        self.answer_id = ""
         self.has_calls = False
+        self.cut = False
 
-    def kind_of(self, number: int) -> str | None:
-        """The type of an item that was announced or begun, else None."""
-        item = self._items.get(number)
-        return None if item is None else item.kind
-
-    def unused(self) -> int:
-        """A number that no item has."""
-        return max(self._items, default=-1) + 1
-
-    def announce(self, number: int, value: JsonObject, path: str) -> list[Event]:
+    def announce(self, item: Item, value: JsonObject, path: str) -> list[Event]:
         """An item begins; `value` is its head, `path` where it stands.
 
         Raises:
             UpstreamError: it asks for something only a client of this protocol can do.
         """
-        item = self._known_item(number, value)
+        _check_type(value)
         phase = value.get("phase")
         item.phase = phase if isinstance(phase, str) else None
         if item.kind in wire.CLIENT_ACTIONS:
             raise _needs_client(item.kind)
         self._report_unread(item.kind, value, path)
-        call_id = _text_of(value, "call_id")
-        if item.kind in _CALLS and item.block is None and call_id and _text_of(value, "name"):
-            return self._open_call(item, value, call_id)
-        return []
+        call_id = word(value, "call_id")
+        if item.kind not in CALLS or item.block is not None or not word(value, "name"):
+            return []
+        # A second call of one id may be the same one, said again.
+        if call_id is None or self._call_ids.is_taken(call_id):
+            return []
+        return self._open_call(item, value)
 
-    def text_block(self, number: int, part: int) -> OpenBlock | None:
-        """The open block of a text part, if it is open."""
-        item = self._items.get(number)
-        block = None if item is None else item.texts.get(part)
-        return None if block is None or block.closed else block
+    def text_block(self, item: Item, at: int) -> OpenBlock | None:
+        """The block of a text part that goes on, if there is one."""
+        part = _part_at(item, at, refuses=False)
+        return None if part is None or part.block.ended else part.block
 
     def text(
-        self, number: int, part: int, kind: str, piece: str, logprobs: Any = None
+        self, item: Item, at: int, piece: str, logprobs: Any = None, *, refuses: bool = False
     ) -> list[Event]:
         """More of a text or refusal part."""
         if not piece and not logprobs:
             return []
-        item = self._item(number, "message")
         events: list[Event] = []
-        block = item.texts.get(part)
-        if block is None:
-            head: Block = Refusal(text="") if kind == "refusal" else Text(text="", phase=item.phase)
-            block = item.texts[part] = self._open(head, events)
-        if block.closed:
-            self._lose(f"output[{number}].content[{part}]", _LATE)
-            return events
-        block.sent += len(piece)
+        block = self._text_part(item, at, refuses, events).block
+        block.pieces.append(piece)
         block.logged = block.logged or bool(logprobs)
         events.append(Delta(block.index, piece, tuple(logprobs) if logprobs else None))
         return events
 
-    def part(
-        self, number: int, part: int, value: JsonObject, path: str, *, over: bool
-    ) -> list[Event]:
+    def part(self, item: Item, at: int, value: JsonObject, path: str, *, over: bool) -> list[Event]:
         """A text or refusal part as far as it is known; `over`: nothing more of it will come.
         `path` is where it stands.
+
+        Raises:
+            UpstreamError: its pieces said something else.
         """
         kind = str(value.get("type"))
-        if kind not in _TEXTS:
+        if kind not in TEXTS:
             if kind != "reasoning_text":
                 self._lose(path, "content part of an unknown type")
             return []
-        item = self._item(number, "message")
-        block = item.texts.get(part)
-        if block is not None and block.closed:
-            return []
-        text = _text_of(value, _TEXTS[kind])
+        return self._rest_of_part(
+            item, _part_at(item, at, refuses=kind == "refusal"), at, value, path, over=over
+        )
+
+    def _rest_of_part(
+        self,
+        item: Item,
+        part: Part | None,
+        at: int,
+        value: JsonObject,
+        path: str,
+        *,
+        over: bool,
+    ) -> list[Event]:
+        """What is missing of a part, given whole in `value`."""
+        refuses = value.get("type") == "refusal"
+        text = text_in(value)
         logprobs = value.get("logprobs")
         logprobs = logprobs if isinstance(logprobs, list) else None
-        if block is not None:
-            text = text[block.sent :]
-            logprobs = None if block.logged else logprobs
-        events = self.text(number, part, kind, text, logprobs)
         annotations = value.get("annotations")
-        cited = 0 if block is None else block.cited
-        for annotation in (annotations if isinstance(annotations, list) else ())[cited:]:
-            events += self.annotation(number, part, annotation, f"{path}.annotations")
-        block = item.texts.get(part)
-        if over and block is not None:
-            events += _close(block)
+        annotations = annotations if isinstance(annotations, list) else []
+        if part is not None:
+            rest = rest_of(part.block.text(), text)
+            if rest is None:
+                raise _contradictory("a text")
+            text = rest
+            logprobs = None if part.block.logged else logprobs
+            annotations = annotations[part.block.cited :]
+        events: list[Event] = []
+        if text or (logprobs and (part is None or not part.block.closed)):
+            events += self.text(item, at, text, logprobs, refuses=refuses)
+        for annotation in annotations:
+            events += self.annotation(item, at, annotation, f"{path}.annotations")
+        part = _part_at(item, at, refuses=refuses)
+        if part is not None:
+            part.block.ended = True
+            if over:
+                events += _close(part.block)
         return events
 
-    def annotation(self, number: int, part: int, value: Any, path: str) -> list[Event]:
+    def annotation(self, item: Item, at: int, value: Any, path: str) -> list[Event]:
         """A citation in a text part; `path` is where it stands."""
         if not isinstance(value, dict):
             return []
-        item = self._item(number, "message")
         events: list[Event] = []
-        block = item.texts.get(part)
-        if block is None:
-            block = item.texts[part] = self._open(Text(text="", phase=item.phase), events)
-        if not block.closed:
-            block.cited += 1
-            annotation = read_annotation(value)
-            if isinstance(annotation, ForeignCitation):
-                self._lose(path, "such a citation has no counterpart for the client")
-            events.append(Annotated(block.index, annotation))
+        part = _part_at(item, at, refuses=False)
+        if part is None:
+            part = self._text_part(item, at, False, events)
+        if part.block.closed:
+            self._lose(path, "came when its text was over")
+            return events
+        part.block.cited += 1
+        annotation = read_annotation(value)
+        if isinstance(annotation, ForeignCitation):
+            self._lose(path, "such a citation has no counterpart for the client")
+        events.append(Annotated(part.block.index, annotation))
         return events
 
-    def reasoning(self, number: int, style: str, part: int, piece: str) -> list[Event]:
+    def _text_part(self, item: Item, at: int, refuses: bool, events: list[Event]) -> Part:
+        """The part that goes on at a place: a new one where none did, or the one there is over."""
+        part = _part_at(item, at, refuses)
+        if part is None or part.block.ended:
+            if part is not None:
+                events += _close(part.block)
+            head: Block = _NO_TEXT
+            if refuses:
+                head = Refusal(text="")
+            elif item.phase is not None:
+                head = Text(text="", phase=item.phase)
+            part = Part(at, refuses, self._open(head, events))
+            item.parts.append(part)
+        return part
+
+    def reasoning(self, item: Item, style: str, at: int, piece: str) -> list[Event]:
         """More of a part of readable reasoning; `style` is summary or raw."""
-        item = self._item(number, "reasoning")
         if not piece:
             return []
-        if item.done:
-            self._lose(f"output[{number}]", _LATE)
-            return []
         events: list[Event] = []
-        if item.block is None:
+        if item.block is not None and style != item.style and item.style is not None:
+            self._lose(
+                f"response.output[{item.number}]", "reasoning is given in one form: its first"
+            )
+            return []
+        if item.block is None or item.block.closed:
             head = Reasoning(style="raw" if style == "raw" else "summary")
             item.block = self._open(head, events)
-            item.style, item.part = style, part
-        elif style != item.style:
-            self._lose(f"response.output[{number}]", "reasoning is given in one form: its first")
-            return []
-        elif part != item.part:
-            item.part = part
+            item.segments.append(Segment(at, []))
+        elif not item.segments:
+            item.segments.append(Segment(at, []))
+        elif at != item.segments[-1].at or item.segments[-1].ended:
+            item.segments.append(Segment(at, []))
             events.append(PartBreak(item.block.index))
-        item.reasoned[part] = item.reasoned.get(part, 0) + len(piece)
+        item.style = style
+        item.segments[-1].pieces.append(piece)
         events.append(Delta(item.block.index, piece))
         return events
 
-    def rest_of_reasoning(self, number: int, style: str, part: int, text: str) -> list[Event]:
-        """A part of readable reasoning, whole: what is missing of it."""
-        item = self._item(number, "reasoning")
-        if item.block is not None and (part < item.part or style != item.style):
-            return []
-        return self.reasoning(number, style, part, text[item.reasoned.get(part, 0) :])
+    def rest_of_reasoning(self, item: Item, style: str, at: int, text: str) -> list[Event]:
+        """A part of readable reasoning, whole: what is missing of it.
 
-    def arguments(self, number: int, piece: str) -> list[Event]:
-        """More of a call's arguments or input."""
-        item = self._item(number, "function_call")
+        Raises:
+            UpstreamError: its pieces said something else.
+        """
+        segment = None
+        if style == item.style:
+            segments = item.segments
+            segment = next((known for known in reversed(segments) if known.at == at), None)
+        if segment is None:
+            events = self.reasoning(item, style, at, text)
+        else:
+            rest = rest_of(segment.text(), text)
+            if rest is None:
+                raise _contradictory("reasoning")
+            events = self.reasoning(item, style, at, rest)
+        if style == item.style and text:
+            item.segments[-1].ended = True
+        return events
+
+    def arguments(self, item: Item, piece: str) -> list[Event]:
+        """More of a call's arguments or input.
+
+        Raises:
+            UpstreamError: the call is over.
+        """
         if not piece:
             return []
         if item.done:
-            self._lose(f"output[{number}]", _LATE)
-            return []
+            if not piece.strip():
+                return []
+            raise UpstreamError.unreadable("a tool call goes on after its end")
         if item.block is None:
             item.held.append(piece)
             return []
-        item.block.sent += len(piece)
+        item.block.pieces.append(piece)
         return [Delta(item.block.index, piece)]
 
-    def rest_of_arguments(self, number: int, text: str) -> list[Event]:
-        """A call's arguments or input, whole: what is missing of it."""
-        item = self._item(number, "function_call")
-        known = sum(map(len, item.held)) if item.block is None else item.block.sent
-        return self.arguments(number, text[known:])
+    def rest_of_arguments(self, item: Item, text: str) -> list[Event]:
+        """A call's arguments or input, whole: what is missing of it.
 
-    def complete(self, number: int, value: JsonObject, path: str) -> list[Event]:
+        Raises:
+            UpstreamError: its pieces said something else.
+        """
+        known = joined(item.held) if item.block is None else item.block.text()
+        rest = rest_of_arguments(known, text)
+        if rest is None:
+            raise _contradictory("a tool call")
+        return self.arguments(item, rest)
+
+    def complete(self, item: Item, value: JsonObject, path: str) -> list[Event]:
         """An item, whole: what is missing of it, and its end. `path` is where it stands, for
         what is lost of it.
 
         Raises:
-            UpstreamError: it cannot be used, or asks for something only a client of this
-                protocol can do.
+            UpstreamError: it cannot be used, contradicts its pieces, or asks for something only a
+                client of this protocol can do.
         """
-        item = self._known_item(number, value)
-        if item.done:
-            return []
-        self._report_unread(item.kind, value, path)
+        _check_type(value)
+        if not item.done:
+            self._report_unread(item.kind, value, path)
         if item.kind == "message":
-            return self._complete_message(number, item, value, path)
-        if item.kind == "reasoning":
-            return self._complete_reasoning(number, item, value, path)
-        if item.kind in _CALLS:
-            return self._complete_call(number, item, value)
-        if item.kind in wire.CLIENT_ACTIONS:
+            events = self._complete_message(item, value, path)
+        elif item.kind == "reasoning":
+            events = self._complete_reasoning(item, value, path)
+        elif item.kind in CALLS:
+            events = self._complete_call(item, value)
+        elif item.kind in wire.CLIENT_ACTIONS:
             raise _needs_client(item.kind)
+        else:
+            events = []
         item.done = True
-        return []
+        if value.get("status") == "incomplete":
+            self.cut = True
+        return events
 
-    def close_all(self) -> list[Event]:
-        """The end of whatever is still open.
+    def close(self, item: Item) -> list[Event]:
+        """The end of an item that may still be open: what was announced of it and never came.
 
         Raises:
-            UpstreamError: a call's name never came.
+            UpstreamError: a call's name or arguments never came.
         """
-        events: list[Event] = []
-        for item in self._items.values():
-            if item.held:
-                raise UpstreamError.unreadable("a tool call has no name")
-            for block in (*item.texts.values(), item.block):
-                if block is not None:
-                    events += _close(block)
-        return events
+        if item.done:
+            return []
+        head = item.head
+        if item.kind in CALLS:
+            return self._close_call(item, head or {})
+        if head is not None:
+            return self.complete(item, head, f"response.output[{item.number}]")
+        blocks = [part.block for part in item.parts]
+        return [event for block in (*blocks, item.block) if block for event in _close(block)]
 
-    def _complete_message(
-        self, number: int, item: _Item, value: JsonObject, path: str
-    ) -> list[Event]:
+    def _close_call(self, item: Item, head: JsonObject) -> list[Event]:
+        """The end of a call that nothing ended."""
+        given = arguments_of(head, item.kind)
+        said = joined(item.held) if item.block is None else item.block.text()
+        if item.block is None and word(head, "name") is None:
+            raise UpstreamError.unreadable("a tool call has no name")
+        if not said and not given:
+            if item.block is None and self._call_ids.is_taken(word(head, "call_id") or ""):
+                # Announced twice: the other one is the call.
+                self._lose(f"response.output[{item.number}]", "a tool call that was said twice")
+                return []
+            raise UpstreamError.unreadable("the arguments of a tool call never came")
+        return self._complete_call(item, {**head, CALLS[item.kind]: given or said})
+
+    def _complete_message(self, item: Item, value: JsonObject, path: str) -> list[Event]:
         events: list[Event] = []
-        if not item.texts and isinstance(value.get("phase"), str):
+        if not item.parts and isinstance(value.get("phase"), str):
             item.phase = value["phase"]
-        content = value.get("content")
-        if isinstance(content, str):
-            content = [{"type": "output_text", "text": content}]
-        for part, entry in enumerate(content if isinstance(content, list) else ()):
-            if isinstance(entry, dict):
-                events += self.part(number, part, entry, f"{path}.content[{part}]", over=True)
-        for block in item.texts.values():
-            if not block.closed:
-                events += _close(block)
-        item.done = True
+        open_ = list(item.parts)
+        for at, entry in enumerate(parts_of(value)):
+            where = f"{path}.content[{at}]"
+            if entry.get("type") not in TEXTS:
+                events += self.part(item, at, entry, where, over=True)
+                continue
+            known = _matching(open_, at, entry)
+            if known is not None:
+                open_.remove(known)
+            events += self._rest_of_part(
+                item, known, at if known is None else known.at, entry, where, over=True
+            )
+        for part in item.parts:
+            events += _close(part.block)
         return events
 
-    def _complete_reasoning(
-        self, number: int, item: _Item, value: JsonObject, path: str
-    ) -> list[Event]:
-        texts = {"summary": _texts(value, "summary"), "raw": _texts(value, "content")}
+    def _complete_reasoning(self, item: Item, value: JsonObject, path: str) -> list[Event]:
+        texts = {style: reasoning_in(value, style) for style in ("summary", "raw")}
         style = item.style or ("summary" if any(texts["summary"]) else "raw")
         other, where = ("raw", "content") if style == "summary" else ("summary", "summary")
-        if any(texts[other]):
+        if any(texts[other]) and not item.done:
             self._lose(f"{path}.{where}", "reasoning is given in one form: its first")
-        events: list[Event] = []
-        for part, text in enumerate(texts[style]):
-            events += self.rest_of_reasoning(number, style, part, text)
+        events = self._rest_of_segments(item, style, texts[style])
         encrypted = value.get("encrypted_content")
-        if isinstance(encrypted, str) and encrypted:
+        if isinstance(encrypted, str) and encrypted and not item.done:
             if item.block is None:
                 item.block = self._open(Reasoning(), events)
-            item_id = value.get("id")
-            opaque = Opaque(
-                wire.NAME,
-                encrypted,
-                item_id if isinstance(item_id, str) else None,
-                self._inbound.account,
-            )
+            opaque = Opaque(wire.NAME, encrypted, word(value, "id"), self._inbound.account)
             events.append(Sealed(item.block.index, opaque))
         if item.block is not None:
             events += _close(item.block)
-        item.done = True
         return events
 
-    def _complete_call(self, number: int, item: _Item, value: JsonObject) -> list[Event]:
+    def _rest_of_segments(self, item: Item, style: str, texts: list[str]) -> list[Event]:
+        """What is missing of the parts of readable reasoning."""
+        events: list[Event] = []
+        said = list(item.segments)
+        for at, text in enumerate(texts):
+            if not text:
+                continue
+            if not said:
+                events += self.reasoning(item, style, at, text)
+                continue
+            rest = rest_of(said[0].text(), text)
+            if rest is None or (rest and len(said) > 1):
+                # Its pieces may have had other numbers than its parts have.
+                whole = rest_of("".join([known.text() for known in said]), "".join(texts[at:]))
+                if whole is None:
+                    raise _contradictory("reasoning")
+                return events + self.reasoning(item, style, said[-1].at, whole)
+            if rest:
+                said[0].ended = False
+                events += self.reasoning(item, style, said[0].at, rest)
+            del said[0]
+        return events
+
+    def _complete_call(self, item: Item, value: JsonObject) -> list[Event]:
         events: list[Event] = []
         if item.block is None:
-            if not _text_of(value, "name"):
+            if not word(value, "name"):
                 raise UpstreamError.unreadable("a tool call has no name")
-            call_id = _text_of(value, "call_id") or _text_of(value, "id") or f"call_{number}"
-            events += self._open_call(item, value, call_id)
-        arguments = value.get(_CALLS[item.kind])
-        if isinstance(arguments, dict | list):
-            arguments = to_json_text(arguments)
-        if isinstance(arguments, str):
-            events += self.rest_of_arguments(number, arguments)
+            events += self._open_call(item, value)
+        events += self.rest_of_arguments(item, arguments_of(value, item.kind))
         if item.block is not None:
             events += _close(item.block)
-        item.done = True
         return events
 
-    def _open_call(self, item: _Item, value: JsonObject, call_id: str) -> list[Event]:
+    def _open_call(self, item: Item, value: JsonObject) -> list[Event]:
         namespace = value.get("namespace")
+        told = word(value, "call_id") or word(value, "id") or ""
+        call_id = self._call_ids.take(told, f"{self.answer_id}:{item.number}")
+        if told and call_id != told:
+            self._inbound.ledger.add(
+                f"output[{item.number}].call_id", LossKind.REPAIRED, "two calls had one id"
+            )
         head = ToolCall(
             id=call_id,
             name=value["name"],
@@ -348,9 +411,9 @@ class OutputReader:
         events: list[Event] = []
         item.block = self._open(head, events)
         self.has_calls = True
-        held, item.held = "".join(item.held), []
+        held, item.held = joined(item.held), []
         if held:
-            item.block.sent = len(held)
+            item.block.pieces.append(held)
             events.append(Delta(item.block.index, held))
         return events
 
@@ -359,12 +422,6 @@ class OutputReader:
         self._next += 1
         events.append(Opened(block.index, head))
         return block
-
-    def _item(self, number: int, kind: str) -> _Item:
-        item = self._items.get(number)
-        if item is None:
-            item = self._items[number] = _Item(kind)
-        return item
 
     def _report_unread(self, kind: str, value: JsonObject, path: str) -> None:
         """Report what of an item nobody reads: a field, or all of it."""
@@ -379,39 +436,44 @@ class OutputReader:
         if value.get("phase") is not None:
             self._lose(f"{path}.phase", "messages of other protocols have no phase")
 
-    def _known_item(self, number: int, value: JsonObject) -> _Item:
-        """An item by its own word for what it is, unless something was passed on of it."""
-        kind = value.get("type")
-        if not isinstance(kind, str):
-            raise UpstreamError.unreadable("an output item has no type")
-        item = self._item(number, kind)
-        if item.block is None and not item.texts:
-            item.kind = kind
-        return item
-
     def _lose(self, path: str, detail: str) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)
 
 
+def _check_type(value: JsonObject) -> None:
+    if not isinstance(value.get("type"), str):
+        raise UpstreamError.unreadable("an output item has no type")
+
+
+def _part_at(item: Item, at: int, refuses: bool) -> Part | None:
+    """The latest part of a kind at a place."""
+    for part in reversed(item.parts):
+        if part.at == at and part.refuses is refuses:
+            return part
+    return None
+
+
+def _matching(parts: list[Part], at: int, value: JsonObject) -> Part | None:
+    """The part that `value`, at `at`, is; all parts may have been given one number."""
+    refuses = value.get("type") == "refusal"
+    fitting = [part for part in parts if part.refuses is refuses]
+    fitting.sort(key=lambda part: part.at != at)
+    text = text_in(value)
+    agreeing = (part for part in fitting if rest_of(part.block.text(), text) is not None)
+    own = (part for part in fitting if part.at == at)
+    return next(agreeing, None) or next(own, None)
+
+
 def _close(block: OpenBlock) -> list[Event]:
+    block.ended = True
     if block.closed:
         return []
     block.closed = True
     return [Closed(block.index)]
 
 
-def _text_of(value: JsonObject, name: str) -> str:
-    text = value.get(name)
-    return text if isinstance(text, str) else ""
-
-
-def _texts(value: JsonObject, name: str) -> list[str]:
-    parts = value.get(name)
-    return [
-        _text_of(part, "text")
-        for part in (parts if isinstance(parts, list) else ())
-        if isinstance(part, dict)
-    ]
+def _contradictory(what: str) -> UpstreamError:
+    return UpstreamError.unreadable(f"the pieces of {what} are not what it is as a whole")
 
 
 def _needs_client(kind: str) -> UpstreamError:

@@ -22,6 +22,7 @@ from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses.errors import error_object, failed_object
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.usage import read_usage
+from dragoman.protocols.openai_responses.wire import BACKGROUND_DETAIL
 from dragoman.protocols.raw import (
     blank_pattern,
     blank_run,
@@ -152,7 +153,11 @@ def beginning(members: Mapping[str, Raw]) -> Beginning:
 def fitted(
     members: Mapping[str, Raw], capabilities: Capabilities, ledger: Ledger
 ) -> Mapping[str, Raw]:
-    """The members with output limits that the upstream's model keeps."""
+    """The members with output limits that the upstream's model keeps, and without how to run in
+    the background where the answer is not made there: the service refuses that."""
+    if "background_options" in members and bytes(members.get("background", b"")) != b"true":
+        ledger.add("background_options", LossKind.KNOB, BACKGROUND_DETAIL)
+        members = {name: raw for name, raw in members.items() if name != "background_options"}
     return within(members, ("max_output_tokens",), capabilities.max_output_tokens, ledger)
 
 

@@ -23,7 +23,8 @@ from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.finish import read_finish
-from dragoman.protocols.openai_responses.output_reader import OpenBlock, OutputReader
+from dragoman.protocols.openai_responses.items import Item, Items, OpenBlock, word
+from dragoman.protocols.openai_responses.output_reader import OutputReader
 from dragoman.protocols.openai_responses.usage import read_usage
 from dragoman.protocols.openai_responses.web_search import counts_only_searches, searches_of
 from dragoman.sse import DONE, Frame
@@ -72,10 +73,10 @@ def started(response: JsonObject) -> Started:
     """The beginning of an answer, from a response object."""
     created = response.get("created_at")
     return Started(
-        id=_word(response, "id") or "",
-        model=_word(response, "model") or "",
+        id=word(response, "id") or "",
+        model=word(response, "model") or "",
         created=int(created) if isinstance(created, int | float) else 0,
-        service_tier=_word(response, "service_tier"),
+        service_tier=word(response, "service_tier"),
     )
 
 
@@ -84,7 +85,7 @@ def metered(response: JsonObject, inbound: Inbound) -> list[Event]:
     usage = read_usage(response.get("usage"))
     if usage is not None and "tool_usage" in response and inbound.options.hosted_tools == "map":
         usage = replace(usage, searches=searches_of(response["tool_usage"]))
-    return [] if usage is None else [Metered(usage, _word(response, "service_tier"))]
+    return [] if usage is None else [Metered(usage, word(response, "service_tier"))]
 
 
 def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
@@ -95,7 +96,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     """
     status = body.get("status")
     if not body.get("error") and status not in _FAILED:
-        if status not in (None, "completed", "incomplete"):
+        if status not in _FINISHED:
             raise UpstreamError.unreadable(f"its status is {status}")
         if not isinstance(body.get("output"), list):
             raise UpstreamError.unreadable("it has no output")
@@ -105,22 +106,22 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
 _FAILED = ("failed", "cancelled")
 """Statuses of a response that is over and holds no answer."""
 
+_FINISHED = (None, "completed", "incomplete")
+_UNFINISHED = ("in_progress",)
+
 
 class ResponsesReader:
     """Turns one stream's frames into events."""
 
-    __slots__ = ("_answer", "_block", "_ids", "_inbound", "_last", "_over", "_place", "_started")
+    __slots__ = ("_answer", "_block", "_inbound", "_items", "_over", "_place", "_started")
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
         self._answer = OutputReader(inbound)
         self._started = False
         self._over = False
-        self._ids: dict[str, int] = {}
-        """Item and call ids to item numbers."""
-        self._last = 0
-        """The item that an event without any index belongs to."""
-        self._place = (-1, -1)
+        self._items = Items()
+        self._place: tuple[int, int, str | None] = (-1, -1, None)
         self._block: OpenBlock | None = None
         """The text part that grew last, and where it is."""
 
@@ -134,9 +135,9 @@ class ResponsesReader:
                 event = _text_delta(frame.data)
             except JsonError:
                 return self._read_slowly(frame)
-            place = (event.output_index, event.content_index)
-            if place == self._place and event.delta and not event.logprobs and not block.closed:
-                block.sent += len(event.delta)
+            place = (event.output_index, event.content_index, event.item_id)
+            if place == self._place and event.delta and not event.logprobs and not block.ended:
+                block.pieces.append(event.delta)
                 return (Delta(block.index, event.delta),)
         elif frame.event == _IN_PROGRESS and self._started and _says_nothing_new(frame.data):
             return ()
@@ -165,7 +166,7 @@ class ResponsesReader:
             raise UpstreamError.unreadable("an event is not JSON") from None
         if not isinstance(value, dict):
             raise UpstreamError.unreadable("an event is not a JSON object")
-        kind = _word(value, "type") or frame.event.decode(errors="replace")
+        kind = word(value, "type") or frame.event.decode(errors="replace")
         if kind == "error" or (value.get("error") and not kind.startswith("response.")):
             raise UpstreamError(fault_of(value.get("error") or value))
         known = _EVENTS.get(kind)
@@ -190,56 +191,34 @@ class ResponsesReader:
         if self._started or not isinstance(response, dict):
             return []
         self._started = True
+        self._answer.answer_id = word(response, "id") or ""
         report_unread(response, "response.", self._inbound)
         return [started(response)]
 
     def _item_added(self, value: JsonObject) -> list[Event]:
-        item = value.get("item")
-        if not isinstance(item, dict):
+        head = value.get("item")
+        if not isinstance(head, dict):
             return []
-        number = value.get("output_index")
-        self._last = number if type(number) is int else self._answer.unused()
-        self._learn(item, self._last)
-        path = f"response.output_item.added[{self._last}].item"
-        return self._answer.announce(self._last, item, path)
+        item = self._items.announced(_number(value), head)
+        return self._answer.announce(item, head, f"response.output_item.added[{item.number}].item")
 
     def _item_done(self, value: JsonObject) -> list[Event]:
-        item = value.get("item")
-        if not isinstance(item, dict):
+        whole = value.get("item")
+        if not isinstance(whole, dict):
             return []
-        number = value.get("output_index")
-        if type(number) is not int:
-            known = self._known(item)
-            number = self._answer.unused() if known is None else known
-        self._learn(item, number)
-        return self._answer.complete(number, item, f"response.output_item.done[{number}].item")
+        item = self._items.finished(_number(value), whole)
+        return self._answer.complete(item, whole, f"response.output_item.done[{item.number}].item")
 
-    def _learn(self, item: JsonObject, number: int) -> None:
-        for name in ("id", "call_id"):
-            word = _word(item, name)
-            if word is not None:
-                self._ids[word] = number
-
-    def _known(self, item: JsonObject) -> int | None:
-        """The number of an item that was seen under one of its ids."""
-        words = (_word(item, "id"), _word(item, "call_id"))
-        return next((self._ids[word] for word in words if word in self._ids), None)
-
-    def _number(self, value: JsonObject) -> int:
-        """The number of the item an event belongs to."""
-        number = value.get("output_index")
-        if type(number) is not int:
-            number = self._ids.get(_word(value, "item_id") or "", self._last)
-        self._last = number
-        return number
+    def _item(self, value: JsonObject, kind: str, *, more: bool = True) -> Item:
+        """The item an event belongs to."""
+        return self._items.touched(_number(value), word(value, "item_id"), kind, more=more)
 
     def _text_delta(self, value: JsonObject) -> list[Event]:
-        number, part = self._number(value), _index(value, "content_index")
-        events = self._answer.text(
-            number, part, "output_text", _text(value, "delta"), _list(value, "logprobs")
-        )
-        self._place = (number, part)
-        self._block = self._answer.text_block(number, part)
+        item, at = self._item(value, "message"), _index(value, "content_index")
+        events = self._answer.text(item, at, _text(value, "delta"), _list(value, "logprobs"))
+        number = _number(value)
+        self._place = (-1 if number is None else number, at, word(value, "item_id"))
+        self._block = self._answer.text_block(item, at)
         return events
 
     def _text_done(self, value: JsonObject) -> list[Event]:
@@ -248,8 +227,8 @@ class ResponsesReader:
         return self._part(value, part, over=False)
 
     def _refusal_delta(self, value: JsonObject) -> list[Event]:
-        place = (self._number(value), _index(value, "content_index"))
-        return self._answer.text(*place, "refusal", _text(value, "delta"))
+        item, at = self._item(value, "message"), _index(value, "content_index")
+        return self._answer.text(item, at, _text(value, "delta"), refuses=True)
 
     def _refusal_done(self, value: JsonObject) -> list[Event]:
         part = {"type": "refusal", "refusal": _text(value, "refusal")}
@@ -260,38 +239,54 @@ class ResponsesReader:
         return self._part(value, part, over=True) if isinstance(part, dict) else []
 
     def _part(self, value: JsonObject, part: JsonObject, *, over: bool) -> list[Event]:
-        number, index = self._number(value), _index(value, "content_index")
-        return self._answer.part(number, index, part, f"{value.get('type')}.part", over=over)
+        if part.get("type") == "reasoning_text":
+            return self._rest_of_reasoning(value, "raw", "content_index", _text(part, "text"))
+        item, at = self._item(value, "message", more=False), _index(value, "content_index")
+        return self._answer.part(item, at, part, f"{value.get('type')}.part", over=over)
 
     def _annotation(self, value: JsonObject) -> list[Event]:
-        place = (self._number(value), _index(value, "content_index"))
+        item, at = self._item(value, "message", more=False), _index(value, "content_index")
         path = "response.output_text.annotation.added.annotation"
-        return self._answer.annotation(*place, value.get("annotation"), path)
+        return self._answer.annotation(item, at, value.get("annotation"), path)
 
     def _summary_delta(self, value: JsonObject) -> list[Event]:
-        place = (self._number(value), "summary", _index(value, "summary_index"))
-        return self._answer.reasoning(*place, _text(value, "delta"))
+        item, at = self._item(value, "reasoning"), _index(value, "summary_index")
+        return self._answer.reasoning(item, "summary", at, _text(value, "delta"))
 
     def _summary_done(self, value: JsonObject) -> list[Event]:
-        place = (self._number(value), "summary", _index(value, "summary_index"))
-        return self._answer.rest_of_reasoning(*place, _text(value, "text"))
+        return self._rest_of_reasoning(value, "summary", "summary_index", _text(value, "text"))
+
+    def _summary_part_done(self, value: JsonObject) -> list[Event]:
+        part = value.get("part")
+        text = _text(part, "text") if isinstance(part, dict) else ""
+        return self._rest_of_reasoning(value, "summary", "summary_index", text)
 
     def _reasoning_delta(self, value: JsonObject) -> list[Event]:
-        place = (self._number(value), "raw", _index(value, "content_index"))
-        return self._answer.reasoning(*place, _text(value, "delta"))
+        item, at = self._item(value, "reasoning"), _index(value, "content_index")
+        return self._answer.reasoning(item, "raw", at, _text(value, "delta"))
 
     def _reasoning_done(self, value: JsonObject) -> list[Event]:
-        place = (self._number(value), "raw", _index(value, "content_index"))
-        return self._answer.rest_of_reasoning(*place, _text(value, "text"))
+        return self._rest_of_reasoning(value, "raw", "content_index", _text(value, "text"))
+
+    def _rest_of_reasoning(
+        self, value: JsonObject, style: str, index: str, text: str
+    ) -> list[Event]:
+        item, at = self._item(value, "reasoning", more=False), _index(value, index)
+        return self._answer.rest_of_reasoning(item, style, at, text)
 
     def _arguments_delta(self, value: JsonObject) -> list[Event]:
-        return self._answer.arguments(self._number(value), _text(value, "delta"))
+        return self._answer.arguments(self._item(value, "function_call"), _text(value, "delta"))
 
     def _arguments_done(self, value: JsonObject) -> list[Event]:
-        return self._answer.rest_of_arguments(self._number(value), _text(value, "arguments"))
+        item = self._item(value, "function_call", more=False)
+        return self._answer.rest_of_arguments(item, _text(value, "arguments"))
+
+    def _input_delta(self, value: JsonObject) -> list[Event]:
+        return self._answer.arguments(self._item(value, "custom_tool_call"), _text(value, "delta"))
 
     def _input_done(self, value: JsonObject) -> list[Event]:
-        return self._answer.rest_of_arguments(self._number(value), _text(value, "input"))
+        item = self._item(value, "custom_tool_call", more=False)
+        return self._answer.rest_of_arguments(item, _text(value, "input"))
 
     def _completed(self, value: JsonObject) -> list[Event]:
         return self._terminal(value, complete=True)
@@ -304,8 +299,8 @@ class ResponsesReader:
         response = response if isinstance(response, dict) else {}
         begun = self._begin(value)
         self._over = True
-        missing = self._missing(response, "response.", self._place_of)
-        open_ = self._answer.close_all()
+        missing = self._missing(response, "response.")
+        open_ = [event for item in self._items for event in self._answer.close(item)]
         return [*begun, *missing, *open_, *self._end(response, "response.", complete=complete)]
 
     def whole(self, response: JsonObject) -> list[Event]:
@@ -314,44 +309,38 @@ class ResponsesReader:
         Raises:
             UpstreamError: it failed, or cannot be used.
         """
-        items = self._missing(response, "", None)
+        self._answer.answer_id = word(response, "id") or ""
+        items = self._missing(response, "")
         return [started(response), *items, *self._end(response, "", complete=True)]
 
-    def _missing(
-        self,
-        response: JsonObject,
-        path: str,
-        place_of: Callable[[int, JsonObject], int] | None,
-    ) -> list[Event]:
-        """What was not read yet of the items of the response object at `path`; `place_of` tells
-        their numbers, if some were read already."""
+    def _missing(self, response: JsonObject, path: str) -> list[Event]:
+        """What was not passed on yet of the items of the response object at `path`."""
         error = response.get("error")
         if error or response.get("status") in _FAILED:
             raise UpstreamError(fault_of(error))
         events: list[Event] = []
-        for position, item in enumerate(_list(response, "output")):
-            if not isinstance(item, dict):
+        for position, whole in enumerate(_list(response, "output")):
+            if not isinstance(whole, dict):
                 raise UpstreamError.unreadable("an output item is not an object")
-            number = position if place_of is None else place_of(position, item)
-            events += self._answer.complete(number, item, f"{path}output[{position}]")
+            item = self._items.listed(position, whole)
+            events += self._answer.complete(item, whole, f"{path}output[{position}]")
         return events
 
     def _end(self, response: JsonObject, path: str, *, complete: bool) -> list[Event]:
         """How the answer ended, and what it cost."""
         report_unread(response, path, self._inbound)
-        complete = complete and response.get("status") != "incomplete"
-        details = response.get("incomplete_details")
+        status, details = response.get("status"), response.get("incomplete_details")
+        if status in _UNFINISHED:
+            # Some servers repeat the object that the answer began with.
+            detail = "taken for completed, as its event says"
+            self._inbound.ledger.add(f"{path}status", LossKind.CONVERTED, detail)
+        elif status not in _FINISHED:
+            raise UpstreamError.unreadable(f"its status is {str(status)[:60]}")
+        if status == "incomplete" or self._answer.cut or (type(details) is dict and details):
+            complete = False
         finish = read_finish(complete, details, self._answer.has_calls)
         cost = metered(response, self._inbound)
         return [Finished(finish), *cost, Ended(_moderation(response))]
-
-    def _place_of(self, position: int, item: JsonObject) -> int:
-        """The number of an item of the whole output. Servers number anew, or name anew."""
-        known = self._known(item)
-        if known is not None:
-            return known
-        kind = self._answer.kind_of(position)
-        return position if kind in (None, item.get("type")) else self._answer.unused()
 
     def _failed(self, value: JsonObject) -> NoReturn:
         response = value.get("response")
@@ -376,13 +365,14 @@ _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
     "response.content_part.done": ResponsesReader._part_done,
     "response.reasoning_summary_text.delta": ResponsesReader._summary_delta,
     "response.reasoning_summary_text.done": ResponsesReader._summary_done,
+    "response.reasoning_summary_part.done": ResponsesReader._summary_part_done,
     "response.reasoning_text.delta": ResponsesReader._reasoning_delta,
     "response.reasoning_text.done": ResponsesReader._reasoning_done,
     "response.reasoning.delta": ResponsesReader._reasoning_delta,
     "response.reasoning.done": ResponsesReader._reasoning_done,
     "response.function_call_arguments.delta": ResponsesReader._arguments_delta,
     "response.function_call_arguments.done": ResponsesReader._arguments_done,
-    "response.custom_tool_call_input.delta": ResponsesReader._arguments_delta,
+    "response.custom_tool_call_input.delta": ResponsesReader._input_delta,
     "response.custom_tool_call_input.done": ResponsesReader._input_done,
     "response.completed": ResponsesReader._completed,
     "response.incomplete": ResponsesReader._incomplete,
@@ -421,9 +411,9 @@ def _moderation(response: JsonObject) -> JsonObject | None:
     return sides or None
 
 
-def _word(value: JsonObject, name: str) -> str | None:
-    word = value.get(name)
-    return word if isinstance(word, str) and word else None
+def _number(value: JsonObject) -> int | None:
+    number = value.get("output_index")
+    return number if type(number) is int else None
 
 
 def _text(value: JsonObject, name: str) -> str:

@@ -1,7 +1,7 @@
 """OpenAI Responses on the wire: vocabularies and, for every object, the fields without a
 canonical home.
 
-Tables only. Sources: the types of openai-python 3.52.0 (`openai/types/responses`), the Open
+Tables only. Sources: the types of openai-python 3.54.0 (`openai/types/responses`), the Open
 Responses schema, and what real clients were seen to send.
 """
 
@@ -40,6 +40,9 @@ CACHE_TTLS: Final = ("30m", "12h")
 _KNOB = LossKind.KNOB
 _CONTENT = LossKind.CONTENT
 
+BACKGROUND_DETAIL: Final = "answers are made at once, each for itself"
+"""What of a request in the background has no meaning where an answer is made while one waits."""
+
 REQUEST: Final[dict[str, Field]] = {
     "previous_response_id": Field(
         _CONTENT,
@@ -51,6 +54,9 @@ REQUEST: Final[dict[str, Field]] = {
     ),
     "prompt": Field(_CONTENT, "prompt templates are stored at OpenAI; send their text as input"),
     "background": Field(_CONTENT, "answers are not made in the background", neutral=(False,)),
+    "background_options": Field(
+        _KNOB, BACKGROUND_DETAIL, neutral=({}, {"completion_window": "soonest"})
+    ),
     "max_tool_calls": Field(_KNOB, "hosted tool calls are not limited"),
     "truncation": Field(_KNOB, "input is never truncated", neutral=("disabled",)),
     "context_management": Field(_KNOB, "context is not managed upstream", neutral=([],)),

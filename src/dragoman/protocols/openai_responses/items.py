@@ -1,0 +1,337 @@
+"""Which output item an event speaks of, and what was passed on of each item.
+
+The service numbers items by `output_index` and names them. Others number every item 0, name none of
+them, name all of them alike, or give an item another name in each event; so every sign counts, and
+what an item holds decides where they do not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.canonical.tools import is_json_object
+from dragoman.jsontext import JsonError, decode
+from dragoman.protocols.base import to_json_text
+from dragoman.protocols.fields import JsonObject
+
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+"""Types of tool calls, and where their arguments are."""
+
+TEXTS = {"output_text": "text", "text": "text", "refusal": "refusal"}
+"""Types of the parts of a message, and where their text is."""
+
+_LOOKED_AT = 8
+"""Items of one name that are looked at: a bound of the work, not of what is found."""
+
+
+class OpenBlock:
+    """A block in progress: its index, what was passed on of it, how many annotations, and whether
+    token probabilities were. `ended`: what comes next is of another block.
+    """
+
+    __slots__ = ("cited", "closed", "ended", "index", "logged", "pieces")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.pieces: list[str] = []
+        self.cited = 0
+        self.logged = False
+        self.ended = False
+        self.closed = False
+
+    def text(self) -> str:
+        """All that was passed on."""
+        return joined(self.pieces)
+
+
+class Part(Struct, eq=False):
+    """A text or refusal part of a message; `at` is its `content_index`."""
+
+    at: int
+    refuses: bool
+    block: OpenBlock
+
+
+class Segment(Struct, eq=False):
+    """A run of one part of readable reasoning; `at` is the part's index."""
+
+    at: int
+    pieces: list[str]
+    ended: bool = False
+
+    def text(self) -> str:
+        """All that was passed on."""
+        return joined(self.pieces)
+
+
+class Item(Struct, eq=False):
+    """What was passed on of an output item. `at` is its `output_index`, if it was given one."""
+
+    number: int
+    kind: str
+    at: int | None = None
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    head: JsonObject | None = None
+    """The item as it was announced."""
+    done: bool = False
+    phase: str | None = None
+    parts: list[Part] = []
+    block: OpenBlock | None = None
+    """The one block of a call or of reasoning."""
+    held: list[str] = []
+    """Arguments that came before the call's name."""
+    style: str | None = None
+    segments: list[Segment] = []
+
+    def fits(self, kind: object) -> bool:
+        """Whether an item of type `kind` may be this one."""
+        return self.kind == kind or (self.kind in CALLS and kind in CALLS)
+
+    def is_blank(self) -> bool:
+        """Whether nothing was passed on of it."""
+        return self.block is None and not self.parts and not self.held
+
+    def may_be(self, value: JsonObject) -> bool:
+        """Whether neither type, call id nor name speak against `value` being this item."""
+        return (
+            self.fits(value.get("type"))
+            and _alike(self.call_id, word(value, "call_id"))
+            and _alike(self.name, word(value, "name"))
+        )
+
+    def agrees(self, value: JsonObject) -> bool:
+        """Whether what was passed on of it is the beginning of `value`, or more."""
+        if self.kind == "message":
+            texts = [text_in(part) for part in parts_of(value)]
+            return all(
+                any(rest_of(part.block.text(), text) is not None for text in texts)
+                for part in self.parts
+            )
+        if self.kind in CALLS:
+            given = self.block.text() if self.block is not None else joined(self.held)
+            return rest_of_arguments(given, arguments_of(value, self.kind)) is not None
+        if self.kind == "reasoning" and self.style is not None:
+            whole = "".join(reasoning_in(value, self.style))
+            said = "".join([segment.text() for segment in self.segments])
+            return rest_of(said, whole) is not None
+        return True
+
+
+class Items:
+    """The items of one answer, in the order they came up."""
+
+    __slots__ = ("_all", "_at", "_claimed", "_last", "_named", "_next")
+
+    def __init__(self) -> None:
+        self._all: list[Item] = []
+        self._at: dict[int, Item] = {}
+        """The latest item at each `output_index`."""
+        self._named: dict[str, list[Item]] = {}
+        """Items by their ids and call ids, the latest last."""
+        self._last: Item | None = None
+        """The item that an event without any sign belongs to."""
+        self._claimed: set[int] = set()
+        """Numbers of the items that were found in the whole output."""
+        self._next: dict[str, int] = {}
+        """Where the first item of each type stands that was not found there yet."""
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._all)
+
+    def announced(self, at: int | None, value: JsonObject) -> Item:
+        """The item that begins with the head `value`."""
+        name = word(value, "id")
+        known = self._find(at, name)
+        if known is None and at is not None:
+            known = self._at.get(at)
+            if known is not None and known.head not in (None, value):
+                known = None  # this one was announced already
+        if known is None or known.done or not known.may_be(value) or not _alike(known.id, name):
+            known = self._add(at, str(value.get("type")))
+        known.head = value
+        return self._learn(known, value)
+
+    def touched(self, at: int | None, name: str | None, kind: str, *, more: bool) -> Item:
+        """The item of type `kind` that an event speaks of; `more`: the event goes on with it, which
+        none does whose item is over."""
+        named = self._find(at, name)
+        known = named if named is not None else self._at.get(at) if at is not None else self._last
+        if known is None or not known.fits(kind):
+            known = self._at.get(at) if at is not None else None
+        if known is None or not known.fits(kind) or (more and known.done and named is None):
+            known = self._add(at, kind)
+            if name is not None:
+                known.id = name
+                self._named.setdefault(name, []).append(known)
+        self._last = known
+        return known
+
+    def finished(self, at: int | None, value: JsonObject) -> Item:
+        """The item that `value` is, whole."""
+        name = word(value, "id")
+        named = self._find(at, name) or self._find(at, word(value, "call_id"))
+        known = named or (self._at.get(at) if at is not None else self._last)
+        if known is not None and not known.may_be(value):
+            known = None
+        if known is not None and (known.done or named is None) and not known.agrees(value):
+            known = None
+        if known is None:
+            known = self._add(at, str(value.get("type")))
+        return self._learn(known, value)
+
+    def listed(self, position: int, value: JsonObject) -> Item:
+        """The item that stands at `position` in the whole output: one that was not found there
+        yet, or a new one. Servers number anew there, or name anew."""
+        candidates = list(self._unclaimed(position, value))
+        fitting = [item for item in candidates if item.may_be(value)]
+        told = [item for item in fitting if not item.is_blank() and item.agrees(value)]
+        blank = [item for item in fitting if item.is_blank() and not item.done]
+        name = word(value, "id")
+        own = [item for item in fitting if name is not None and item.id == name]
+        found = next(iter([*told, *blank, *own]), None)
+        if found is None:
+            found = self._add(None, str(value.get("type")))
+        self._claimed.add(found.number)
+        return self._learn(found, value)
+
+    def _unclaimed(self, position: int, value: JsonObject) -> Iterator[Item]:
+        """The items that may stand there, the likeliest first."""
+        claimed = self._claimed
+        for name in (word(value, "call_id"), word(value, "id")):
+            named = self._named.get(name or "", ())
+            yield from islice((item for item in named if item.number not in claimed), _LOOKED_AT)
+        if position < len(self._all) and position not in claimed:
+            yield self._all[position]
+        kind = str(value.get("type"))
+        number = self._next.get(kind, 0)
+        while number < len(self._all):
+            item = self._all[number]
+            if item.number not in claimed and item.fits(kind):
+                yield item
+                break
+            number += 1
+        self._next[kind] = number
+
+    def _find(self, at: int | None, name: str | None) -> Item | None:
+        """The latest item of a name: that at `at`, if there are several."""
+        known = self._named.get(name) if name is not None else None
+        if known is None:
+            return None
+        if at is not None and len(known) > 1:
+            return next((item for item in reversed(known) if item.at == at), known[-1])
+        return known[-1]
+
+    def _add(self, at: int | None, kind: str) -> Item:
+        item = Item(len(self._all), kind, at)
+        self._all.append(item)
+        if at is not None:
+            self._at[at] = item
+        self._last = item
+        return item
+
+    def _learn(self, item: Item, value: JsonObject) -> Item:
+        """Remember what `value` tells of `item`."""
+        kind = value.get("type")
+        if item.is_blank() and isinstance(kind, str):
+            item.kind = kind
+        for name in (word(value, "id"), word(value, "call_id")):
+            if name is not None:
+                known = self._named.setdefault(name, [])
+                if item not in known[-_LOOKED_AT:]:
+                    known.append(item)
+        item.id = item.id or word(value, "id")
+        item.call_id = item.call_id or word(value, "call_id")
+        item.name = item.name or word(value, "name")
+        self._last = item
+        return item
+
+
+def rest_of(said: str, whole: str) -> str | None:
+    """What is missing of `whole` after `said`; None if they contradict each other.
+
+    A whole that has less than its pieces is no contradiction: servers trim it.
+    """
+    if whole.startswith(said):
+        return whole[len(said) :]
+    if whole in said or _squeezed(whole) in _squeezed(said):
+        return ""
+    return None
+
+
+def rest_of_arguments(said: str, whole: str) -> str | None:
+    """What is missing of a call's arguments after `said`; None if they contradict each other."""
+    if whole.startswith(said):
+        return whole[len(said) :]
+    if said.startswith(whole) or whole.strip() in ("", "{}"):
+        return ""
+    if is_json_object(said) and _value(said) == _value(whole):
+        return ""  # written anew
+    return None
+
+
+def _value(text: str) -> Any:
+    try:
+        return decode(text)
+    except JsonError:
+        return None
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def joined(pieces: list[str]) -> str:
+    """The text that the pieces make, which are one piece then."""
+    if len(pieces) > 1:
+        pieces[:] = ["".join(pieces)]
+    return pieces[0] if pieces else ""
+
+
+def word(value: JsonObject, name: str) -> str | None:
+    """A text that is not empty."""
+    found = value.get(name)
+    return found if isinstance(found, str) and found else None
+
+
+def _alike(known: str | None, told: str | None) -> bool:
+    return known is None or told is None or known == told
+
+
+def parts_of(value: JsonObject) -> list[JsonObject]:
+    """The parts of a message."""
+    content = value.get("content")
+    if isinstance(content, str):
+        return [{"type": "output_text", "text": content}]
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def text_in(part: JsonObject) -> str:
+    """The text of a part of a message."""
+    text = part.get(TEXTS.get(str(part.get("type")), ""))
+    return text if isinstance(text, str) else ""
+
+
+def reasoning_in(value: JsonObject, style: str) -> list[str]:
+    """The parts of readable reasoning in one form, `summary` or `raw`."""
+    parts = value.get("summary" if style == "summary" else "content")
+    found = (part.get("text") for part in _objects(parts))
+    return [text if isinstance(text, str) else "" for text in found]
+
+
+def _objects(values: object) -> list[JsonObject]:
+    listed = values if isinstance(values, list) else ()
+    return [value for value in listed if isinstance(value, dict)]
+
+
+def arguments_of(value: JsonObject, kind: str) -> str:
+    """The arguments or input of a call; some servers give them as the object itself."""
+    given = value.get(CALLS[kind])
+    if isinstance(given, dict | list):
+        return to_json_text(given)
+    return given if isinstance(given, str) else ""
