@@ -328,6 +328,10 @@ class AccountPool:
         """Whether the upstream has more than one account, so that it matters which is used."""
         return len(self._pools[upstream].rotation) > 1
 
+    def size(self, upstream: str) -> int:
+        """How many accounts the upstream has."""
+        return len(self._pools[upstream].rotation)
+
     def waiting(self, upstream: str) -> int:
         """Requests that wait for an account of the upstream."""
         return len(self._pools[upstream].wait_queue.waiters)

@@ -71,7 +71,12 @@ class UsageKey(Struct, frozen=True, order=True):
 
 class UsageCount(Struct):
     """Sums of one `UsageKey`. Tokens as in `dragoman.canonical.usage`: `input` includes cached and
-    cache writes, `output` includes reasoning. `unmetered` are answers without usage."""
+    cache writes, `output` includes reasoning. `unmetered` are answers without usage.
+
+    `requests` and `errors` count a request once, with the account that was asked last. `attempts`
+    count with each account that was asked, `failed` those that failed, and `retries` those of them
+    that another attempt followed.
+    """
 
     requests: int = 0
     errors: int = 0
@@ -82,6 +87,9 @@ class UsageCount(Struct):
     output: int = 0
     reasoning: int = 0
     milliseconds: float = 0.0
+    attempts: int = 0
+    failed: int = 0
+    retries: int = 0
 
     def add(self, other: UsageCount) -> None:
         """Add the sums of `other` to these."""
@@ -89,12 +97,31 @@ class UsageCount(Struct):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+class ErrorKey(Struct, frozen=True, order=True):
+    """What failed attempts are counted by: the hour, the account, and the kind of error."""
+
+    hour: int
+    account: str
+    kind: str
+
+
+class LastError(Struct, frozen=True, omit_defaults=True):
+    """The last attempt of an account that failed: when (Unix seconds), the kind of error, the
+    upstream's status (0: there was no answer), and the upstream's name of the model."""
+
+    at: float
+    kind: str
+    status: int = 0
+    model: str = ""
+
+
 class Batch(Struct, kw_only=True):
     """What one worker reports: everything since its last exchange, except `leases`, which are all
     accounts it has requests in flight with now, and how many.
 
     `used` is when accounts were last chosen, `spent` the tokens to subtract from balances, `pins`
-    which account a conversation (by its digest) belongs to since when. `balances` are those that
+    which account a conversation (by its digest) belongs to since when. `errors` are the attempts
+    that failed, `last_errors` the last of each account. `balances` are those that
     the configuration sets: one that is not what it set before replaces what is left.
     """
 
@@ -105,6 +132,8 @@ class Batch(Struct, kw_only=True):
     spent: dict[str, float] = field(default_factory=dict)
     pins: dict[bytes, tuple[str, float]] = field(default_factory=dict)
     balances: dict[str, float] = field(default_factory=dict)
+    errors: dict[ErrorKey, int] = field(default_factory=dict)
+    last_errors: dict[str, LastError] = field(default_factory=dict)
 
     def prepend(self, older: Batch) -> None:
         """Put `older`, whose exchange failed, before this batch. The leases remain those of this
@@ -117,6 +146,9 @@ class Batch(Struct, kw_only=True):
                 self.usage[key] = count
         self.used = {**older.used, **self.used}
         self.pins = {**older.pins, **self.pins}
+        for error, number in older.errors.items():
+            self.errors[error] = self.errors.get(error, 0) + number
+        self.last_errors = {**older.last_errors, **self.last_errors}
         for name, tokens in older.spent.items():
             self.spent[name] = self.spent.get(name, 0.0) + tokens
 
@@ -176,6 +208,12 @@ class Store(Protocol):
 
     def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
         """Usage of the hours that begin in [since, until), in Unix seconds."""
+
+    def errors(self, since: float, until: float) -> dict[ErrorKey, int]:
+        """Failed attempts of the hours that begin in [since, until), in Unix seconds."""
+
+    def last_errors(self) -> dict[str, LastError]:
+        """The last failed attempt of every account that has had one."""
 
     def sweep(self, now: float) -> int:
         """Drop what is too old to keep at `now` (Unix seconds), at most `SWEPT_AT_ONCE` of a kind.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dragoman.accounts.store import UsageCount, UsageKey
+from dragoman.accounts.store import ErrorKey, LastError, UsageCount, UsageKey
 from dragoman.canonical.usage import Usage
 
 OTHER = "(other)"
@@ -19,6 +19,9 @@ pattern leads to an upstream, clients choose the names."""
 
 MOST_COUNTS = 50_000
 """Sums that are held separately while no store takes them; beyond, only by client and route."""
+
+_MOST_ERRORS = 20_000
+"""Counts of failed attempts that are held while no store takes them; further ones are dropped."""
 
 _HOUR_S = 3600
 _LONGEST_NAME = 200
@@ -33,12 +36,14 @@ class Meter:
     spells out.
     """
 
-    __slots__ = ("_counts", "_hour", "_known", "_models")
+    __slots__ = ("_counts", "_errors", "_hour", "_known", "_last_errors", "_models")
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known = frozenset(known)
         self._models: dict[str, str] = {}
         self._counts: dict[_Key, UsageCount] = {}
+        self._errors: dict[ErrorKey, int] = {}
+        self._last_errors: dict[str, LastError] = {}
         self._hour = -1
 
     def count(
@@ -53,17 +58,17 @@ class Meter:
         *,
         failed: bool = False,
         metered: bool = True,
+        attempts: int = 0,
     ) -> None:
         """Add one request that ended at `now` (Unix seconds).
 
         `account`, `client` and `model` are empty where there was none. `metered` is false for
         requests whose answers are not paid for in tokens, such as counts: `usage` is then left
-        out.
+        out. `attempts` are those of this account for it that did not fail.
         """
         hour = int(now) // _HOUR_S * _HOUR_S
         if hour != self._hour:
-            self._hour = hour
-            self._models.clear()
+            self._begin_hour(hour)
         name = self._models.get(model)
         if name is None:
             name = self._admit(model)
@@ -71,6 +76,7 @@ class Meter:
         if sums is None:
             sums = self._begin((hour, account, client, name, route))
         sums.requests += 1
+        sums.attempts += attempts
         sums.milliseconds += milliseconds
         if failed:
             sums.errors += 1
@@ -85,6 +91,50 @@ class Meter:
         sums.cached += usage.cached or 0
         sums.cache_write += usage.cache_write or 0
         sums.reasoning += usage.reasoning or 0
+
+    def count_failed(
+        self,
+        now: float,
+        account: str,
+        client: str,
+        model: str,
+        route: str,
+        error: LastError,
+        *,
+        retried: bool,
+    ) -> None:
+        """Add one attempt that failed, for a request that ended at `now` (Unix seconds); `retried`
+        tells that another attempt followed."""
+        hour = int(now) // _HOUR_S * _HOUR_S
+        if hour != self._hour:
+            self._begin_hour(hour)
+        key = (hour, account, client, self._models.get(model) or self._admit(model), route)
+        sums = self._counts.get(key) or self._begin(key)
+        sums.attempts += 1
+        sums.failed += 1
+        sums.retries += retried
+        self._last_errors[account] = error
+        self._add_errors(ErrorKey(hour, account, error.kind), 1)
+
+    def _add_errors(self, key: ErrorKey, count: int) -> None:
+        if key in self._errors or len(self._errors) < _MOST_ERRORS:
+            self._errors[key] = self._errors.get(key, 0) + count
+
+    def _begin_hour(self, hour: int) -> None:
+        self._hour = hour
+        self._models.clear()
+
+    def take_errors(self) -> tuple[dict[ErrorKey, int], dict[str, LastError]]:
+        """The failed attempts counted since the last call, and the last of each account."""
+        taken = self._errors, self._last_errors
+        self._errors, self._last_errors = {}, {}
+        return taken
+
+    def restore_errors(self, errors: Mapping[ErrorKey, int], last: Mapping[str, LastError]) -> None:
+        """Put back what was taken and could not be written."""
+        for key, count in errors.items():
+            self._add_errors(key, count)
+        self._last_errors = {**last, **self._last_errors}
 
     def take(self) -> dict[UsageKey, UsageCount]:
         """Everything counted since the last call."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.states import AccountState
-from dragoman.accounts.store import Batch, Changes, Definition, Store, UsageCount
+from dragoman.accounts.store import Batch, Changes, Definition, LastError, Store, UsageCount
 from dragoman.accounts.usage import DIMENSIONS, totals
 from dragoman.administration.drafts import SECRETS, FieldError, InvalidDraft, shortened
 from dragoman.administration.errors import Conflict, UnknownAccount
@@ -145,11 +145,17 @@ class AccountQueries:
         now = self._clock()
         changes = self._store.exchange("", Batch(), 0)
         usage: Mapping[tuple[str, ...], UsageCount] = {}
+        errors: dict[str, dict[str, int]] = {}
+        last: Mapping[str, LastError] = {}
         if with_usage:
-            since = now // _HOUR_S * _HOUR_S - _DAY_S + _HOUR_S
-            usage = totals(self._store.usage(since, now + _HOUR_S), ["account"])
+            since, until = now // _HOUR_S * _HOUR_S - _DAY_S + _HOUR_S, now + _HOUR_S
+            usage = totals(self._store.usage(since, until), ["account"])
+            for key, number in sorted(self._store.errors(since, until).items()):
+                kinds = errors.setdefault(key.account, {})
+                kinds[key.kind] = kinds.get(key.kind, 0) + number
+            last = self._store.last_errors()
         accounts = {one.name: one for one in changes.definitions} | self._fixed
-        return _Snapshot(now, dict(sorted(accounts.items())), changes, usage)
+        return _Snapshot(now, dict(sorted(accounts.items())), changes, usage, errors, last)
 
     def _view(self, name: str, found: Status, snapshot: _Snapshot) -> AccountView:
         account, problem = self._readable(snapshot.accounts[name])
@@ -171,8 +177,11 @@ class AccountQueries:
             trial=found.trial,
             in_flight=changes.leases.get(name, 0),
             last_used=changes.used.get(name),
-            requests=sums.requests,
-            errors=sums.errors,
+            requests=sums.attempts,
+            errors=sums.failed,
+            retries=sums.retries,
+            errors_by_kind=snapshot.errors.get(name, {}),
+            last_error=snapshot.last_errors.get(name),
             problem=problem,
         )
 
@@ -206,12 +215,15 @@ class AccountQueries:
 
 
 class _Snapshot(NamedTuple):
-    """All that is known at one time: accounts by name, in order; and usage by account."""
+    """All that is known at one time: accounts by name, in order; usage by account, its
+    failed attempts by kind, and the last of them."""
 
     now: float
     accounts: Mapping[str, Account | Definition]
     changes: Changes
     usage: Mapping[tuple[str, ...], UsageCount]
+    errors: Mapping[str, dict[str, int]]
+    last_errors: Mapping[str, LastError]
 
 
 def without_secrets(definition: Definition) -> Account:

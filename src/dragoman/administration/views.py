@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dragoman.accounts.decisions import on_trial
 from dragoman.accounts.states import AccountState, Entry, Rest
-from dragoman.accounts.store import UsageCount
+from dragoman.accounts.store import LastError, UsageCount
 
 State = Literal["active", "cooling", "exhausted", "disabled"]
 STATES: tuple[State, ...] = ("active", "cooling", "exhausted", "disabled")
@@ -36,7 +36,10 @@ class AccountView(Struct, frozen=True, kw_only=True):
     latter can be changed from here. `secrets` names which of key, headers and proxy it has.
     `back_at` is when it can be used again for every model, in Unix seconds: None if it can now, or
     if it will not by itself. `trial` says that its next request will show whether it can.
-    `balance` is what is left. `requests` and `errors` are of the last 24 hours. `problem` says why
+    `balance` is what is left. `requests` are those that it was asked to answer in the last 24
+    hours, `errors` those of them that it failed, by their kinds in `errors_by_kind`, `retries`
+    those that another account was then asked for; `last_error` is the last, whenever it was.
+    `problem` says why
     it cannot serve at all, whatever its state: empty if it can.
     """
 
@@ -57,6 +60,9 @@ class AccountView(Struct, frozen=True, kw_only=True):
     last_used: float | None
     requests: int
     errors: int
+    retries: int
+    errors_by_kind: dict[str, int]
+    last_error: LastError | None
     problem: str
 
 
@@ -77,7 +83,11 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
-    """Sums of one group. `by` holds its dimensions; `milliseconds` is the mean of a request."""
+    """Sums of one group. `by` holds its dimensions; `milliseconds` is the mean of a request.
+
+    `requests` and `errors` count each request once, with the account that was asked last;
+    `attempts`, `failed` and `retries` count with every account that was asked.
+    """
 
     by: dict[str, str]
     requests: int
@@ -89,6 +99,9 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     output: int
     reasoning: int
     milliseconds: float
+    attempts: int
+    failed: int
+    retries: int
 
     @classmethod
     def of(cls, by: dict[str, str], sums: UsageCount) -> UsageRow:
@@ -104,6 +117,9 @@ class UsageRow(Struct, frozen=True, kw_only=True):
             output=sums.output,
             reasoning=sums.reasoning,
             milliseconds=round(sums.milliseconds / sums.requests, 1) if sums.requests else 0.0,
+            attempts=sums.attempts,
+            failed=sums.failed,
+            retries=sums.retries,
         )
 
 

@@ -96,6 +96,7 @@ _HEADING = (
     "BALANCE",
     "REQ 24H",
     "ERR 24H",
+    "LAST ERROR",
     "WHY",
 )
 
@@ -113,8 +114,24 @@ def _line(view: AccountView, now: float) -> tuple[str, ...]:
         "" if view.balance is None else f"{view.balance:.0f}",
         str(view.requests),
         str(view.errors),
+        _last_error(view, now),
         "; ".join(_why(view, now)),
     )
+
+
+def _last_day(view: AccountView) -> str:
+    told = f"asked {count(view.requests, 'time')}, {count(view.errors, 'error')}"
+    kinds = ", ".join(f"{kind}: {number}" for kind, number in view.errors_by_kind.items())
+    again = f", {count(view.retries, 'further attempt')} caused" if view.retries else ""
+    return told + (f" ({kinds})" if kinds else "") + again
+
+
+def _last_error(view: AccountView, now: float) -> str:
+    error = view.last_error
+    if error is None:
+        return ""
+    status = f" ({error.status})" if error.status else ""
+    return f"{error.kind}{status}, {ago(error.at, now)}"
 
 
 def _why(view: AccountView, now: float) -> Iterator[str]:
@@ -156,7 +173,8 @@ def show(config: Path, history: int, as_json: bool, name: str) -> None:
         ("back", until(view.back_at, now)),
         ("in flight", str(view.in_flight)),
         ("last used", ago(view.last_used, now)),
-        ("last 24 hours", f"{count(view.requests, 'request')}, {count(view.errors, 'error')}"),
+        ("last 24 hours", _last_day(view)),
+        ("last error", _last_error(view, now)),
     ]
     width = max(len(label) for label, _ in facts)
     for label, value in facts:

@@ -18,6 +18,9 @@ DIMENSIONS = ("account", "client", "model", "route", "hour")
 SUMS = (
     "requests",
     "errors",
+    "attempts",
+    "failed",
+    "retries",
     "unmetered",
     "input",
     "cached",
@@ -44,7 +47,9 @@ def usage(config: Path, since: str, until: str, by: tuple[str, ...], kind: str |
     """Show requests, tokens, errors and latency.
 
     Usage is kept by the hour: whole hours are shown that begin in the time asked for. Input
-    includes cached tokens and those written to a cache, output includes reasoning.
+    includes cached tokens and those written to a cache, output includes reasoning. Requests and
+    errors count each request once, with the account that was asked last; attempts, failed ones and
+    those that another followed (retries) count with every account that was asked.
     """
     from dragoman.administration.times import InvalidTime, parse_time
 

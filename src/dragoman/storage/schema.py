@@ -181,6 +181,26 @@ _PINS = (
     ) WITHOUT ROWID""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _RESPONSES, _PINS)
+_ATTEMPTS = (
+    # Of the attempts before this only the last of each request was counted.
+    "ALTER TABLE usage ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE usage ADD COLUMN failed INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE usage ADD COLUMN retries INTEGER NOT NULL DEFAULT 0",
+    "UPDATE usage SET attempts = requests, failed = errors WHERE account <> ''",
+    # Failed attempts by the hour and by the kind of error.
+    """CREATE TABLE errors (
+        hour INTEGER NOT NULL,
+        account TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        PRIMARY KEY (hour, account, kind)
+    ) WITHOUT ROWID""",
+    # The last failed attempt of each account; `error` is JSON.
+    """CREATE TABLE last_errors (
+        account TEXT PRIMARY KEY, at REAL NOT NULL, error TEXT NOT NULL
+    ) WITHOUT ROWID""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _RESPONSES, _PINS, _ATTEMPTS)
 """Statements that lead from each version of the tables to the next; the first from an empty
 file."""

@@ -27,6 +27,8 @@ from dragoman.accounts.store import (
     Batch,
     Changes,
     Definition,
+    ErrorKey,
+    LastError,
     UsageCount,
     UsageKey,
 )
@@ -63,6 +65,15 @@ _SET_PINS = (
     "INSERT INTO pins SELECT ?1, key, json_extract(value, '$[0]'), json_extract(value, '$[1]')"
     " FROM json_each(?2)"
 )
+_ADD_ERRORS = (
+    "INSERT INTO errors SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),"
+    " json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(?) WHERE true"
+    " ON CONFLICT (hour, account, kind) DO UPDATE SET number = number + excluded.number"
+)
+_SET_LAST_ERROR = (
+    "INSERT INTO last_errors VALUES (?1, ?2, ?3)"
+    " ON CONFLICT (account) DO UPDATE SET at = ?2, error = ?3 WHERE at < ?2"
+)
 _SPEND = "UPDATE balances SET version = ?2, remaining = remaining - ?3 WHERE account = ?1"
 _USED = "SELECT json_group_object(account, at) FROM used WHERE version > ? AND version < ?"
 _PINS = (
@@ -78,6 +89,7 @@ _SET_BALANCE = (
 _encode = msgspec.json.Encoder().encode
 _read_state = decoder(AccountState)
 _read_entry = decoder(Entry)
+_read_error = decoder(LastError)
 _read_leases = decoder(dict[str, int])
 _read_used = decoder(dict[str, float])
 _read_pins = decoder(list[tuple[str, str, float]])
@@ -209,6 +221,21 @@ class SqliteStore:
             keyed = len(_KEYED)
             return {UsageKey(*row[:keyed]): UsageCount(*row[keyed:]) for row in rows}
 
+    def errors(self, since: float, until: float) -> dict[ErrorKey, int]:
+        """See `Store.errors`."""
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT hour, account, kind, number FROM errors WHERE hour >= ? AND hour < ?",
+                (since, until),
+            )
+            return {ErrorKey(hour, account, kind): number for hour, account, kind, number in rows}
+
+    def last_errors(self) -> dict[str, LastError]:
+        """See `Store.last_errors`."""
+        with self._file.reading() as connection:
+            rows = connection.execute("SELECT account, error FROM last_errors")
+            return {account: _read_error(error) for account, error in rows}
+
     def sweep(self, now: float) -> int:
         """See `Store.sweep`."""
         with self._file.writing_untold() as connection:
@@ -223,6 +250,7 @@ class SqliteStore:
             for statement, age in (
                 (_SWEEP_HISTORY, self._history_s),
                 (_SWEEP_USAGE, self._usage_s),
+                (_SWEEP_ERRORS, self._usage_s),
                 (_SWEEP_PINS, self._pins_s),
             ):
                 done = connection.execute(statement, (now - age, SWEPT_AT_ONCE))
@@ -231,6 +259,8 @@ class SqliteStore:
 
     def _has_news(self, worker: str, batch: Batch, now: float) -> bool:
         if batch.transitions or batch.usage or batch.used or batch.pins:
+            return True
+        if batch.errors or batch.last_errors:
             return True
         if batch.spent or batch.balances:
             return True
@@ -254,6 +284,11 @@ class SqliteStore:
                 for key, count in batch.usage.items()
             ]
             connection.execute(_ADD_USAGE, (_json(rows),))
+        if batch.errors:
+            errors = [(*msgspec.structs.astuple(key), n) for key, n in batch.errors.items()]
+            connection.execute(_ADD_ERRORS, (_json(errors),))
+        for name, error in batch.last_errors.items():
+            connection.execute(_SET_LAST_ERROR, (name, error.at, _json(error)))
         if batch.used:
             connection.execute(_SET_USED, (version, _json(batch.used)))
         if batch.pins:
@@ -354,6 +389,8 @@ _SWEEP_HISTORY = """DELETE FROM history WHERE (account, slot) IN
     (SELECT account, slot FROM history WHERE at < ? ORDER BY at LIMIT ?)"""
 _SWEEP_USAGE = f"""DELETE FROM usage WHERE ({", ".join(_KEYED)}) IN
     (SELECT {", ".join(_KEYED)} FROM usage WHERE hour < ? ORDER BY hour LIMIT ?)"""
+_SWEEP_ERRORS = """DELETE FROM errors WHERE (hour, account, kind) IN
+    (SELECT hour, account, kind FROM errors WHERE hour < ? ORDER BY hour LIMIT ?)"""
 # The oldest version is that of the pin that was written first.
 _SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND (version, digest) IN
     (SELECT version, digest FROM pins ORDER BY version LIMIT ?2)"""
@@ -412,7 +449,7 @@ def _json(value: object) -> str:
 
 
 def _forget(connection: sqlite3.Connection, name: str) -> None:
-    for table in ("states", "history", "used", "balances"):
+    for table in ("states", "history", "used", "balances", "last_errors"):
         connection.execute(f"DELETE FROM {table} WHERE account = ?", (name,))
 
 

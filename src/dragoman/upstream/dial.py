@@ -1,6 +1,7 @@
 """Opening a connection: name, TCP, proxy and TLS, and which of them is at fault when it fails."""
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -115,11 +116,30 @@ async def _connect(
             raise ProxyFailed(f"TLS with the proxy failed: {_reason(error)}") from error
         raise _tls_failed(error) from error
     except socket.gaierror as error:
-        raise fault(f"the name {host} did not resolve: {error.strerror}") from error
+        failed = fault(f"the name {host} did not resolve: {error.strerror}")
+        raise _caused(failed, "name_not_resolved") from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise fault(f"{who} at {host}:{port} cannot be reached: {reason}") from error
+        failed = fault(f"{who} at {host}:{port} cannot be reached: {reason}")
+        raise _caused(failed, _refusal(error)) from error
     return transport
+
+
+def _caused(error: ConnectFailed | ProxyFailed, cause: str) -> ConnectFailed | ProxyFailed:
+    """The error with its cause, unless the proxy is at fault: that is all there is to know."""
+    if cause and isinstance(error, ConnectFailed):
+        error.cause = cause
+    return error
+
+
+def _refusal(error: OSError) -> str:
+    """`connection_refused` if that is what happened; of several addresses each says so itself."""
+    told = str(error)
+    refused = error.errno == errno.ECONNREFUSED
+    all_refused = told.startswith("Multiple") and told.count("[Errno") == told.count(
+        f"[Errno {errno.ECONNREFUSED}]"
+    )
+    return "connection_refused" if refused or all_refused else ""
 
 
 def _tls_failed(error: Exception) -> TLSFailed:

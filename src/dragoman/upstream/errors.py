@@ -13,21 +13,26 @@ class CallError(Exception):
     Attributes:
         sent: whether the upstream may have seen the request. Where it is False, sending the
             request again elsewhere cannot do anything twice.
+        cause: what went wrong, in one word for logs and counts.
     """
 
     sent: ClassVar[bool] = True
+    cause: str = "call_failed"
 
 
 class ConnectFailed(CallError):
-    """The upstream's name did not resolve, or nothing accepts connections there."""
+    """The upstream's name did not resolve, or nothing accepts connections there. `cause` tells
+    which: `name_not_resolved`, `connection_refused`, or `unreachable` for another reason."""
 
     sent = False
+    cause = "unreachable"
 
 
 class TLSFailed(CallError):
     """The upstream accepted the connection, but the TLS handshake or its certificate failed."""
 
     sent = False
+    cause = "tls_failed"
 
 
 class ProxyFailed(CallError):
@@ -37,6 +42,7 @@ class ProxyFailed(CallError):
     """
 
     sent = False
+    cause = "proxy_failed"
 
 
 class UpstreamTimeout(CallError):
@@ -47,31 +53,46 @@ class ConnectTimeout(UpstreamTimeout):
     """No connection was established within `Timeouts.connect`."""
 
     sent = False
+    cause = "connect_timeout"
 
 
 class FirstByteTimeout(UpstreamTimeout):
     """The request was sent, but no answer began within `Timeouts.first_byte`."""
 
+    cause = "first_byte_timeout"
+
 
 class IdleTimeout(UpstreamTimeout):
     """The answer fell silent for longer than `Timeouts.idle`."""
+
+    cause = "idle_timeout"
 
 
 class TotalTimeout(UpstreamTimeout):
     """The whole call took longer than `Timeouts.total`."""
 
+    cause = "total_timeout"
+
 
 class ConnectionReset(CallError):
     """The upstream closed or reset the connection before an answer began."""
+
+    cause = "connection_reset"
 
 
 class Truncated(CallError):
     """The answer began and was cut off: by a reset, or short of its declared length or end."""
 
+    cause = "cut_off"
+
 
 class BadAnswer(CallError):
     """The answer is not HTTP/1.1, or its content coding cannot be undone."""
 
+    cause = "bad_answer"
+
 
 class BodyTooLarge(CallError):
     """The answer's body is larger than the caller's limit."""
+
+    cause = "too_large"

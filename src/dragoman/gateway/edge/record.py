@@ -25,6 +25,24 @@ _HERE = "127.0.0.1"
 _UNPRINTABLE = re.compile(r"[^\x21-\x2b\x2d-\x3a\x3c-\x7e]")
 
 
+class FailedAttempt(Struct, frozen=True):
+    """One account that was asked for a request and failed.
+
+    `kind` is the cause of a call that failed (`connection_refused`, as in
+    `dragoman.upstream.errors`), else the kind of fault; `status` is that of the upstream's answer,
+    0 without one; `model` is the upstream's name of the model; `at` is when it failed, in Unix
+    seconds, and `ms` how long it took.
+    """
+
+    upstream: str
+    account: str
+    model: str
+    kind: str
+    status: int
+    at: float
+    ms: float
+
+
 class _Line(Struct, gc=False):
     """A request's line in the log, in the order of its fields. What is not set is left out."""
 
@@ -41,6 +59,8 @@ class _Line(Struct, gc=False):
     upstream_model: str | UnsetType = UNSET
     account: str | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
+    accounts: int | UnsetType = UNSET
+    failed: list[FailedAttempt] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
     losses: list[str] | UnsetType = UNSET
     losses_total: int | UnsetType = UNSET
@@ -51,16 +71,19 @@ class Record:
     """What became of one request, for its line in the log. Holds no key and no text of a prompt.
 
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
-    and counted then: what is told now only says so.
+    and counted then: what is told now only says so. `failed` are the attempts that failed, in
+    order, `accounts` is how many the upstream of the last of them has.
     """
 
     __slots__ = (
         "account",
+        "accounts",
         "address",
         "attempts",
         "caller",
         "deferred",
         "error",
+        "failed",
         "losses",
         "model",
         "started",
@@ -80,6 +103,8 @@ class Record:
         self.upstream_model = ""
         self.account = ""
         self.attempts = 0
+        self.accounts = 0
+        self.failed: Sequence[FailedAttempt] = ()
         self.stream = False
         self.usage: Usage | None = None
         self.losses: Sequence[Loss] = ()
@@ -106,6 +131,9 @@ class Record:
             line.upstream_model = self.upstream_model[:200]
             line.account = self.account
             line.attempts = self.attempts
+            if self.failed:
+                line.accounts = self.accounts
+                line.failed = list(self.failed)
         if self.usage is not None:
             line.usage = self.usage
         if self.losses:

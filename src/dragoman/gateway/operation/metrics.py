@@ -29,6 +29,12 @@ TOKENS = ("input", "cached", "cache_write", "output", "reasoning")
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
+_MOST_ACCOUNTS = 1000
+"""Accounts that one worker counts separately; further ones are counted together for each upstream,
+under `OTHER`. So are errors beyond three times as many kinds of error of accounts."""
+
+OTHER = "(other)"
+
 _SLOT_BYTES = 1024 * 1024
 _HEAD_BYTES = 8
 _READS = 3
@@ -70,11 +76,15 @@ class Counts(Struct):
     """All that one worker, or several together, counted.
 
     `series` is by route, class of status and upstream, `errors` by upstream and kind, both joined
-    by a blank, which none of them holds. `gauges` are what holds now rather than since the start.
+    by a blank, which none of them holds. `accounts` are attempts and retries caused by upstream and
+    account, `failures` the attempts that failed by upstream, account and kind. `gauges` are what
+    holds now rather than since the start.
     """
 
     series: dict[str, Series] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
+    accounts: dict[str, list[int]] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
     losses: dict[str, int] = field(default_factory=dict)
     probes: dict[str, int] = field(default_factory=dict)
     store_failures: int = 0
@@ -87,11 +97,15 @@ class Counts(Struct):
             self.series.setdefault(key, Series()).add(series)
         for mine, its in (
             (self.errors, other.errors),
+            (self.failures, other.failures),
             (self.losses, other.losses),
             (self.probes, other.probes),
         ):
             for name, count in its.items():
                 mine[name] = mine.get(name, 0) + count
+        for name, sums in other.accounts.items():
+            own = self.accounts.get(name, (0, 0))
+            self.accounts[name] = [own[0] + sums[0], own[1] + sums[1]]
         self.store_failures += other.store_failures
         for name, value in other.gauges.items():
             self.gauges[name] = self.gauges.get(name, 0) + value
@@ -103,6 +117,7 @@ class Metrics:
 
     def __init__(self, before: Counts | None = None) -> None:
         self.counts = before or Counts()
+        self._accounts = {key.split(" ")[1]: sums for key, sums in self.counts.accounts.items()}
         self.counts.gauges = {}
 
     def finished(
@@ -126,6 +141,13 @@ class Metrics:
         if attempts:
             series.attempts += attempts
             series.retries += attempts - 1
+            if record.failed:
+                self._count_failed(record)
+            if attempts > len(record.failed):
+                sums = self._accounts.get(record.account)
+                if sums is None:
+                    sums = self._count_account(record.upstream, record.account)
+                sums[0] += 1
         latency = series.latency
         latency.buckets[bisect_left(LATENCIES, seconds)] += 1
         latency.total += seconds
@@ -144,6 +166,27 @@ class Metrics:
             _one_more(counts.errors, f"{record.upstream} {record.error}")
         for loss in record.losses:
             _one_more(counts.losses, loss.kind)
+
+    def _count_failed(self, record: Record) -> None:
+        failures = self.counts.failures
+        for number, one in enumerate(record.failed, 1):
+            sums = self._count_account(one.upstream, one.account)
+            sums[0] += 1
+            sums[1] += number < record.attempts
+            key = f"{one.upstream} {one.account} {one.kind}"
+            if key not in failures and len(failures) >= 3 * _MOST_ACCOUNTS:
+                key = f"{one.upstream} {OTHER} {one.kind}"
+            _one_more(failures, key)
+
+    def _count_account(self, upstream: str, account: str) -> list[int]:
+        """The counts of an account: its own as long as there is room for them."""
+        sums = self._accounts.get(account)
+        if sums is None:
+            if len(self._accounts) >= _MOST_ACCOUNTS:
+                return self.counts.accounts.setdefault(f"{upstream} {OTHER}", [0, 0])
+            sums = self.counts.accounts.setdefault(f"{upstream} {account}", [0, 0])
+            self._accounts[account] = sums
+        return sums
 
     def probed(self, upstream: str, came_back: bool) -> None:
         """Count one probe of an account."""
@@ -228,6 +271,33 @@ def render(counts: Counts, accounts: Mapping[tuple[str, str], int], version: str
         ((_labels(upstream=name), found.retries) for name, found in by_upstream.items()),
     )
     lines += _family(
+        "account_attempts_total",
+        "counter",
+        "Requests that an account was asked to answer, by upstream and account.",
+        (
+            (_labels(**dict(zip(_ACCOUNT, key.split(" "), strict=True))), sums[0])
+            for key, sums in sorted(counts.accounts.items())
+        ),
+    )
+    lines += _family(
+        "account_retries_total",
+        "counter",
+        "Attempts with another account that one account's failures caused.",
+        (
+            (_labels(**dict(zip(_ACCOUNT, key.split(" "), strict=True))), sums[1])
+            for key, sums in sorted(counts.accounts.items())
+        ),
+    )
+    lines += _family(
+        "account_errors_total",
+        "counter",
+        "Attempts that failed, by upstream, account and kind or cause.",
+        (
+            (_labels(**dict(zip((*_ACCOUNT, "kind"), key.split(" "), strict=True))), number)
+            for key, number in sorted(counts.failures.items())
+        ),
+    )
+    lines += _family(
         "tokens_total",
         "counter",
         "Tokens by kind and upstream; input includes cached and cache_write, output reasoning.",
@@ -286,6 +356,8 @@ def render(counts: Counts, accounts: Mapping[tuple[str, str], int], version: str
     )
     return "\n".join(lines).encode() + b"\n"
 
+
+_ACCOUNT = ("upstream", "account")
 
 _GAUGES = {
     "workers": "Processes that serve.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Container
 
+from dragoman.accounts.store import LastError
 from dragoman.accounts.usage import Meter
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
@@ -77,8 +78,11 @@ class Tally:
     def _charge(self, name: str, record: Record, seconds: float, *, metered: bool) -> None:
         if self._meter is None:
             return
+        now = time.time()
+        if record.failed:
+            self._charge_failed(self._meter, now, name, record)
         self._meter.count(
-            time.time(),
+            now,
             record.account,
             record.caller,
             record.model,
@@ -87,7 +91,20 @@ class Tally:
             seconds * 1000,
             failed=bool(record.error) and record.error != CLIENT_GONE,
             metered=metered,
+            attempts=record.attempts - len(record.failed),
         )
+
+    def _charge_failed(self, meter: Meter, now: float, name: str, record: Record) -> None:
+        for number, one in enumerate(record.failed, 1):
+            meter.count_failed(
+                now,
+                one.account,
+                record.caller,
+                record.model,
+                name,
+                LastError(one.at, one.kind, one.status, one.model),
+                retried=number < record.attempts,
+            )
 
     def _family(self, path: str) -> str:
         """The name under which requests for a path of no fixed route are counted."""

@@ -105,6 +105,7 @@ async def deliver_stream(
         _report_success(lease, stream.outcome)
     else:
         context.record.error = fault.kind
+        context.attempts.broke_off(lease, fault)
         if fault.kind not in (FaultKind.UPSTREAM_FAILED, FaultKind.UPSTREAM_TIMEOUT):
             lease.failed(symptom_of_fault(fault))
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
 from dragoman.canonical.errors import Fault
 from dragoman.config import Upstream
-from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.record import FailedAttempt, Record
 from dragoman.gateway.serving.failures import (
     ALL_TRIED,
     NONE_LEFT,
@@ -25,6 +25,9 @@ from dragoman.gateway.serving.failures import (
 from dragoman.gateway.serving.routing import Target
 
 E = TypeVar("E", bound=Exception)
+
+_LONGEST_MODEL = 200
+"""Characters of a model's name that are told of an attempt."""
 
 
 class GaveUp(Struct, frozen=True):
@@ -122,6 +125,7 @@ class Attempts:
         call that did not get through its proxy is held against the proxy."""
         without_traceback(failure)
         upstream = self._target.upstream
+        self._note(lease, failure.cause or failure.fault.kind, failure.status)
         if failure.unanswered:
             lease.proxy_failed()
             if failure.at_proxy and _has_other_proxy(upstream, lease):
@@ -131,9 +135,30 @@ class Attempts:
         else:
             self.gave_up = GaveUp(failure.fault, failure)
 
+    def broke_off(self, lease: Lease, fault: Fault) -> None:
+        """The answer of this lease ended in an error after the client was sent its beginning."""
+        self._note(lease, fault.kind, fault.status or 0)
+
+    def _note(self, lease: Lease, kind: str, status: int) -> None:
+        name, record, now = lease.account.upstream, self._record, time.time()
+        attempt = FailedAttempt(
+            upstream=name,
+            account=lease.account.name,
+            model=lease.model[:_LONGEST_MODEL],
+            kind=kind,
+            status=status,
+            at=round(now, 3),
+            ms=round(max(0.0, now - lease.taken) * 1000, 1),
+        )
+        record.failed = (*record.failed, attempt)
+        record.accounts = self._pool.size(name)
+
     def _give_up(self, ending: str, shortage: NoAccount | None = None) -> None:
         if self._failure is not None:
-            rules = self._pool.rules(self._target.upstream.name)
+            name = self._target.upstream.name
+            rules = self._pool.rules(name)
+            made = self._target.upstream.attempts - self._remaining
+            ending = f"{ending}, {made} of {self._pool.size(name)} tried"
             fault = final_fault(rules, self._failure, ending, shortage)
         else:
             assert shortage is not None

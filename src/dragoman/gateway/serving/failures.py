@@ -38,7 +38,8 @@ class Failure(Exception):
     """An attempt that failed before the client was sent anything of an answer.
 
     `fault` is the error for the client if nothing else helps. `body` is the upstream's own error,
-    with its `status`, where there was one. `unanswered` says that not even the head of an answer
+    with its `status`, where there was one. `cause` is what went wrong with the call, in one word,
+    empty where the upstream's answer tells. `unanswered` says that not even the head of an answer
     came, `at_proxy` that the proxy never passed the request on.
     """
 
@@ -49,6 +50,7 @@ class Failure(Exception):
         status: int = 0,
         body: bytes = b"",
         *,
+        cause: str = "",
         unanswered: bool = False,
         at_proxy: bool = False,
     ) -> None:
@@ -57,6 +59,7 @@ class Failure(Exception):
         self.symptom = symptom
         self.status = status
         self.body = body
+        self.cause = cause
         self.unanswered = unanswered
         self.at_proxy = at_proxy
 
@@ -69,14 +72,26 @@ def failed_call(error: CallError, upstream: str) -> Failure:
         kind, problem = FaultKind.UPSTREAM_TIMEOUT, "did not answer in time"
     elif isinstance(error, BodyTooLarge):
         problem = "sent an answer that is too large"
+    problem = _CAUSES.get(error.cause, problem)
     code = "timeout" if kind is FaultKind.UPSTREAM_TIMEOUT else "upstream_error"
     message = f"The upstream {upstream} {problem} ({type(error).__name__})."
     return Failure(
         Fault(kind, message, code=code),
         UNREACHABLE,
+        cause=error.cause,
         unanswered=not error.sent or isinstance(error, ConnectionReset | FirstByteTimeout),
         at_proxy=isinstance(error, ProxyFailed),
     )
+
+
+_CAUSES = {
+    "connection_refused": "could not be reached: it refused the connection",
+    "name_not_resolved": "could not be reached: its name did not resolve",
+    "tls_failed": "could not be reached: its TLS handshake or certificate failed",
+    "connect_timeout": "did not answer in time: no connection came about",
+    "proxy_failed": "could not be reached: the proxy failed",
+}
+"""What clients are told of a connection that did not come about, by its cause."""
 
 
 def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) -> Failure:
