@@ -462,7 +462,12 @@ class Relay:
     """Watches a stream that is passed through."""
 
     def __init__(
-        self, model: str | None, include_usage: bool, shown: Mapping[str, Any] = {}, /
+        self,
+        model: str | None,
+        include_usage: bool,
+        shown: Mapping[str, Any] = {},
+        request_id: str = "",
+        /,
     ) -> None:
         self._model = model
         self.answer_id = ""

@@ -58,7 +58,8 @@ class Reply(Struct, frozen=True):
     `request` is the client's own request; `id` the response id to show, in the client's style
     (`chatcmpl-`, `msg_`, `resp_`); `created`, in Unix seconds, is shown when the upstream does
     not tell when it answered; `model` is the name the client asked for. `mint` gives a fresh item
-    id with the prefix it is given (`fc_`, `rs_`).
+    id with the prefix it is given (`fc_`, `rs_`). `request_id` is told in an error that ends a
+    stream, where the protocol has a place for it.
     """
 
     request: Request
@@ -69,6 +70,7 @@ class Reply(Struct, frozen=True):
     sealer: Sealer
     mint: Callable[[str], str]
     options: Options = Options()
+    request_id: str = ""
 
 
 class StreamReader(Protocol):
@@ -183,11 +185,17 @@ class RelayMaker(Protocol):
     """Pass-through of a stream."""
 
     def __call__(
-        self, model: str | None, include_usage: bool, shown: Mapping[str, Any] = NOTHING, /
+        self,
+        model: str | None,
+        include_usage: bool,
+        shown: Mapping[str, Any] = NOTHING,
+        request_id: str = "",
+        /,
     ) -> Relay:
         """A relay that shows `model` (None: the upstream's own name); to Chat clients the usage
         chunk if they asked for it; to Responses clients the members in `shown` instead of the
-        upstream's."""
+        upstream's; in an error of the gateway's the `request_id`, where the protocol has a place
+        for it."""
         ...
 
 

@@ -64,7 +64,8 @@ class Call:
     """A request on its way to one upstream, and the way back for its answer.
 
     `account` and `response_id` are those of the settings at first; a caller that asks one account
-    after another sets them for each. `mask` hides the account's secrets in streams; the caller
+    after another sets them for each. `request_id` is told in an error that ends a stream, where
+    the protocol has a place for it. `mask` hides the account's secrets in streams; the caller
     masks whole answers and errors.
     """
 
@@ -79,6 +80,7 @@ class Call:
         "ledger",
         "mask",
         "passes_through",
+        "request_id",
         "response_id",
         "settings",
         "streams",
@@ -97,6 +99,7 @@ class Call:
         self.account = settings.account
         self.mask: Mask | None = None
         self.response_id = settings.response_id
+        self.request_id = ""
         self.passes_through = (
             source.codec is self.codec
             and bool(source.body)
@@ -255,7 +258,10 @@ class Call:
             model = self._source.model if renamed else None
             source = self._source
             relay = self.codec.passthrough.relay(
-                model, self.codec.passthrough.asks_usage(source.members), source.shown
+                model,
+                self.codec.passthrough.asks_usage(source.members),
+                source.shown,
+                self.request_id,
             )
             return RelayedStream(relay, self.codec.translate.keepalive, self.mask)
         reader = self.codec.translate.stream_reader(self._inbound())
@@ -344,6 +350,7 @@ class Call:
             sealer=settings.sealer,
             mint=mint,
             options=settings.options,
+            request_id=self.request_id,
         )
 
 

@@ -176,6 +176,7 @@ class Exchange:
         """
         settings = self.settings(context.incoming, context.caller, target)
         call = Call(context.request, target.upstream.protocol, settings)
+        call.request_id = context.incoming.request_id
         if context.recorder is not None:
             call.response_id = context.recorder.response_id
         return call

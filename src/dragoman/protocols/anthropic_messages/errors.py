@@ -12,6 +12,7 @@ from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.error_body import error_in, read_error_body, report_of
 from dragoman.protocols.faults import FIXED_STATUS, kept_status, kind_of, message_of
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.retrying import told_in_stream
 from dragoman.sse import encode
 
 _SHOWN: dict[FaultKind, tuple[int, str]] = {
@@ -111,6 +112,10 @@ def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> R
     return Rendered(status, body)
 
 
-def error_event(fault: Fault) -> bytes:
-    """The event that ends a stream that failed."""
-    return encode(to_json({"type": "error", "error": error_object(fault)}), b"error")
+def error_event(fault: Fault, request_id: str = "") -> bytes:
+    """The event that ends a stream that failed. With the request's id, as the service sends it,
+    qwen-code asks again."""
+    event: JsonObject = {"type": "error", "error": error_object(told_in_stream(fault))}
+    if request_id:
+        event["request_id"] = request_id
+    return encode(to_json(event), b"error")

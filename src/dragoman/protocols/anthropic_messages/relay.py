@@ -24,15 +24,27 @@ _BLANK = blank_pattern("partial_json")
 class MessagesRelay:
     """Watches a stream that is passed on; see `base.Relay`."""
 
-    __slots__ = ("_counts", "_model", "answer_id", "begun", "blank", "ended", "fault", "usage")
+    __slots__ = (
+        "_counts",
+        "_model",
+        "_request_id",
+        "answer_id",
+        "begun",
+        "blank",
+        "ended",
+        "fault",
+        "usage",
+    )
 
     def __init__(
         self,
         model: str | None,
         include_usage: bool = True,
         shown: Mapping[str, Any] = NOTHING,
+        request_id: str = "",
     ) -> None:
         self._model = model
+        self._request_id = request_id
         self._counts: JsonObject = {}
         self.begun = False
         self.blank = 0
@@ -81,7 +93,7 @@ class MessagesRelay:
     def fail(self, fault: Fault) -> bytes:
         """End the stream with an error event."""
         self.fault = fault
-        return error_event(fault)
+        return error_event(fault, self._request_id)
 
     def _start(self, frame: Frame) -> bytes:
         self._note(frame.data, ("message",))

@@ -225,6 +225,7 @@ class MessagesWriter:
         "_out",
         "_refusal",
         "_report",
+        "_request_id",
         "_sealer",
         "_state",
         "_tier",
@@ -235,6 +236,7 @@ class MessagesWriter:
     def __init__(self, reply: Reply, streamed: bool) -> None:
         # Not the reply: it holds the client's whole request, and a stream may be long.
         self._id, self._model, self._sealer = reply.id, reply.model, reply.sealer
+        self._request_id = reply.request_id
         self._report = Reporter(reply.ledger)
         self._visibility = Visibility.of(reply)
         self._state = State.NEW
@@ -346,7 +348,7 @@ class MessagesWriter:
         return out.end(write_finish(self._finish, self._calls, refusal), self._usage, tier)
 
     def _write_failed(self, event: Failed) -> bytes:
-        return error_event(event.fault)
+        return error_event(event.fault, self._request_id)
 
 
 _WRITERS: dict[type, Callable[[MessagesWriter, Any], bytes]] = {

@@ -10,6 +10,7 @@ from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_errors import FORMS, shown_status
+from dragoman.protocols.retrying import told_in_stream
 from dragoman.sse import DONE, encode
 
 
@@ -46,4 +47,4 @@ def error_frames(fault: Fault) -> bytes:
 
     The error is an object: of a string, the SDKs would not show the message.
     """
-    return encode(to_json({"error": error_object(fault)})) + encode(DONE)
+    return encode(to_json({"error": error_object(told_in_stream(fault))})) + encode(DONE)

@@ -53,7 +53,11 @@ class ChatRelay:
     )
 
     def __init__(
-        self, model: str | None, include_usage: bool, shown: Mapping[str, Any] = NOTHING
+        self,
+        model: str | None,
+        include_usage: bool,
+        shown: Mapping[str, Any] = NOTHING,
+        request_id: str = "",
     ) -> None:
         self._model = None if model is None else b"\\1" + _as_replacement(model)
         self._wants_usage = include_usage

@@ -13,6 +13,7 @@ from dragoman.protocols.faults import REQUEST_CODES
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_errors import FORMS, shown_status
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
+from dragoman.protocols.retrying import BROKEN_CODES, OVERLOADED_TYPE, told_in_stream
 
 _FAILED_AS = {
     FaultKind.INVALID_REQUEST: "invalid_prompt",
@@ -92,6 +93,21 @@ def failed_object(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
         code = fault.code
     kind = error_object(fault, options)["type"]
     return {"code": code, "message": fault.message, "type": kind}
+
+
+def error_members(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
+    """The members of the `error` event that ends a stream."""
+    error = error_object(told_in_stream(fault), options)
+    error["code"] = BROKEN_CODES.get(fault.kind, error["code"])
+    if fault.kind in (FaultKind.OVERLOADED, FaultKind.NO_ACCOUNT):
+        error["type"] = OVERLOADED_TYPE
+    flat = {name: error[name] for name in ("code", "message", "param")}
+    return {**flat, "error": error}
+
+
+def failed_in_stream(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
+    """The `error` member of a failed response that ends a stream."""
+    return failed_object(told_in_stream(fault), options)
 
 
 def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:

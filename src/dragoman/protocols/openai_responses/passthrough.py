@@ -19,7 +19,7 @@ from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import NOTHING, Beginning, Passthrough, to_json
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_errors import fault_of
-from dragoman.protocols.openai_responses.errors import error_object, failed_object
+from dragoman.protocols.openai_responses.errors import error_members, failed_in_stream
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.usage import read_usage
 from dragoman.protocols.openai_responses.wire import BACKGROUND_DETAIL
@@ -280,7 +280,11 @@ class ResponsesRelay:
     )
 
     def __init__(
-        self, model: str | None, asked_for_usage: bool, shown: Mapping[str, Any] = NOTHING
+        self,
+        model: str | None,
+        asked_for_usage: bool,
+        shown: Mapping[str, Any] = NOTHING,
+        request_id: str = "",
     ) -> None:
         """`model` is the name to show, None if the upstream's is right, `shown` what else is shown
         instead of the upstream's; whether the client asked for usage does not matter, for it is
@@ -363,9 +367,7 @@ class ResponsesRelay:
         """An error event and the failed response, numbered on from the last event."""
         self.fault = fault
         number = _number(self._last) + 1
-        error = error_object(fault)
-        flat = {name: error[name] for name in ("code", "message", "param")}
-        event = {"type": "error", "sequence_number": number, **flat, "error": error}
+        event = {"type": "error", "sequence_number": number, **error_members(fault)}
         return encode(to_json(event), b"error") + self._failed(fault, number + 1)
 
     def _failed(self, fault: Fault, number: int) -> bytes:
@@ -377,7 +379,7 @@ class ResponsesRelay:
         except JsonError:
             return b""
         response["status"] = Raw(b'"failed"')
-        response["error"] = Raw(to_json(failed_object(fault)))
+        response["error"] = Raw(to_json(failed_in_stream(fault)))
         members = {
             "type": Raw(b'"response.failed"'),
             "sequence_number": Raw(b"%d" % number),

@@ -45,7 +45,11 @@ from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.content_writer import write_annotation
-from dragoman.protocols.openai_responses.errors import error_object, failed_object
+from dragoman.protocols.openai_responses.errors import (
+    error_members,
+    failed_in_stream,
+    failed_object,
+)
 from dragoman.protocols.openai_responses.finish import write_finish
 from dragoman.protocols.openai_responses.frames import Frames, TextInProgress
 from dragoman.protocols.openai_responses.output_writer import (
@@ -349,15 +353,14 @@ class ResponsesWriter:
         response, frames = self._response, self._frames
         announced = b"" if frames is None or self._begun else self._announced(frames)
         response["status"], response["incomplete_details"] = "failed", None
-        response["error"] = failed_object(event.fault, self._options)
         if frames is None:
+            response["error"] = failed_object(event.fault, self._options)
             return b""
+        response["error"] = failed_in_stream(event.fault, self._options)
         error_event = b""
         if self._own.failure_events == "error_and_failed":
-            error = error_object(event.fault, self._options)
-            # Some clients read the flat form, some the nested one.
-            flat = {name: error[name] for name in ("code", "message", "param")}
-            error_event = frames.encoded_event("error", to_json({**flat, "error": error})[1:-1])
+            members = error_members(event.fault, self._options)
+            error_event = frames.encoded_event("error", to_json(members)[1:-1])
         return announced + error_event + self._terminal(frames, "failed", self._rendered())
 
     def _terminal(self, frames: Frames, end: str, rendered: bytes) -> bytes:
