@@ -76,6 +76,10 @@ class DragomanError(Exception):
         super().__init__(fault.message)
         self.fault = fault
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is pickled."""
+        return type(self), (self.fault,)
+
 
 class InvalidRequest(DragomanError):
     """The client's request is at fault. Nothing was sent upstream."""
@@ -93,6 +97,9 @@ class Refused(InvalidRequest):
     def __init__(self, fault: Fault, paths: tuple[str, ...]) -> None:
         super().__init__(fault)
         self.paths = paths
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.fault, self.paths)
 
 
 class UpstreamError(DragomanError):

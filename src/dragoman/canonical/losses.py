@@ -6,6 +6,7 @@ refuse the request and which are only reported.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
@@ -77,6 +78,14 @@ class Ledger:
         """Forget all but the first `count` losses."""
         while len(self._losses) > count:
             self._losses.popitem()
+
+    def shorten(self, most: int) -> None:
+        """List no more than the first `most` losses one by one, and count the others of each
+        kind."""
+        others = Counter(loss.kind for loss in list(self._losses.values())[most:])
+        self.rewind(most)
+        for kind, number in others.items():
+            self.add("others", kind, f"{number} more losses of this kind")
 
     def __iter__(self) -> Iterator[Loss]:
         return iter(tuple(self._losses.values()))

@@ -67,6 +67,10 @@ class ToolNames:
             self._outward[key] = flat
             self._inward[flat] = ref
 
+    def __len__(self) -> int:
+        """How many tools there are."""
+        return len(self._inward)
+
     def outward(self, name: str, namespace: str | None = None) -> str:
         """The upstream's name for a tool, also for one that was never declared."""
         known = self._outward.get((namespace, name))

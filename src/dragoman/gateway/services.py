@@ -20,6 +20,7 @@ from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.serving.exchange import Exchange
+from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.serving.upstreams import Upstreams
@@ -42,6 +43,7 @@ class Services(Struct, frozen=True, kw_only=True):
     meter: Meter
     client: UpstreamClient
     exchange: Exchange
+    large: LargeBodies
     responses: ResponseStoreThread | None
     background: Background
     stored: StoredResponses
@@ -71,6 +73,7 @@ class Services(Struct, frozen=True, kw_only=True):
         if self.account_sync is not None:
             await self.account_sync.close()
         await self.scrape.close()
+        self.large.close()
 
 
 def make_services(
@@ -87,7 +90,8 @@ def make_services(
     builders = UpstreamRequestBuilders(config.upstreams)
     upstreams = Upstreams(pool, builders, client)
     router = Router(config, _sealer(config))
-    exchange = Exchange(config.server, router, upstreams)
+    large = LargeBodies()
+    exchange = Exchange(config.server, router, upstreams, large)
 
     scrape = Scrape(config, pool, account_sync, in_flight, slot)
     tally = Tally(scrape.metrics, None if account_sync is None else meter)
@@ -110,6 +114,7 @@ def make_services(
         meter=meter,
         client=client,
         exchange=exchange,
+        large=large,
         responses=responses,
         background=background,
         stored=StoredResponses(

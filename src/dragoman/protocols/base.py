@@ -6,7 +6,7 @@ the upstream's, an answer is read by the upstream's and written by the client's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -389,6 +389,8 @@ class Translate(Struct, frozen=True, kw_only=True):
     """The output limit, in tokens, that a request has when it is written; None for none."""
     options: type[Struct] | None = None
     """The protocol's own options of a translation, see `Options.of`; None if it has none."""
+    repeated: Collection[str] = ()
+    """Members of a client's body (`Request.source`) that the writer of its answer looks at."""
 
 
 class Passthrough(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,6 +41,9 @@ from dragoman.translation.streams import (
 
 ALL_REASONING = 1 << 62
 """Every piece of reasoning, for `Call.drop_reasoning`."""
+
+
+_NOT_PICKLED = frozenset({"_unreduced", "body", "mask"})
 
 
 class CallSettings(Struct, frozen=True, kw_only=True):
@@ -124,6 +128,24 @@ class Call:
             self.body = self._write(request)
         self._unreduced = self.body, self.ledger, len(self.ledger)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled is what the translation of an answer needs, which is neither body."""
+        state = {name: getattr(self, name) for name in self.__slots__ if name not in _NOT_PICKLED}
+        return state | {"codec": self.codec.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.codec = CODECS[state["codec"]]
+        self.mask = None
+        self.complete(self._source, b"")
+
+    def complete(self, source: ClientRequest, body: bytes) -> None:
+        """Give the bodies to a call that was made in another process."""
+        source.take_reduced(self._source)
+        self._source, self.body = source, body
+        self._unreduced = body, self.ledger, len(self.ledger)
+
     def drop_reasoning(self, *, bound: bool = False, moved: bool = False, least: int = 0) -> int:
         """Make `body` the one for `account`: without reasoning that the account cannot use. What is
         left out is in `ledger`.
@@ -137,18 +159,16 @@ class Call:
         Raises:
             Refused: the policy does not allow the loss.
         """
-        self.body, self.ledger, lost = self._unreduced
-        # Losses of another account's answer do not concern this one's.
-        self.ledger.rewind(lost)
+        self.restore()
+        if not self.may_drop(bound=bound, moved=moved, least=least):
+            return 0
         if self.passes_through:
             without = ALL_REASONING if bound and moved else least
-            left_out = self._source.reasoning(without) if without else 0
+            left_out = self._source.reasoning(without)
             if left_out:
                 self.ledger = Ledger()
                 self.body = self._forward(left_out)
             return left_out
-        if not (bound or least):
-            return 0
         request, left_out = without_foreign_reasoning(
             self._source.read(self.settings.sealer),
             self.codec.name,
@@ -160,6 +180,21 @@ class Call:
             self.ledger = Ledger()
             self.body = self._write(request)
         return left_out
+
+    @property
+    def names(self) -> ToolNames:
+        """The map of tool names between client and upstream."""
+        return self._names
+
+    def restore(self) -> None:
+        """Leave nothing out of the body for an account."""
+        self.body, self.ledger, lost = self._unreduced
+        # Losses of another account's answer do not concern this one's.
+        self.ledger.rewind(lost)
+
+    def may_drop(self, *, bound: bool, moved: bool, least: int) -> bool:
+        """Whether `drop_reasoning` has to look for reasoning that it would leave out."""
+        return (bound and (moved or not self.passes_through)) or least > 0
 
     def _forward(self, without: int) -> bytes:
         settings, source = self.settings, self._source
@@ -342,7 +377,7 @@ class Call:
     def _reply(self) -> Reply:
         settings = self.settings
         return Reply(
-            request=self._source.read(settings.sealer),
+            request=self._source.for_answer(settings.sealer),
             id=self.response_id or mint(self._source.codec.endpoint.id_prefix),
             created=settings.created if settings.created is not None else int(time.time()),
             model=self._source.model,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import jsontext
@@ -20,6 +21,16 @@ from dragoman.protocols.base import Beginning, Codec, Operation
 from dragoman.protocols.fields import check_shape, decode_object
 
 
+class Outline(Struct, frozen=True):
+    """What the beginning of `ClientRequest` finds out about a body. `members` are the places,
+    begin and end, of the values of its top-level members."""
+
+    model: str
+    stream: bool
+    members: dict[str, tuple[int, int]]
+    beginning: Beginning
+
+
 class ClientRequest:
     """A client's request, read once, to be written for one upstream after another.
 
@@ -27,7 +38,18 @@ class ClientRequest:
     another protocol needs it. `shown` are members that answers repeat instead of those in `body`.
     """
 
-    __slots__ = ("_request", "body", "codec", "members", "model", "operation", "shown", "stream")
+    __slots__ = (
+        "_beginning",
+        "_for_answer",
+        "_request",
+        "body",
+        "codec",
+        "members",
+        "model",
+        "operation",
+        "shown",
+        "stream",
+    )
 
     def __init__(
         self,
@@ -45,6 +67,8 @@ class ClientRequest:
         self.codec: Codec = CODECS[protocol]
         self.body = body
         self._request: Request | None = None
+        self._for_answer: Request | None = None
+        self._beginning: Beginning | None = None
         self.shown = shown or {}
         self.members: Mapping[str, msgspec.Raw] = _decode_members(body)
         self.operation = operation
@@ -58,7 +82,47 @@ class ClientRequest:
         made.codec, made.body, made.members = CODECS[protocol], b"", {}
         made.shown, made.operation = {}, None
         made.model, made.stream, made._request = request.model, request.stream, request
+        made._for_answer = made._beginning = None
         return made
+
+    @classmethod
+    def outlined(
+        cls, protocol: str, body: bytes, operation: Operation | None, outline: Outline
+    ) -> ClientRequest:
+        """A request whose `outline` another process made of its body."""
+        made = cls.__new__(cls)
+        made.codec, made.body, made.operation, made.shown = CODECS[protocol], body, operation, {}
+        made.model, made.stream = outline.model, outline.stream
+        made._request, made._for_answer, made._beginning = None, None, outline.beginning
+        view = memoryview(body)
+        made.members = {
+            name: msgspec.Raw(view[start:end]) for name, (start, end) in outline.members.items()
+        }
+        return made
+
+    def outline(self) -> Outline:
+        """What is known of the body without all of it being read."""
+        places = {}
+        end = 0
+        for name, raw in self.members.items():
+            text = bytes(raw)
+            # Wherever else the same text stands is as good, so the first one that is found does.
+            start = self.body.find(text, end)
+            if start < 0:
+                start = self.body.find(text)
+            end = start + len(text)
+            places[name] = start, end
+        return Outline(self.model, self.stream, places, self.beginning())
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Pickled is what the translation of an answer needs, which is not the body."""
+        named = self.codec.name, self.model, self.stream, self.operation, self.shown
+        return *named, self._for_answer
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        name, self.model, self.stream, self.operation, self.shown, self._for_answer = state
+        self.codec, self.body, self.members = CODECS[name], b"", {}
+        self._request = self._beginning = None
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
         """The same request with another body.
@@ -82,6 +146,27 @@ class ClientRequest:
                 request = replace(request, source={**request.source, **self.shown})
             self._request = request
         return self._request
+
+    def for_answer(self, sealer: Sealer) -> Request:
+        """The request as far as its answer depends on it, in canonical form: without the
+        conversation, if the body was read in another process.
+
+        Raises:
+            InvalidRequest: naming the field.
+        """
+        return self._for_answer or self.read(sealer)
+
+    def reduce(self, sealer: Sealer) -> None:
+        """Keep of the request in canonical form only what its answer depends on."""
+        request, repeated = self.read(sealer), self.codec.translate.repeated
+        source = {name: value for name, value in request.source.items() if name in repeated}
+        self._for_answer = replace(
+            request, turns=(), instructions=(), tools=(), extras=(), source=source
+        )
+
+    def take_reduced(self, other: ClientRequest) -> None:
+        """Take over what another process has kept of the same request."""
+        self._for_answer = other._for_answer
 
     def member(self, name: str) -> Any:
         """A top-level member, decoded; None if there is none.
@@ -117,7 +202,9 @@ class ClientRequest:
 
     def beginning(self) -> Beginning:
         """What is the same in all requests of the conversation."""
-        return self.codec.passthrough.beginning(self.members)
+        if self._beginning is None:
+            self._beginning = self.codec.passthrough.beginning(self.members)
+        return self._beginning
 
 
 def _decode_members(body: bytes) -> dict[str, msgspec.Raw]:

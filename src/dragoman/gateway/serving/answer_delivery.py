@@ -4,7 +4,6 @@ something of an answer comes, or an error."""
 from __future__ import annotations
 
 import time
-from functools import partial
 from math import inf
 
 from msgspec.structs import replace
@@ -13,7 +12,6 @@ from dragoman.accounts.pool import Lease
 from dragoman.accounts.symptoms import UNREACHABLE, symptom_of_fault
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
-from dragoman.gateway.edge.beside import beside, is_large
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.serving.affinity import response_id
 from dragoman.gateway.serving.answers import (
@@ -26,6 +24,7 @@ from dragoman.gateway.serving.answers import (
 )
 from dragoman.gateway.serving.context import RequestContext
 from dragoman.gateway.serving.failures import Failure, failed_call
+from dragoman.gateway.serving.large import is_large
 from dragoman.translation import AnswerStream, Outcome
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
@@ -57,16 +56,20 @@ async def deliver_whole(
         CallError: the answer broke off.
     """
     hold = context.incoming.hold
-    body = mask.secrets_in(await answer.read(MOST_BYTES, hold))
+    body = await answer.read(MOST_BYTES, hold)
     call, outcome = context.call, Outcome()
     context.outcome = outcome
-    translate = call.stream_as_response if holds_events(body) else call.translate_response
-    make = partial(translate, body, outcome)
-    reply = await beside(make) if is_large(body) else make()
+    name = ""
+    if is_large(body):
+        reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
+    else:
+        body = mask.secrets_in(body)
+        translate = call.stream_as_response if holds_events(body) else call.translate_response
+        reply = translate(body, outcome)
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:
-        await context.recorder.begun(lease.account.name, response_id(body))
+        await context.recorder.begun(lease.account.name, name or response_id(body))
         reply = await context.recorder.whole(reply)
     if len(reply) > _SMALL:
         hold(len(reply))
@@ -78,6 +81,7 @@ async def deliver_stream(
     delivery: Delivery,
     lease: Lease,
     answer: UpstreamResponse,
+    mask: Mask,
     sent_at: float,
 ) -> None:
     """Send the client a streamed answer. `sent_at` is when the call began, by the monotonic clock.
@@ -89,7 +93,7 @@ async def deliver_stream(
     """
     chunk = await beginning(answer)
     if not is_stream(answer, chunk):
-        await _deliver_whole_as_stream(context, delivery, lease, answer, chunk)
+        await _deliver_whole_as_stream(context, delivery, lease, answer, chunk, mask)
         return
     stream = context.call.open_stream()
     context.outcome = stream.outcome
@@ -116,16 +120,23 @@ async def _deliver_whole_as_stream(
     lease: Lease,
     answer: UpstreamResponse,
     chunk: bytes,
+    mask: Mask,
 ) -> None:
     """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
     was read of it."""
     body = chunk + await answer.read(MOST_BYTES, context.incoming.hold)
-    context.outcome = Outcome()
-    events = context.call.response_as_stream(body, context.outcome)
-    _report_success(lease, context.outcome)
+    call, outcome = context.call, Outcome()
+    context.outcome = outcome
+    name = ""
+    if is_large(body):
+        events, name = await context.large.answer(call, body, mask, outcome, streamed=True)
+    else:
+        body = mask.secrets_in(body)
+        events = call.response_as_stream(body, outcome)
+    _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:
-        await context.recorder.begun(lease.account.name, response_id(body))
+        await context.recorder.begun(lease.account.name, name or response_id(body))
         events = await context.recorder.stream(events)
     await delivery.end(events)
 

@@ -10,6 +10,7 @@ from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record, losses_header
 from dragoman.gateway.serving.affinity import NO_KEYS
 from dragoman.gateway.serving.attempts import Attempts
+from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Target
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
@@ -25,6 +26,7 @@ class RequestContext:
     - `target` is where the request goes, `call` the request as translated for it.
     - `has_choice`: more than one account of the target's upstream can be asked.
     - `keys` are the keys of the conversation there.
+    - `large` works on large bodies.
     - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
       hold the bodies, are released then: a stream may be long.
     """
@@ -38,6 +40,7 @@ class RequestContext:
         "has_choice",
         "incoming",
         "keys",
+        "large",
         "ledger",
         "outcome",
         "record",
@@ -54,6 +57,7 @@ class RequestContext:
         record: Record,
         request: ClientRequest,
         attempts: Attempts,
+        large: LargeBodies,
         recorder: AnswerRecorder | None = None,
     ) -> None:
         self.incoming = incoming
@@ -61,6 +65,7 @@ class RequestContext:
         self.record = record
         self.request = request
         self.attempts = attempts
+        self.large = large
         self.recorder = recorder
         self.delivery: Delivery | None = None
         self.stream: AnswerStream | None = None

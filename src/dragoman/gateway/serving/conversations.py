@@ -7,16 +7,18 @@ from dragoman.accounts.pool import AccountPool, Lease
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.gateway.serving.affinity import NO_KEYS, ForeignReasoning, conversation_keys
 from dragoman.gateway.serving.context import RequestContext
+from dragoman.gateway.serving.large import LargeBodies, is_large
 from dragoman.translation import ALL_REASONING
 
 
 class Conversations:
     """Identifies conversations, and fits their requests to the account that is asked."""
 
-    __slots__ = ("_foreign", "_pool")
+    __slots__ = ("_foreign", "_large", "_pool")
 
-    def __init__(self, pool: AccountPool) -> None:
+    def __init__(self, pool: AccountPool, large: LargeBodies) -> None:
         self._pool = pool
+        self._large = large
         self._foreign = ForeignReasoning()
 
     def identify(self, context: RequestContext) -> None:
@@ -38,7 +40,7 @@ class Conversations:
             headers, client = context.incoming.headers, context.caller.name
             context.keys = conversation_keys(headers, request, client, upstream.name, native)
 
-    def drop_foreign_reasoning(self, context: RequestContext, lease: Lease) -> int:
+    async def drop_foreign_reasoning(self, context: RequestContext, lease: Lease) -> int:
         """Leave out reasoning that the account of the lease cannot use. The body is written again
         only if there is some. Returns how many pieces were left out.
 
@@ -48,7 +50,7 @@ class Conversations:
         call, key = context.call, context.keys.lookup
         bound = context.has_choice and context.target.upstream.binds_reasoning
         least = self._foreign.count(key) if key and call.passes_through else 0
-        dropped = call.drop_reasoning(bound=bound, moved=lease.moved, least=least)
+        dropped = await self._drop(context, bound=bound, moved=lease.moved, least=least)
         if dropped and call.passes_through:
             self._foreign.record(key, dropped)
         if context.ledger is not call.ledger:
@@ -56,12 +58,12 @@ class Conversations:
             context.update_headers()
         return dropped
 
-    def drop_all_reasoning(self, context: RequestContext, dropped: int) -> bool:
+    async def drop_all_reasoning(self, context: RequestContext, dropped: int) -> bool:
         """Leave out all reasoning, of which `dropped` pieces were left out before: the account
         refused the rest. False if there is no more, or the policy does not allow the loss."""
         call = context.call
         try:
-            dropped_now = call.drop_reasoning(least=ALL_REASONING)
+            dropped_now = await self._drop(context, least=ALL_REASONING)
         except InvalidRequest:
             return False
         if dropped_now == dropped:
@@ -71,3 +73,13 @@ class Conversations:
         context.ledger = call.ledger
         context.update_headers()
         return True
+
+    async def _drop(
+        self, context: RequestContext, *, bound: bool = False, moved: bool = False, least: int = 0
+    ) -> int:
+        call, request = context.call, context.request
+        if call.may_drop(bound=bound, moved=moved, least=least) and is_large(request.body):
+            return await self._large.drop_reasoning(
+                call, request, bound=bound, moved=moved, least=least
+            )
+        return call.drop_reasoning(bound=bound, moved=moved, least=least)

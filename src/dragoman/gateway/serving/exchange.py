@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -19,7 +18,6 @@ from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, Upstream
 from dragoman.canonical.losses import Policy
 from dragoman.config import Server
 from dragoman.gateway.edge.auth import Caller
-from dragoman.gateway.edge.beside import beside, is_large
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
@@ -41,6 +39,7 @@ from dragoman.gateway.serving.failures import (
     refused,
     unusable,
 )
+from dragoman.gateway.serving.large import LargeBodies, is_large
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import (
     Router,
@@ -66,11 +65,14 @@ SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", cod
 class Exchange:
     """Answers requests for generation."""
 
-    def __init__(self, server: Server, router: Router, upstreams: Upstreams) -> None:
+    def __init__(
+        self, server: Server, router: Router, upstreams: Upstreams, large: LargeBodies
+    ) -> None:
         self._server = server
+        self._large = large
         self._router = router
         self._upstreams = upstreams
-        self._conversations = Conversations(upstreams.pool)
+        self._conversations = Conversations(upstreams.pool, large)
 
     async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """Read, forward and answer one request.
@@ -100,7 +102,7 @@ class Exchange:
         if target is None:
             target = self.resolve(request, caller, record)
         attempts = Attempts(self._upstreams.pool, record)
-        context = RequestContext(incoming, caller, record, request, attempts, recorder)
+        context = RequestContext(incoming, caller, record, request, attempts, self._large, recorder)
         # From here on the context alone holds the request, and releases it in time.
         del request
         await self._retarget(context, target)
@@ -130,8 +132,9 @@ class Exchange:
             ClientGone: the client left.
         """
         body = await incoming.body(self._server.body_limit_bytes)
-        read = partial(ClientRequest, incoming.codec.name, body, operation=incoming.operation)
-        return await beside(read) if is_large(body) else read()
+        if is_large(body):
+            return await self._large.read(incoming, body)
+        return ClientRequest(incoming.codec.name, body, operation=incoming.operation)
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """The target of the request's model.
@@ -168,18 +171,18 @@ class Exchange:
             options = replace(options, policy=policy)
         return settings if options is settings.options else replace(settings, options=options)
 
-    def _translate(self, context: RequestContext, target: Target) -> Call:
-        """The request as translated for `target`.
+    async def translate(
+        self, request: ClientRequest, upstream: str, settings: CallSettings
+    ) -> Call:
+        """The request as translated for an upstream of that protocol.
 
         Raises:
-            InvalidRequest: the request is malformed, or the policy refuses what would be lost.
+            InvalidRequest: as `Call`.
+            DragomanError: TOO_LARGE.
         """
-        settings = self.settings(context.incoming, context.caller, target)
-        call = Call(context.request, target.upstream.protocol, settings)
-        call.request_id = context.incoming.request_id
-        if context.recorder is not None:
-            call.response_id = context.recorder.response_id
-        return call
+        if is_large(request.body):
+            return await self._large.translate(request, upstream, settings)
+        return Call(request, upstream, settings)
 
     async def _retarget(
         self, context: RequestContext, target: Target, *, is_fallback: bool = False
@@ -187,11 +190,14 @@ class Exchange:
         """Translate the request for `target`.
 
         Raises:
-            InvalidRequest: as `_translate`.
+            InvalidRequest: the request is malformed, or the policy refuses what would be lost.
+            DragomanError: TOO_LARGE.
         """
-        translate = partial(self._translate, context, target)
-        large = is_large(context.request.body)
-        call = await beside(translate) if large else translate()
+        settings = self.settings(context.incoming, context.caller, target)
+        call = await self.translate(context.request, target.upstream.protocol, settings)
+        call.request_id = context.incoming.request_id
+        if context.recorder is not None:
+            call.response_id = context.recorder.response_id
         context.retarget(target, call, is_fallback=is_fallback)
 
     async def _forward(self, context: RequestContext) -> None:
@@ -267,7 +273,7 @@ class Exchange:
         """
         client, builder = self._upstreams.client, self._upstreams.builders.of(lease.account)
         context.call.account, context.call.mask = builder.tag, builder.mask
-        dropped = self._conversations.drop_foreign_reasoning(context, lease)
+        dropped = await self._conversations.drop_foreign_reasoning(context, lease)
         repeated = False
         while True:
             sent_at = time.monotonic()
@@ -279,7 +285,9 @@ class Exchange:
                     if context.delivery is None:
                         await deliver_whole(context, lease, answer, builder.mask)
                     else:
-                        await deliver_stream(context, context.delivery, lease, answer, sent_at)
+                        await deliver_stream(
+                            context, context.delivery, lease, answer, builder.mask, sent_at
+                        )
                 return
             except CallError as error:
                 raise failed_call(error, context.target.upstream.name) from None
@@ -288,7 +296,7 @@ class Exchange:
             except Failure as failure:
                 if repeated or not is_about_reasoning(context.call.codec, failure):
                     raise
-                repeated = self._conversations.drop_all_reasoning(context, dropped)
+                repeated = await self._conversations.drop_all_reasoning(context, dropped)
                 if not repeated:
                     raise
 

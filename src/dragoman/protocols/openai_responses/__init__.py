@@ -10,6 +10,7 @@ from dragoman.protocols.openai_responses.errors import write_error
 from dragoman.protocols.openai_responses.passthrough import PASSTHROUGH
 from dragoman.protocols.openai_responses.request_reader import read_request
 from dragoman.protocols.openai_responses.request_writer import write_request
+from dragoman.protocols.openai_responses.response_object import LOOKED_AT
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.protocols.openai_responses.stream_reader import ResponsesReader, read_response
 from dragoman.protocols.openai_responses.stream_writer import ResponsesWriter
@@ -32,6 +33,7 @@ CODEC = Codec(
         answer_writer=ResponsesWriter,
         namespaces=True,
         options=ResponsesOptions,
+        repeated=LOOKED_AT,
     ),
     passthrough=PASSTHROUGH,
 )

@@ -187,3 +187,6 @@ _COMPLETED: dict[str, Callable[[Any], Any]] = {
     "prompt_cache_options": lambda given: {**_CACHE_OPTIONS, **_given(given)},
 }
 """What is repeated of other fields of the request, from their values."""
+
+LOOKED_AT = frozenset({*_DEFAULTS, *_COMPLETED, "include", "service_tier"})
+"""Members of a client's body that are looked at for an answer to it."""

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dragoman.gateway.edge.beside import is_large
+from dragoman.gateway.serving.large import is_large
 
 TURN = {"role": "user", "content": "x"}
 

@@ -1,0 +1,155 @@
+"""Processes of its own to which an event loop gives long pieces of work.
+
+Whatever holds Python's lock keeps a loop from running, in whichever thread it is: decoding one body
+takes a tenth of a second, collecting the garbage of another as long. Only another process does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, TypeVarTuple
+
+from dragoman.gateway.processes.helper import Unfinished, receive, send
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+MOST = 2
+"""Processes at once: one long piece of work does not keep all others waiting."""
+
+_IDLE_S = 30.0
+"""Seconds without work after which the processes are ended."""
+
+_PROGRAM = (
+    "import sys; sys.path[:] = {path!r}; from dragoman.gateway.processes.helper import main; main()"
+)
+
+
+class Helpers:
+    """Does work in other processes. They are started when they are needed, and end when there is
+    nothing to do, and with this process.
+
+    A piece of work takes at most `most_s` seconds and `memory` bytes.
+    """
+
+    def __init__(self, most_s: float, memory: int) -> None:
+        self._most_s = most_s
+        self._memory = memory
+        self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="helper")
+        """One waits for each process; what waits for a process waits for its thread."""
+        self._idle: list[_Helper] = []
+        self._waiting = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.started = 0
+        """Processes that were started so far."""
+
+    async def run(
+        self,
+        function: Callable[[bytes, *Arguments], tuple[T, bytes]],
+        body: bytes,
+        *arguments: *Arguments,
+    ) -> tuple[T, bytes]:
+        """What `function(body, *arguments)` gives. It and all but the bodies are pickled. Work for
+        who is cancelled is not begun, and not waited for.
+
+        Raises:
+            DragomanError: that of the function.
+            Unfinished: the work failed, or took too much time or memory.
+        """
+        loop = asyncio.get_running_loop()
+        self._waiting += 1
+        try:
+            return await loop.run_in_executor(self._threads, self._do, function, body, arguments)
+        finally:
+            self._waiting -= 1
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_later(_IDLE_S, self._retire)
+
+    def close(self) -> None:
+        """End the processes. One that works ends when it is done."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._end_idle()
+
+    def _retire(self) -> None:
+        if not self._waiting:
+            self._threads.submit(self._end_idle)
+
+    def _end_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().end()
+
+    def _do(self, function: object, body: bytes, arguments: object) -> Any:
+        """In a thread: have one of the processes do a piece of work."""
+        try:
+            helper = self._idle.pop()
+        except IndexError:
+            helper = _Helper(self._most_s, self._memory)
+            self.started += 1
+        try:
+            (done, result, usable), given = helper.ask((function, arguments), body)
+        except BlockingIOError:
+            helper.kill()
+            raise Unfinished("there is not enough time for it", True) from None
+        except (EOFError, OSError):
+            helper.kill()
+            raise Unfinished("its process has ended") from None
+        except BaseException:
+            helper.kill()
+            raise
+        if usable:
+            self._idle.append(helper)
+        else:
+            helper.end()
+        if done:
+            return result, given
+        raise result
+
+
+class _Helper:
+    """One process, and the socket to it."""
+
+    def __init__(self, most_s: float, memory: int) -> None:
+        self._sock, theirs = socket.socketpair()
+        # The kernel's own limits of time: Python's would have reads come in pieces.
+        limit = struct.pack("ll", int(most_s), int(most_s % 1 * 1_000_000))
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._sock.setsockopt(socket.SOL_SOCKET, option, limit)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM.format(path=sys.path), str(memory)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+            )
+
+    def ask(self, work: object, body: bytes) -> tuple[Any, bytes]:
+        """Have it do a piece of work, and wait.
+
+        Raises:
+            BlockingIOError: it is not done in time.
+            EOFError, OSError: the process has ended.
+        """
+        send(self._sock, work, body)
+        return receive(self._sock)
+
+    def end(self) -> None:
+        """Let it end."""
+        self._sock.close()
+        try:
+            self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it now."""
+        self._sock.close()
+        self._process.kill()
+        self._process.wait()
