@@ -224,6 +224,7 @@ FROM_RESPONSES = [
         stream_of(events_of(response(message(text("Hi")), reasoning("s"), call("{}")))),
         {"output[0].content[0]": "knob", "output[1]": "knob", "output[2]": "knob"},
     ),
+    # req: 70
     Row(
         "calls side by side",
         stream_of(
