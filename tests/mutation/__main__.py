@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from tests.mutation.mutants import Mutant, mutants_of, sample
+from tests.mutation.mutants import Mutant, mutants_of, names_given, sample
 from tests.mutation.record import SUITES, record
 from tests.mutation.run import Outcome, Runner, warm
 
@@ -36,11 +35,7 @@ def main() -> int:
     parser.add_argument("--suite", action="append", help="only tests below this path")
     parser.add_argument("--list", action="store_true", help="print the sample and run nothing")
     arguments = parser.parse_args()
-    names = [
-        name
-        for given in arguments.mutants
-        for name in (Path(given[1:]).read_text().split() if given.startswith("@") else [given])
-    ]
+    names = names_given(arguments.mutants)
     chosen = [named(name) for name in names] or sample(arguments.seed, arguments.count)
     if arguments.list:
         sys.stdout.writelines(f"{mutant}\n" for mutant in chosen)

@@ -7,9 +7,11 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from tests.mutation.probes import Stretches, blocks_of
-from tests.mutation.sources import core_modules, parse
+from tests.mutation.sources import ROOT, core_modules, parse
 
 Put = Callable[[ast.expr], None]
 
@@ -21,6 +23,8 @@ class Site:
     line: int
     operator: str
     stretch: int
+    node: ast.AST
+    statement: ast.stmt
     apply: Callable[[], None]
 
 
@@ -84,7 +88,7 @@ class Sites:
 
     def _site(self, node: ast.AST, operator: str, apply: Callable[[], None]) -> Site:
         line = getattr(node, "lineno", self._statement.lineno)
-        return Site(line, operator, self._of[self._statement], apply)
+        return Site(line, operator, self._of[self._statement], node, self._statement, apply)
 
     def _block(self, block: list[ast.stmt], early: bool) -> Iterator[Site]:
         for index, statement in enumerate(block):
@@ -277,27 +281,26 @@ def _putter(owner: ast.AST, name: str) -> Put:
     return lambda new: setattr(owner, name, new)
 
 
-_ENUMS: dict[str, list[str]] = {}
+@cache
+def enum_members(root: Path = ROOT) -> dict[str, list[str]]:
+    """The members of the core's enums, by class, in the tree that lies in `root`."""
+    members = {}
+    for path in core_modules(root).values():
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.ClassDef) and any(
+                isinstance(base, ast.Name) and base.id.endswith("Enum") for base in node.bases
+            ):
+                members[node.name] = [
+                    target.id
+                    for statement in node.body
+                    if isinstance(statement, ast.Assign)
+                    for target in statement.targets
+                    if isinstance(target, ast.Name)
+                ]
+    return members
 
 
-def enum_members() -> dict[str, list[str]]:
-    """The members of the core's enums, by class."""
-    if not _ENUMS:
-        for path in core_modules().values():
-            for node in ast.walk(parse(path)):
-                if isinstance(node, ast.ClassDef) and any(
-                    isinstance(base, ast.Name) and base.id.endswith("Enum") for base in node.bases
-                ):
-                    _ENUMS[node.name] = [
-                        target.id
-                        for statement in node.body
-                        if isinstance(statement, ast.Assign)
-                        for target in statement.targets
-                        if isinstance(target, ast.Name)
-                    ]
-    return _ENUMS
-
-
+@cache
 def mutants_of(module: str) -> list[Mutant]:
     """Every mutant of a module."""
     seen: Counter[tuple[int, str]] = Counter()
@@ -325,3 +328,12 @@ def sample(seed: int, count: int) -> list[Mutant]:
             by_operator[mutant.operator].append(mutant)
         drawn[rng.choice(by_operator[rng.choice(sorted(by_operator))])] = None
     return list(drawn)
+
+
+def names_given(arguments: list[str]) -> list[str]:
+    """Names of mutants as a command takes them: each, or a file of them behind an `@`."""
+    return [
+        name
+        for given in arguments
+        for name in (Path(given[1:]).read_text().split() if given.startswith("@") else [given])
+    ]

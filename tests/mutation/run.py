@@ -152,5 +152,5 @@ def warm() -> None:
     sys.path.insert(0, str(ROOT))
     for name in ("anthropic", "anthropic.types", "openai", "openai.types.responses"):
         __import__(name)
-    for name in ("hypothesis", "pydantic", "click", "uvicorn", "cryptography"):
+    for name in ("hypothesis", "pydantic", "cryptography"):
         __import__(name)

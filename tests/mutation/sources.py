@@ -11,17 +11,18 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 ROOT = Path(__file__).parent.parent.parent
-SOURCE = ROOT / "src" / "dragoman"
-CORE = ("canonical", "protocols", "translation", "sse.py")
+CORE = ("canonical", "protocols", "translation", "jsontext.py", "sse.py")
 
 
-def core_modules() -> dict[str, Path]:
-    """The core's modules by name (`protocols.fields`, without the package's own)."""
+def core_modules(root: Path = ROOT) -> dict[str, Path]:
+    """The core's modules by name (`protocols.fields`, without the package's own), of the tree
+    that lies in `root`."""
+    source = root / "src" / "dragoman"
     found: dict[str, Path] = {}
     for part in CORE:
-        place = SOURCE / part
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else (place,):
-            dotted = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        place = source / part
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place][: place.exists()]:
+            dotted = ".".join(path.relative_to(source).with_suffix("").parts)
             found[dotted.removesuffix(".__init__")] = path
     return found
 

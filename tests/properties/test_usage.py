@@ -13,8 +13,8 @@ from tests.checkers import CHECKERS
 from tests.losses.requests import CHAT, MESSAGES, RESPONSES
 from tests.properties import strategies as own
 from tests.properties.cells import CROSSINGS, call, translated
-
-TEXT = "Hi"
+from tests.tables.answers import LEAST_ANSWER
+from tests.tables.upstreams import STREAMS
 
 
 def chat_usage(usage: Usage) -> dict[str, Any]:
@@ -58,98 +58,10 @@ def responses_usage(usage: Usage) -> dict[str, Any]:
 
 def whole(upstream: str, usage: Usage) -> dict[str, Any]:
     """A small answer of the upstream with the given usage."""
-    match upstream:
-        case "openai_chat":
-            message = {"role": "assistant", "content": TEXT, "refusal": None}
-            return {
-                "id": "chatcmpl-1",
-                "object": "chat.completion",
-                "created": 5,
-                "model": "filler",
-                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-                "usage": chat_usage(usage),
-            }
-        case "anthropic_messages":
-            return {
-                "id": "msg_1",
-                "type": "message",
-                "role": "assistant",
-                "model": "filler",
-                "content": [{"type": "text", "text": TEXT}],
-                "stop_reason": "end_turn",
-                "stop_sequence": None,
-                "usage": messages_usage(usage),
-            }
-    part = {"type": "output_text", "text": TEXT, "annotations": []}
-    return {
-        "id": "resp_1",
-        "object": "response",
-        "created_at": 5,
-        "status": "completed",
-        "model": "filler",
-        "output": [
-            {
-                "type": "message",
-                "id": "msg_1",
-                "role": "assistant",
-                "status": "completed",
-                "content": [part],
-            }
-        ],
-        "usage": responses_usage(usage),
-    }
+    return {**LEAST_ANSWER[upstream], "usage": COUNTED[upstream](usage)}
 
 
-def data(value: Any) -> bytes:
-    """A frame without a name."""
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"
-
-
-def named(*events: dict[str, Any]) -> bytes:
-    """Frames named by their types."""
-    return b"".join(b"event: " + event["type"].encode() + b"\n" + data(event) for event in events)
-
-
-def stream(upstream: str, usage: Usage) -> bytes:
-    """The same answer, streamed, with usage where the upstream puts it."""
-    answer = whole(upstream, usage)
-    match upstream:
-        case "openai_chat":
-            head = {name: answer[name] for name in ("id", "created", "model")}
-            delta = {"role": "assistant", "content": TEXT}
-            choice = {"index": 0, "delta": delta, "finish_reason": "stop"}
-            chunks: tuple[tuple[list[Any], Any], ...] = (([choice], None), ([], answer["usage"]))
-            frames = [{**head, "choices": choices, "usage": used} for choices, used in chunks]
-            return b"".join(data(frame) for frame in frames) + b"data: [DONE]\n\n"
-        case "anthropic_messages":
-            known = {**answer["usage"], "output_tokens": 1}
-            message = {**answer, "content": [], "stop_reason": None, "usage": known}
-            final = {"output_tokens": usage.output}
-            final |= {"output_tokens_details": answer["usage"]["output_tokens_details"]}
-            return named(
-                {"type": "message_start", "message": message},
-                {
-                    "type": "message_delta",
-                    "delta": {"stop_reason": "end_turn", "stop_sequence": None},
-                    "usage": final,
-                },
-                {"type": "message_stop"},
-            )
-    begun = {**answer, "status": "in_progress", "output": [], "usage": None}
-    return named(
-        {"type": "response.created", "sequence_number": 0, "response": begun},
-        {"type": "response.completed", "sequence_number": 1, "response": answer},
-    )
-
-
-def expected(client: str, usage: Usage) -> dict[str, Any]:
-    """The counts a client has to be told, flattened."""
-    match client:
-        case "openai_chat":
-            return flat(chat_usage(usage))
-        case "anthropic_messages":
-            return flat(messages_usage(usage))
-    return flat(responses_usage(usage))
+COUNTED = {CHAT: chat_usage, MESSAGES: messages_usage, RESPONSES: responses_usage}
 
 
 def flat(usage: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +83,7 @@ def test_whole_answers_keep_their_counts(client: str, upstream: str, usage: Usag
 
     shown = msgspec.json.decode(call(client, upstream).translate_response(body))["usage"]
 
-    assert flat(shown).items() >= expected(client, usage).items()
+    assert flat(shown).items() >= flat(COUNTED[client](usage)).items()
     check_totals(client, shown, usage)
 
 
@@ -179,10 +91,12 @@ def test_whole_answers_keep_their_counts(client: str, upstream: str, usage: Usag
 @given(usage=own.usages())
 def test_streams_keep_their_counts(client: str, upstream: str, usage: Usage) -> None:
     """req: 78, 83, 90, 107, 143"""
-    shown = CHECKERS[client](translated(client, upstream, [stream(upstream, usage)])).usage
+    shown = CHECKERS[client](
+        translated(client, upstream, [STREAMS[upstream](whole(upstream, usage))])
+    ).usage
 
     assert shown is not None
-    assert flat(shown).items() >= expected(client, usage).items()
+    assert flat(shown).items() >= flat(COUNTED[client](usage)).items()
     check_totals(client, shown, usage)
 
 

@@ -50,24 +50,6 @@ def calling(
     )
 
 
-def sent(client: str, upstream: str, body: Json, **settings: Any) -> Json:
-    """The body that the upstream receives."""
-    made: Json = json.loads(calling(client, upstream, body, **settings).body)
-    return made
-
-
-def lost(call: Call) -> dict[str, str]:
-    """Path to kind of everything that the ledger names."""
-    return {loss.path: str(loss.kind) for loss in call.losses}
-
-
-def shown(client: str, upstream: str, answer: Json, body: Json | None = None, **how: Any) -> Json:
-    """The client's form of an upstream's whole answer."""
-    call = calling(client, upstream, body, **how)
-    made: Json = steady(json.loads(call.translate_response(json.dumps(answer).encode())))
-    return made
-
-
 def steady(value: Any) -> Any:
     """A value whose minted ids are numbered by the order of their first appearance."""
     minted: dict[str, str] = {}

@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dragoman.canonical.errors import FaultKind
 from tests.tables.answers import MESSAGES_USAGE, Row, check, ids
 from tests.tables.requests import CONVERTED, KNOB, REPAIRED, A, C, JsonObject
-from tests.tables.wire_chat import call, free_call
-from tests.tables.wire_messages import text, use
+from tests.tables.wire_chat import call, free_call, says
+from tests.tables.wire_messages import content, declined, thought, use
 
 FAILED = FaultKind.UPSTREAM_FAILED
 THINKS = {"thinking": {"type": "adaptive"}}
-
-
-def says(**fields: Any) -> JsonObject:
-    """An answer whose message has these fields; `finish` and `choice` are about it."""
-    finish = fields.pop("finish", "stop")
-    choice = fields.pop("choice", {})
-    message = {"role": "assistant", "content": None, **fields}
-    return {"choices": [{"index": 0, "message": message, "finish_reason": finish, **choice}]}
-
-
-def content(*blocks: JsonObject | str, stop: str = "end_turn", **fields: Any) -> JsonObject:
-    found = [text(block) if isinstance(block, str) else block for block in blocks]
-    return {"content": found, "stop_reason": stop, **fields}
-
-
-def refusal(explanation: str | None) -> JsonObject:
-    details = {"type": "refusal", "category": None, "explanation": explanation}
-    return {"stop": "refusal", "stop_details": details}
-
-
-def thought(value: str, state: str = "nothing") -> JsonObject:
-    return {"type": "thinking", "thinking": value, "signature": f"envelope of {state}"}
 
 
 DETAILS = [{"type": "reasoning.text", "text": "hm", "signature": "s", "index": 0}]
@@ -100,11 +76,11 @@ ROWS = [
         THINKS,
         {"show_reasoning": "never"},
     ),
-    Row("refusal", says(refusal="No."), content("No.", **refusal("No."))),
+    Row("refusal", says(refusal="No."), content("No.", **declined("No."))),
     Row(
         "refusal after text",
         says(content="a", refusal="No."),
-        content("a", "No.", **refusal("No.")),
+        content("a", "No.", **declined("No.")),
     ),
     # req: 54
     Row(
@@ -158,7 +134,7 @@ ROWS = [
     Row(
         "finish content_filter",
         says(content="x", finish="content_filter"),
-        content("x", **refusal(None)),
+        content("x", **declined(None)),
     ),
     *(
         Row(f"finish {word!r}", says(content="x", finish=word), content("x"))

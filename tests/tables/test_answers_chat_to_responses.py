@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dragoman.canonical.errors import FaultKind
 from tests.tables.answers import RESPONSES_USAGE, Row, check, ids
 from tests.tables.requests import CONTENT, CONVERTED, KNOB, C, JsonObject, R
-from tests.tables.wire_chat import call, free_call
-from tests.tables.wire_responses import refused
+from tests.tables.wire_chat import call, free_call, says
+from tests.tables.wire_responses import answer, called, called_free, part, refused, spoken
 
 FAILED = FaultKind.UPSTREAM_FAILED
 CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-
-
-def says(**fields: Any) -> JsonObject:
-    """An answer whose message has these fields; `finish` and `choice` are about it."""
-    finish = fields.pop("finish", "stop")
-    choice = fields.pop("choice", {})
-    message = {"role": "assistant", "content": None, **fields}
-    return {"choices": [{"index": 0, "message": message, "finish_reason": finish, **choice}]}
-
-
-def output(*items: JsonObject, **fields: Any) -> JsonObject:
-    return {"output": list(items), **fields}
-
-
-def part(value: str, **fields: Any) -> JsonObject:
-    return {"type": "output_text", "text": value, "annotations": [], "logprobs": [], **fields}
-
-
-def message(*parts: JsonObject | str, status: str = "completed") -> JsonObject:
-    found = [part(piece) if isinstance(piece, str) else piece for piece in parts]
-    head = {"type": "message", "id": "msg_", "status": status, "role": "assistant"}
-    return {**head, "content": found}
 
 
 def reasoning(*raw: str, summary: tuple[str, ...] = ()) -> JsonObject:
@@ -49,21 +25,9 @@ def reasoning(*raw: str, summary: tuple[str, ...] = ()) -> JsonObject:
     return {**item, "content": content} if raw else item
 
 
-def function(
-    call_id: str, arguments: str = "{}", status: str = "completed", **fields: Any
-) -> JsonObject:
-    head = {"type": "function_call", "id": "fc_", "call_id": call_id, "name": "f"}
-    return {**head, "arguments": arguments, "status": status, **fields}
-
-
-def free(call_id: str, value: str) -> JsonObject:
-    head = {"type": "custom_tool_call", "id": "ctc_", "call_id": call_id, "name": "g"}
-    return {**head, "input": value, "status": "completed"}
-
-
 LOGPROB = {"token": "x", "logprob": -1, "bytes": None, "top_logprobs": []}
 PLACE = {"start_index": 0, "end_index": 1, "title": "T", "url": "https://e"}
-X = message("x")
+X = spoken("x")
 EXEC = {
     "type": "namespace",
     "name": "functions",
@@ -72,43 +36,43 @@ EXEC = {
 }
 
 ROWS = [
-    Row("text", says(content="Hello"), output(message("Hello"))),
+    Row("text", says(content="Hello"), answer(spoken("Hello"))),
     *(
-        Row(f"reasoning in {name}", says(content="x", **{name: "hm"}), output(reasoning("hm"), X))
+        Row(f"reasoning in {name}", says(content="x", **{name: "hm"}), answer(reasoning("hm"), X))
         for name in ("reasoning_content", "reasoning")
     ),
     Row(
         "reasoning, shown as a summary",
         says(content="x", reasoning_content="hm"),
-        output(reasoning(summary=("hm",)), X),
+        answer(reasoning(summary=("hm",)), X),
         options={"reasoning_as": "summary"},
     ),
     Row(
         "reasoning not to be shown",
         says(content="x", reasoning_content="hm"),
-        output(X),
+        answer(X),
         {"reasoning": KNOB},
         options={"show_reasoning": "never"},
     ),
     # req: 65
-    Row("refusal", says(refusal="No."), output(message(refused("No.")))),
+    Row("refusal", says(refusal="No."), answer(spoken(refused("No.")))),
     Row(
         "refusal after text",
         says(content="a", refusal="No."),
-        output(message("a", refused("No."))),
+        answer(spoken("a", refused("No."))),
     ),
     # req: 63, 66
     Row(
         "calls",
         says(content="x", tool_calls=[call("c1", '{"a":1}'), call("c2", "")], finish="tool_calls"),
-        output(X, function("c1", '{"a":1}'), function("c2")),
+        answer(X, called("c1", '{"a":1}'), called("c2")),
     ),
     # req: 64
-    Row("calls alone", says(tool_calls=[call("c1")]), output(function("c1"))),
+    Row("calls alone", says(tool_calls=[call("c1")]), answer(called("c1"))),
     Row(
         "a free-text call of the server's own",
         says(tool_calls=[free_call("c1")], finish="tool_calls"),
-        output(free("c1", "free")),
+        answer(called_free("c1", "free")),
         asked={"tools": [{"type": "custom", "name": "g"}]},
     ),
     Row(
@@ -117,7 +81,7 @@ ROWS = [
             tool_calls=[call("c1", '{"input": "*** Begin Patch"}', "functions__g")],
             finish="tool_calls",
         ),
-        output({**free("c1", "*** Begin Patch"), "namespace": "functions"}),
+        answer({**called_free("c1", "*** Begin Patch"), "namespace": "functions"}),
         asked={
             "input": [
                 {"type": "additional_tools", "role": "developer", "tools": [EXEC]},
@@ -133,64 +97,64 @@ ROWS = [
     Row(
         "arguments that the limit cut",
         says(content="x", tool_calls=[call("c1", '{"a":')], finish="length"),
-        output(X, function("c1", '{"a":', "incomplete"), **CUT),
+        answer(X, called("c1", '{"a":', "incomplete"), **CUT),
     ),
     Row(
         "legacy function_call",
         says(function_call={"name": "f", "arguments": "{}"}, finish="function_call"),
-        output(function("call_27a7d140c75ecc2c970588ed")),
+        answer(called("call_27a7d140c75ecc2c970588ed")),
     ),
     Row(
         "citation",
         says(content="xy", annotations=[{"type": "url_citation", "url_citation": PLACE}]),
-        output(message(part("xy", annotations=[{"type": "url_citation", **PLACE}]))),
+        answer(spoken(part("xy", annotations=[{"type": "url_citation", **PLACE}]))),
     ),
     Row(
         "log probabilities",
         says(content="x", choice={"logprobs": {"content": [LOGPROB]}}),
-        output(message(part("x", logprobs=[LOGPROB]))),
+        answer(spoken(part("x", logprobs=[LOGPROB]))),
     ),
     Row(
         "spoken answer",
         says(content="x", audio={"id": "a", "data": "x", "expires_at": 1, "transcript": "t"}),
-        output(X),
+        answer(X),
         {"choices[0].message.audio": CONTENT},
     ),
     Row(
         "finish length",
         says(content="x", finish="length"),
-        output(message("x", status="incomplete"), **CUT),
+        answer(spoken("x", status="incomplete"), **CUT),
     ),
     Row(
         "reasoning that the limit cut",
         says(reasoning_content="hm", finish="length"),
-        output({**reasoning("hm"), "status": "incomplete"}, **CUT),
+        answer({**reasoning("hm"), "status": "incomplete"}, **CUT),
     ),
     Row(
         "finish content_filter",
         says(content="x", finish="content_filter"),
-        output(X, status="incomplete", incomplete_details={"reason": "content_filter"}),
+        answer(X, status="incomplete", incomplete_details={"reason": "content_filter"}),
     ),
     Row(
         "finish content_filter, shown as completed",
         says(content="x", finish="content_filter"),
-        output(X),
+        answer(X),
         options={"refusal_as": "completed"},
     ),
     *(
-        Row(f"finish {word!r}", says(content="x", finish=word), output(X))
+        Row(f"finish {word!r}", says(content="x", finish=word), answer(X))
         for word in ("stop", "", "eos", "tool_calls")
     ),
     Row(
         "a finish reason nobody knows",
         says(content="x", finish="tired"),
-        output(X),
+        answer(X),
         {"choices[0].finish_reason": CONVERTED},
     ),
     Row(
         "the stop string that vLLM names",
         says(content="x", choice={"stop_reason": "END"}),
-        output(X),
+        answer(X),
         {"stop_sequence": KNOB},
     ),
     *(
@@ -198,11 +162,11 @@ ROWS = [
         for word in (None, "error")
     ),
     # req: 67
-    Row("nothing said", says(), output(message(""))),
+    Row("nothing said", says(), answer(spoken(""))),
     Row(
         "nothing said, by the limit",
         says(finish="length"),
-        output(message("", status="incomplete"), **CUT),
+        answer(spoken("", status="incomplete"), **CUT),
     ),
     Row("two choices", {"choices": says()["choices"] * 2}, fault=FAILED, streamed=False),
     Row("usage", {}, {"usage": RESPONSES_USAGE}),

@@ -9,31 +9,16 @@ import pytest
 from dragoman.canonical.errors import FaultKind
 from tests.tables.answers import CHAT_USAGE, Row, check, ids
 from tests.tables.requests import CONVERTED, KNOB, A, C, JsonObject
-from tests.tables.wire_messages import text, thinking, use
+from tests.tables.wire_chat import call, choice
+from tests.tables.wire_messages import content, text, thinking, use
 
 THOUGHT = thinking("hm", "SIG")
 REDACTED = {"type": "redacted_thinking", "data": "HIDDEN"}
 STATE_LOST = {"reasoning": KNOB}
 
 
-def content(*blocks: JsonObject, **fields: Any) -> JsonObject:
-    return {"content": list(blocks), **fields}
-
-
-def message(**fields: Any) -> JsonObject:
-    """The client's choice: a message with these fields, and why it ended."""
-    finish = fields.pop("finish", "stop")
-    told = {"role": "assistant", "content": "x", "refusal": None, **fields}
-    choice = {"index": 0, "message": told, "logprobs": None, "finish_reason": finish}
-    return {"choices": [choice]}
-
-
 def ended(reason: str, **fields: Any) -> JsonObject:
     return content(text("x"), stop_reason=reason, **fields)
-
-
-def function(call_id: str, arguments: str, name: str = "f") -> JsonObject:
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def cited(**fields: Any) -> JsonObject:
@@ -67,22 +52,20 @@ def usage(**counts: Any) -> JsonObject:
 SUM = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
 ROWS = [
-    Row("texts", content(text("Hello "), text("world")), message(content="Hello world")),
-    Row("nothing said", content(), message(content="")),
+    Row("texts", content(text("Hello "), text("world")), choice(content="Hello world")),
+    Row("nothing said", content(), choice(content="")),
     Row(
         "thinking",
         content(THOUGHT, thinking("two", "SIG2"), text("x")),
-        message(reasoning_content="hm\n\ntwo"),
+        choice(reasoning_content="hm\n\ntwo"),
         STATE_LOST,
     ),
-    Row(
-        "thinking without its text", content(thinking("", "SIG"), text("x")), message(), STATE_LOST
-    ),
-    Row("withheld thinking", content(REDACTED, text("x")), message(), STATE_LOST),
+    Row("thinking without its text", content(thinking("", "SIG"), text("x")), choice(), STATE_LOST),
+    Row("withheld thinking", content(REDACTED, text("x")), choice(), STATE_LOST),
     Row(
         "thinking with its state",
         content(THOUGHT, REDACTED, text("x")),
-        message(
+        choice(
             reasoning_content="hm",
             reasoning_details=[
                 {
@@ -105,58 +88,56 @@ ROWS = [
     Row(
         "thinking under another name",
         content(THOUGHT, text("x")),
-        message(reasoning="hm"),
+        choice(reasoning="hm"),
         STATE_LOST,
         options={"reasoning_field": "reasoning"},
     ),
     Row(
         "thinking under both names",
         content(THOUGHT, text("x")),
-        message(reasoning="hm", reasoning_content="hm"),
+        choice(reasoning="hm", reasoning_content="hm"),
         STATE_LOST,
         options={"reasoning_field": "both"},
     ),
     Row(
         "thinking not to be shown",
         content(THOUGHT, text("x")),
-        message(),
+        choice(),
         {"reasoning": KNOB},
         options={"show_reasoning": "never"},
     ),
     Row(
         "calls",
         content(text("x"), use("c1", {"a": 1}), use("c2", name="g"), stop_reason="tool_use"),
-        message(
-            tool_calls=[function("c1", '{"a":1}'), function("c2", "{}", "g")], finish="tool_calls"
-        ),
+        choice(tool_calls=[call("c1", '{"a":1}'), call("c2", "{}", "g")], finish="tool_calls"),
     ),
     Row(
         "calls alone",
         content(use("c1"), stop_reason="tool_use"),
-        message(content=None, tool_calls=[function("c1", "{}")], finish="tool_calls"),
+        choice(content=None, tool_calls=[call("c1", "{}")], finish="tool_calls"),
     ),
     Row(
         "text after a call",
         content(text("a"), use("c1"), text("b"), stop_reason="tool_use"),
-        message(content="ab", tool_calls=[function("c1", "{}")], finish="tool_calls"),
+        choice(content="ab", tool_calls=[call("c1", "{}")], finish="tool_calls"),
         {"content": CONVERTED},
     ),
     Row(
         "a call under a wrong stop reason",
         content(use("c1"), stop_reason="end_turn"),
-        message(content=None, tool_calls=[function("c1", "{}")], finish="tool_calls"),
+        choice(content=None, tool_calls=[call("c1", "{}")], finish="tool_calls"),
     ),
     Row(
         "a call beside a stop sequence",
         content(use("c1"), stop_reason="stop_sequence", stop_sequence="END"),
-        message(content=None, tool_calls=[function("c1", "{}")], finish="tool_calls"),
+        choice(content=None, tool_calls=[call("c1", "{}")], finish="tool_calls"),
         {"stop_sequence": KNOB},
     ),
-    Row("tool_use without a call", ended("tool_use"), message()),
+    Row("tool_use without a call", ended("tool_use"), choice()),
     Row(
         "a call of an emulated free-text tool",
         content(use("c1", {"input": "free"}, "g"), stop_reason="tool_use"),
-        message(
+        choice(
             content=None,
             tool_calls=[{"id": "c1", "type": "custom", "custom": {"name": "g", "input": "free"}}],
             finish="tool_calls",
@@ -166,7 +147,7 @@ ROWS = [
     Row(
         "a call of a tool with a shortened name",
         content(use("c1", name="a_b_5a5032ca"), stop_reason="tool_use"),
-        message(content=None, tool_calls=[function("c1", "{}", "a.b")], finish="tool_calls"),
+        choice(content=None, tool_calls=[call("c1", "{}", "a.b")], finish="tool_calls"),
         asked={"tools": [{"type": "function", "function": {"name": "a.b"}}]},
     ),
     Row(
@@ -176,7 +157,7 @@ ROWS = [
             {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
             text("x"),
         ),
-        message(),
+        choice(),
         {"content[0]": KNOB, "content[1]": KNOB},
     ),
     Row(
@@ -190,20 +171,20 @@ ROWS = [
             },
             text("x"),
         ),
-        message(),
+        choice(),
         {"content": KNOB, "content[1]": KNOB},
         options={"hosted_tools": "map"},
     ),
     Row(
         "citation of a web page",
         content(text("ab"), WEB_CITED, text("tail")),
-        message(content="abcitedtail", annotations=[annotation("https://e", "T")]),
+        choice(content="abcitedtail", annotations=[annotation("https://e", "T")]),
         {"citations.encrypted_index": KNOB, "annotations.cited_text": KNOB},
     ),
     Row(
         "citation of a search result with an address",
         content(text("ab"), SEARCH_CITED, text("tail")),
-        message(content="abcitedtail", annotations=[annotation("https://s", "S")]),
+        choice(content="abcitedtail", annotations=[annotation("https://s", "S")]),
         {
             "citations.search_result_index": KNOB,
             "citations.start_block_index": KNOB,
@@ -214,32 +195,32 @@ ROWS = [
     Row(
         "citation of a page",
         content(text("ab"), PAGE_CITED),
-        message(content="abcited"),
+        choice(content="abcited"),
         {"annotations": KNOB},
     ),
-    Row("end_turn", ended("end_turn"), message()),
+    Row("end_turn", ended("end_turn"), choice()),
     Row(
         "stop_sequence",
         ended("stop_sequence", stop_sequence="END"),
-        message(),
+        choice(),
         {"stop_sequence": KNOB},
     ),
-    Row("max_tokens", ended("max_tokens"), message(finish="length")),
-    Row("context window", ended("model_context_window_exceeded"), message(finish="length")),
-    Row("pause_turn", ended("pause_turn"), message(), {"stop_reason": CONVERTED}),
-    Row("refusal without words", ended("refusal"), message(finish="content_filter")),
+    Row("max_tokens", ended("max_tokens"), choice(finish="length")),
+    Row("context window", ended("model_context_window_exceeded"), choice(finish="length")),
+    Row("pause_turn", ended("pause_turn"), choice(), {"stop_reason": CONVERTED}),
+    Row("refusal without words", ended("refusal"), choice(finish="content_filter")),
     Row(
         "refusal with words",
         ended("refusal", stop_details={"type": "refusal", "category": None, "explanation": "No."}),
-        message(refusal="No.", finish="content_filter"),
+        choice(refusal="No.", finish="content_filter"),
     ),
     Row(
         "refusal of a category",
         ended("refusal", stop_details={"type": "refusal", "category": "bio", "explanation": None}),
-        message(finish="content_filter"),
+        choice(finish="content_filter"),
         {"stop_details.category": KNOB},
     ),
-    Row("an unknown stop reason", ended("tired"), message(), {"stop_reason": KNOB}),
+    Row("an unknown stop reason", ended("tired"), choice(), {"stop_reason": KNOB}),
     Row("compaction", ended("compaction"), fault=FaultKind.UPSTREAM_FAILED),
     Row("usage", {}, {"usage": CHAT_USAGE}),
     Row("usage without details", usage(), {"usage": SUM}),

@@ -9,53 +9,22 @@ import pytest
 from dragoman.canonical.errors import FaultKind
 from tests.tables.answers import MESSAGES_USAGE, RESPONSES_USAGE, Row, check, ids
 from tests.tables.requests import CONVERTED, KNOB, WEB, A, JsonObject, R
-from tests.tables.wire_messages import text, thinking, use
-from tests.tables.wire_responses import refused
+from tests.tables.wire_messages import content, text, thinking, use
+from tests.tables.wire_responses import answer, called, called_free, part, refused, spoken
 
 REDACTED = {"type": "redacted_thinking", "data": "HIDDEN"}
 CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 FILTERED = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
 
 
-def content(*blocks: JsonObject, **fields: Any) -> JsonObject:
-    return {"content": list(blocks), **fields}
-
-
 def ended(reason: str, **fields: Any) -> JsonObject:
     return content(text("x"), stop_reason=reason, **fields)
-
-
-def output(*items: JsonObject) -> JsonObject:
-    return {"output": list(items)}
-
-
-def part(value: str, *annotations: JsonObject) -> JsonObject:
-    told = {"type": "output_text", "text": value}
-    return {**told, "annotations": list(annotations), "logprobs": []}
-
-
-def message(*parts: JsonObject | str, status: str = "completed") -> JsonObject:
-    found = [part(piece) if isinstance(piece, str) else piece for piece in parts]
-    head = {"type": "message", "id": "msg_", "status": status, "role": "assistant"}
-    return {**head, "content": found}
 
 
 def reasoning(state: str, *summary: str) -> JsonObject:
     texts = [{"type": "summary_text", "text": piece} for piece in summary]
     envelope = f"envelope of {state}"
     return {"type": "reasoning", "id": "rs_", "summary": texts, "encrypted_content": envelope}
-
-
-def call(
-    call_id: str, arguments: str = "{}", status: str = "completed", **fields: Any
-) -> JsonObject:
-    head = {"type": "function_call", "id": "fc_", "call_id": call_id, "name": "f"}
-    return {**head, "arguments": arguments, "status": status, **fields}
-
-
-def free(value: str) -> JsonObject:
-    head = {"type": "custom_tool_call", "id": "ctc_", "call_id": "c1", "name": "g"}
-    return {**head, "input": value, "status": "completed"}
 
 
 MAP = {"hosted_tools": "map"}
@@ -98,7 +67,7 @@ WEB_CITED = cited(
     type="web_search_result_location", url="https://e", title="T", encrypted_index="i"
 )
 PAGE_CITED = cited(type="page_location", document_index=0, start_page_number=1)
-X = message("x")
+X = spoken("x")
 CUSTOM = {"type": "custom", "name": "g"}
 SPACE = {
     "type": "namespace",
@@ -108,43 +77,43 @@ SPACE = {
 }
 
 ROWS = [
-    Row("texts side by side are one part", content(text("a"), text("b")), output(message("ab"))),
-    Row("nothing said", content(), output(message(""))),
+    Row("texts side by side are one part", content(text("a"), text("b")), answer(spoken("ab"))),
+    Row("nothing said", content(), answer(spoken(""))),
     Row(
         "thinking",
         content(thinking("one", "S1"), thinking("two", "S2"), text("x")),
-        output(reasoning("S1", "one"), reasoning("S2", "two"), X),
+        answer(reasoning("S1", "one"), reasoning("S2", "two"), X),
     ),
     Row(
         "thinking without its text",
         content(thinking("", "S"), text("x")),
-        output(reasoning("S"), X),
+        answer(reasoning("S"), X),
     ),
-    Row("withheld thinking", content(REDACTED, text("x")), output(reasoning("HIDDEN"), X)),
+    Row("withheld thinking", content(REDACTED, text("x")), answer(reasoning("HIDDEN"), X)),
     Row(
         "thinking of which only the state may be shown",
         content(thinking("one", "S"), text("x")),
-        output(reasoning("S"), X),
+        answer(reasoning("S"), X),
         {"reasoning": KNOB},
         options={"show_reasoning": "never"},
     ),
     Row(
         "calls keep their place among texts",
         content(text("a"), use("c1", {"a": 1}), use("c2"), text("b"), stop_reason="tool_use"),
-        output(message("a"), call("c1", '{"a":1}'), call("c2"), message("b")),
+        answer(spoken("a"), called("c1", '{"a":1}'), called("c2"), spoken("b")),
     ),
-    Row("calls alone", content(use("c1"), stop_reason="tool_use"), output(call("c1"))),
+    Row("calls alone", content(use("c1"), stop_reason="tool_use"), answer(called("c1"))),
     Row(
         "a call of an emulated free-text tool",
         content(use("c1", {"input": "free"}, "g"), stop_reason="tool_use"),
-        output(free("free")),
+        answer(called_free("c1", "free")),
         asked={"tools": [CUSTOM]},
     ),
     *(
         Row(
             f"free text that the model called {name}",
             content(use("c1", {name: "free"}, "g"), stop_reason="tool_use"),
-            output(free("free")),
+            answer(called_free("c1", "free")),
             asked={"tools": [CUSTOM]},
         )
         for name in ("patch", "content")
@@ -152,7 +121,7 @@ ROWS = [
     Row(
         "a call of a tool in a namespace",
         content(use("c1", name="ns__f"), stop_reason="tool_use"),
-        output(call("c1", namespace="ns")),
+        answer(called("c1", namespace="ns")),
         asked={"tools": [SPACE]},
     ),
     Row(
@@ -162,7 +131,7 @@ ROWS = [
             {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
             text("x"),
         ),
-        output(X),
+        answer(X),
         {"content[0]": KNOB, "content[1]": KNOB},
     ),
     Row(
@@ -173,14 +142,14 @@ ROWS = [
             text("x"),
             usage={**MESSAGES_USAGE, "server_tool_use": SEARCHED_ONCE},
         ),
-        {**output(searched("q"), X), "tool_usage": tool_usage(1)},
+        {**answer(searched("q"), X), "tool_usage": tool_usage(1)},
         {"content[1]": KNOB},
         options=MAP,
     ),
     Row(
         "a web search and its sources, mapped",
         content(text("a"), looked_for("q"), found(WEB, WEB + "b"), text("x")),
-        output(message("a"), searched("q", WEB, WEB + "b"), X),
+        answer(spoken("a"), searched("q", WEB, WEB + "b"), X),
         {"content[2]": KNOB},
         asked={
             "tools": [{"type": "web_search"}],
@@ -191,36 +160,36 @@ ROWS = [
     Row(
         "two web searches at once, mapped",
         content(looked_for("q", "s1"), looked_for("r", "s2"), found(id="s2"), found(id="s1")),
-        output(searched("q"), searched("r")),
+        answer(searched("q"), searched("r")),
         {"content[2]": KNOB, "content[3]": KNOB},
         options=MAP,
     ),
     Row(
         "a web search that fails, mapped",
         content(looked_for("q"), {**found(), "content": FAILED_SEARCH}, text("x")),
-        output(searched("q"), X),
+        answer(searched("q"), X),
         {"content[1]": KNOB},
         options=MAP,
     ),
     Row(
         "a web search that is not over, mapped",
         content(text("x"), looked_for("q"), stop_reason="pause_turn"),
-        output(message("x"), searched("q")),
+        answer(spoken("x"), searched("q")),
         {"stop_reason": CONVERTED},
         options=MAP,
     ),
     Row(
         "other server tools, mapped",
         content({**looked_for("q"), "name": "web_fetch"}, found(), text("x")),
-        output(X),
+        answer(X),
         {"content[0]": KNOB, "content[1]": KNOB},
         options=MAP,
     ),
     Row(
         "citation of a web page, its place counted in the whole part",
         content(text("ab"), WEB_CITED, text("tail")),
-        output(
-            message(
+        answer(
+            spoken(
                 part(
                     "abcitedtail",
                     {
@@ -235,40 +204,40 @@ ROWS = [
         ),
         {"citations.encrypted_index": KNOB, "citations": KNOB},
     ),
-    Row("citation of a page", content(PAGE_CITED), output(message("cited")), {"citations": KNOB}),
-    Row("end_turn", ended("end_turn"), output(X)),
-    Row("tool_use", content(use("c1"), stop_reason="tool_use"), output(call("c1"))),
+    Row("citation of a page", content(PAGE_CITED), answer(spoken("cited")), {"citations": KNOB}),
+    Row("end_turn", ended("end_turn"), answer(X)),
+    Row("tool_use", content(use("c1"), stop_reason="tool_use"), answer(called("c1"))),
     Row("stop_sequence", ended("stop_sequence", stop_sequence="END"), {}, {"stop_sequence": KNOB}),
     *(
         Row(
             f"{reason}, in a text",
             ended(reason),
-            {**CUT, **output(message("x", status="incomplete"))},
+            {**CUT, **answer(spoken("x", status="incomplete"))},
         )
         for reason in ("max_tokens", "model_context_window_exceeded")
     ),
     Row(
         "max_tokens, in a call",
         content(text("a"), use("c1", {"a": 1}), stop_reason="max_tokens"),
-        {**CUT, **output(message("a"), call("c1", '{"a":1}', "incomplete"))},
+        {**CUT, **answer(spoken("a"), called("c1", '{"a":1}', "incomplete"))},
     ),
     Row("pause_turn", ended("pause_turn"), {}, {"stop_reason": CONVERTED}),
-    Row("refusal without words", ended("refusal"), {**FILTERED, **output(X)}),
+    Row("refusal without words", ended("refusal"), {**FILTERED, **answer(X)}),
     Row(
         "refusal with words",
         ended("refusal", stop_details={"type": "refusal", "category": None, "explanation": "No."}),
-        {**FILTERED, **output(message("x", refused("No.")))},
+        {**FILTERED, **answer(spoken("x", refused("No.")))},
     ),
     Row(
         "refusal with words, shown as completed",
         ended("refusal", stop_details={"type": "refusal", "category": None, "explanation": "No."}),
-        output(message("x", refused("No."))),
+        answer(spoken("x", refused("No."))),
         options={"refusal_as": "completed"},
     ),
     Row(
         "refusal of a category",
         ended("refusal", stop_details={"type": "refusal", "category": "bio", "explanation": None}),
-        {**FILTERED, **output(X)},
+        {**FILTERED, **answer(X)},
         {"stop_details.category": KNOB},
     ),
     Row("compaction", ended("compaction"), fault=FaultKind.UPSTREAM_FAILED),

@@ -17,6 +17,9 @@ from tests.protocols.openai_responses.upstream import (
 )
 from tests.tables.answers import CHAT_USAGE, RESPONSES_USAGE, Row, check, ids
 from tests.tables.requests import CONVERTED, KNOB, C, JsonObject, R
+from tests.tables.wire_chat import call as function
+from tests.tables.wire_chat import choice
+from tests.tables.wire_responses import answer, cut, failed
 
 FAILED = FaultKind.UPSTREAM_FAILED
 STATE_LOST = {"reasoning": KNOB}
@@ -25,54 +28,31 @@ PLACE = {"start_index": 1, "end_index": 3, "title": "T", "url": "https://e"}
 X = message(text("x"))
 
 
-def output(*items: JsonObject, **fields: Any) -> JsonObject:
-    return {"output": list(items), **fields}
-
-
-def cut(reason: str, *items: JsonObject) -> JsonObject:
-    return output(*items, status="incomplete", incomplete_details={"reason": reason})
-
-
-def failed(code: str) -> JsonObject:
-    return output(status="failed", error={"code": code, "message": "m"})
-
-
-def says(finish: str = "stop", logprobs: Any = None, **fields: Any) -> JsonObject:
-    """The client's choice: a message with these fields, and why it ended."""
-    told = {"role": "assistant", "content": "x", "refusal": None, **fields}
-    choice = {"index": 0, "message": told, "logprobs": logprobs, "finish_reason": finish}
-    return {"choices": [choice]}
-
-
-def function(call_id: str, arguments: str = "{}", name: str = "f") -> JsonObject:
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
 def details(**fields: Any) -> JsonObject:
     return {**fields, "format": "openai", "index": 0}
 
 
 ROWS = [
-    Row("parts", output(message(text("Hello"), text(" world"))), says(content="Hello world")),
+    Row("parts", answer(message(text("Hello"), text(" world"))), choice(content="Hello world")),
     Row(
         "messages of two phases",
-        output(
+        answer(
             message(text("a"), phase="commentary"),
             message(text("b"), id="msg_u2", phase="final_answer"),
         ),
-        says(content="ab"),
+        choice(content="ab"),
         {"output[0].phase": KNOB, "output[1].phase": KNOB},
     ),
-    Row("refusal", output(message(refusal("No."))), says(content=None, refusal="No.")),
+    Row("refusal", answer(message(refusal("No."))), choice(content=None, refusal="No.")),
     Row(
         "refusal after text",
-        output(message(text("a"), refusal("No."))),
-        says(content="a", refusal="No."),
+        answer(message(text("a"), refusal("No."))),
+        choice(content="a", refusal="No."),
     ),
     Row(
         "citation, its place counted in the whole message",
-        output(message(text("ab"), text("cdef", annotations=[{"type": "url_citation", **PLACE}]))),
-        says(
+        answer(message(text("ab"), text("cdef", annotations=[{"type": "url_citation", **PLACE}]))),
+        choice(
             content="abcdef",
             annotations=[
                 {
@@ -85,39 +65,39 @@ ROWS = [
     *(
         Row(
             f"citation of the type {kind}",
-            output(message(text("x", annotations=[{"type": kind, "file_id": "f", "index": 0}]))),
-            says(),
+            answer(message(text("x", annotations=[{"type": kind, "file_id": "f", "index": 0}]))),
+            choice(),
             {"output[0].content[0].annotations": KNOB, "annotations": KNOB},
         )
         for kind in ("file_citation", "container_file_citation", "file_path")
     ),
     Row(
         "log probabilities",
-        output(message(text("x", logprobs=[LOGPROB]))),
-        says(logprobs={"content": [LOGPROB], "refusal": None}),
+        answer(message(text("x", logprobs=[LOGPROB]))),
+        choice(logprobs={"content": [LOGPROB], "refusal": None}),
         asked={"logprobs": True},
     ),
     Row(
         "reasoning",
-        output(reasoning("one", "two", encrypted_content="E"), X),
-        says(reasoning_content="one\n\ntwo"),
+        answer(reasoning("one", "two", encrypted_content="E"), X),
+        choice(reasoning_content="one\n\ntwo"),
         STATE_LOST,
     ),
     Row(
         "reasoning without its text",
-        output(reasoning(encrypted_content="E"), X),
-        says(),
+        answer(reasoning(encrypted_content="E"), X),
+        choice(),
         STATE_LOST,
     ),
     Row(
         "raw reasoning",
-        output(reasoning(content=[{"type": "reasoning_text", "text": "raw"}]), X),
-        says(reasoning_content="raw"),
+        answer(reasoning(content=[{"type": "reasoning_text", "text": "raw"}]), X),
+        choice(reasoning_content="raw"),
     ),
     Row(
         "reasoning with its state",
-        output(reasoning("one", encrypted_content="E"), X),
-        says(
+        answer(reasoning("one", encrypted_content="E"), X),
+        choice(
             reasoning_content="one",
             reasoning_details=[
                 details(type="reasoning.text", text="one", signature="envelope of E")
@@ -127,31 +107,31 @@ ROWS = [
     ),
     Row(
         "reasoning not to be shown",
-        output(reasoning("one", encrypted_content="E"), X),
-        says(),
+        answer(reasoning("one", encrypted_content="E"), X),
+        choice(),
         STATE_LOST,
         options={"show_reasoning": "never"},
     ),
     Row(
         "calls",
-        output(X, call('{"a":1}'), call("", id="fc_u2", call_id="call_9")),
-        says(tool_calls=[function("call_1", '{"a":1}'), function("call_9")], finish="tool_calls"),
+        answer(X, call('{"a":1}'), call("", id="fc_u2", call_id="call_9")),
+        choice(tool_calls=[function("call_1", '{"a":1}'), function("call_9")], finish="tool_calls"),
     ),
     Row(
         "text after a call",
-        output(call(), X),
-        says(tool_calls=[function("call_1")], finish="tool_calls"),
+        answer(call(), X),
+        choice(tool_calls=[function("call_1")], finish="tool_calls"),
         {"content": CONVERTED},
     ),
     Row(
         "a call in a namespace",
-        output(call(namespace="ns")),
-        says(content=None, tool_calls=[function("call_1", name="ns__f")], finish="tool_calls"),
+        answer(call(namespace="ns")),
+        choice(content=None, tool_calls=[function("call_1", name="ns__f")], finish="tool_calls"),
     ),
     Row(
         "a free-text call",
-        output(custom_call("free")),
-        says(
+        answer(custom_call("free")),
+        choice(
             content=None,
             tool_calls=[
                 {"id": "call_2", "type": "custom", "custom": {"name": "g", "input": "free"}}
@@ -160,12 +140,12 @@ ROWS = [
         ),
         asked={"tools": [{"type": "custom", "custom": {"name": "g"}}]},
     ),
-    Row("arguments that are no JSON object", output(call('{"a":')), fault=FAILED),
+    Row("arguments that are no JSON object", answer(call('{"a":')), fault=FAILED),
     *(
         Row(
             f"hosted item {item['type']}",
-            output({"id": "h", **item}, X),
-            says(),
+            answer({"id": "h", **item}, X),
+            choice(),
             {"output[0]": KNOB},
         )
         for item in (
@@ -178,7 +158,7 @@ ROWS = [
         )
     ),
     *(
-        Row(f"item {kind}", output({"type": kind, "id": "h", "call_id": "c"}), fault=FAILED)
+        Row(f"item {kind}", answer({"type": kind, "id": "h", "call_id": "c"}), fault=FAILED)
         for kind in (
             "mcp_approval_request",
             "computer_call",
@@ -187,9 +167,9 @@ ROWS = [
             "local_shell_call",
         )
     ),
-    Row("nothing said", output(), says(content="")),
+    Row("nothing said", answer(), choice(content="")),
     *(
-        Row(f"incomplete for {reason}", cut(reason, X), says(finish))
+        Row(f"incomplete for {reason}", cut(reason, X), choice(finish))
         for reason, finish in (
             ("max_output_tokens", "length"),
             ("max_messages", "length"),
@@ -199,7 +179,7 @@ ROWS = [
     Row(
         "a call that the limit cut",
         cut("max_output_tokens", call('{"a":', status="incomplete")),
-        says("length", content=None, tool_calls=[function("call_1", '{"a":')]),
+        choice("length", content=None, tool_calls=[function("call_1", '{"a":')]),
     ),
     *(
         Row(f"failed for {code}", failed(code), fault=kind)
@@ -211,7 +191,7 @@ ROWS = [
         )
     ),
     *(
-        Row(f"status {status}", output(status=status), fault=FAILED)
+        Row(f"status {status}", answer(status=status), fault=FAILED)
         for status in ("cancelled", "queued", "in_progress")
     ),
     Row("usage", {}, {"usage": CHAT_USAGE}),

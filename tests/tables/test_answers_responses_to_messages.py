@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dragoman.canonical.errors import FaultKind
@@ -17,7 +15,9 @@ from tests.protocols.openai_responses.upstream import (
 )
 from tests.tables import wire_messages as shown
 from tests.tables.answers import MESSAGES_USAGE, Row, check, ids
-from tests.tables.requests import CLOSED, CONVERTED, KNOB, REPAIRED, A, JsonObject, R
+from tests.tables.requests import CLOSED, CONVERTED, KNOB, REPAIRED, A, R
+from tests.tables.wire_messages import content, declined, thought
+from tests.tables.wire_responses import answer, cut, failed
 
 FAILED = FaultKind.UPSTREAM_FAILED
 THINKS = {"thinking": {"type": "adaptive"}}
@@ -33,37 +33,11 @@ SEARCHED = {
 SEARCHED_TWICE = {"web_search_requests": 2, "web_fetch_requests": 0}
 
 
-def output(*items: JsonObject, **fields: Any) -> JsonObject:
-    return {"output": list(items), **fields}
-
-
-def cut(reason: str, *items: JsonObject) -> JsonObject:
-    return output(*items, status="incomplete", incomplete_details={"reason": reason})
-
-
-def content(*blocks: JsonObject | str, stop: str = "end_turn", **fields: Any) -> JsonObject:
-    found = [shown.text(block) if isinstance(block, str) else block for block in blocks]
-    return {"content": found, "stop_reason": stop, **fields}
-
-
-def declined(explanation: str | None) -> JsonObject:
-    details = {"type": "refusal", "category": None, "explanation": explanation}
-    return {"stop": "refusal", "stop_details": details}
-
-
-def thought(value: str, state: str) -> JsonObject:
-    return shown.thinking(value, f"envelope of {state}")
-
-
-def failed(code: str) -> JsonObject:
-    return output(status="failed", error={"code": code, "message": "m"})
-
-
 ROWS = [
-    Row("parts are blocks", output(message(text("a"), text("b"))), content("a", "b")),
+    Row("parts are blocks", answer(message(text("a"), text("b"))), content("a", "b")),
     Row(
         "messages of two phases",
-        output(
+        answer(
             message(text("a"), phase="commentary"),
             message(text("b"), id="msg_u2", phase="final_answer"),
         ),
@@ -72,7 +46,7 @@ ROWS = [
     ),
     Row(
         "an answer in JSON is one block without remarks",
-        output(
+        answer(
             message(text("Let me see"), phase="commentary"),
             message(text('{"a":'), text('"b"}'), id="msg_u2", phase="final_answer"),
         ),
@@ -80,89 +54,89 @@ ROWS = [
         {"output[0].phase": KNOB, "output[1].phase": KNOB, "content": KNOB},
         JSON,
     ),
-    Row("refusal", output(message(refusal("No."))), content("No.", **declined("No."))),
+    Row("refusal", answer(message(refusal("No."))), content("No.", **declined("No."))),
     Row(
         "refusal after text",
-        output(message(text("a"), refusal("No."))),
+        answer(message(text("a"), refusal("No."))),
         content("a", "No.", **declined("No.")),
     ),
     Row(
         "refusal in place of JSON is no JSON",
-        output(message(refusal("No."))),
+        answer(message(refusal("No."))),
         content(**declined("No.")),
         asked=JSON,
     ),
     Row(
         "citation",
-        output(message(text("x", annotations=[{"type": "url_citation", **PLACE}]))),
+        answer(message(text("x", annotations=[{"type": "url_citation", **PLACE}]))),
         content("x"),
         {"annotations": KNOB},
     ),
     Row(
         "log probabilities nobody could ask for",
-        output(message(text("x", logprobs=[LOGPROB]))),
+        answer(message(text("x", logprobs=[LOGPROB]))),
         content("x"),
         {"logprobs": KNOB},
     ),
     Row(
         "reasoning",
-        output(reasoning("one", "two", encrypted_content="E"), X),
+        answer(reasoning("one", "two", encrypted_content="E"), X),
         content(thought("one\n\ntwo", "E"), "x"),
         asked=THINKS,
     ),
     Row(
         "reasoning without its text",
-        output(reasoning(encrypted_content="E"), X),
+        answer(reasoning(encrypted_content="E"), X),
         content(thought("", "E"), "x"),
         asked=THINKS,
     ),
     Row(
         "raw reasoning without state",
-        output(reasoning(content=[{"type": "reasoning_text", "text": "raw"}]), X),
+        answer(reasoning(content=[{"type": "reasoning_text", "text": "raw"}]), X),
         content(thought("raw", "nothing"), "x"),
         asked=THINKS,
     ),
     Row(
         "reasoning of which only the state is wanted",
-        output(reasoning("one", encrypted_content="E"), X),
+        answer(reasoning("one", encrypted_content="E"), X),
         content(thought("", "E"), "x"),
         asked={"thinking": {"type": "adaptive", "display": "omitted"}},
     ),
     Row(
         "reasoning nobody asked for",
-        output(reasoning("one", encrypted_content="E"), X),
+        answer(reasoning("one", encrypted_content="E"), X),
         content("x"),
         {"reasoning": KNOB},
     ),
     Row(
         "calls",
-        output(X, call('{"a":1}'), call("", id="fc_u2", call_id="call_9")),
+        answer(X, call('{"a":1}'), call("", id="fc_u2", call_id="call_9")),
         content("x", shown.use("call_1", {"a": 1}), shown.use("call_9"), stop="tool_use"),
     ),
     Row(
         "text after a call keeps its place",
-        output(call(), X),
+        answer(call(), X),
         content(shown.use("call_1"), "x", stop="tool_use"),
     ),
     Row(
         "a free-text call nobody declared",
-        output(custom_call("free")),
+        answer(custom_call("free")),
         content(shown.use("call_2", {"input": "free"}, "g"), stop="tool_use"),
         {"content": CONVERTED},
     ),
-    Row("arguments that are no JSON object", output(call('{"a":')), fault=FAILED),
+    Row("arguments that are no JSON object", answer(call('{"a":')), fault=FAILED),
     Row(
         "a hosted item",
-        output({"type": "web_search_call", "id": "w", "status": "completed", "action": {}}, X),
+        answer({"type": "web_search_call", "id": "w", "status": "completed", "action": {}}, X),
         content("x"),
         {"output[0]": KNOB},
     ),
     Row(
         "an item that waits for the client",
-        output({"type": "shell_call", "id": "s", "call_id": "c", "action": {}}),
+        answer({"type": "shell_call", "id": "s", "call_id": "c", "action": {}}),
         fault=FAILED,
     ),
-    Row("nothing said", output(), content()),
+    Row("nothing said", answer(), content()),
     *(
         Row(f"incomplete for {reason}", cut(reason, X), told)
         for reason, told in (
@@ -186,12 +160,12 @@ ROWS = [
             ("server_error", FAILED),
         )
     ),
-    Row("status queued", output(status="queued"), fault=FAILED),
+    Row("status queued", answer(status="queued"), fault=FAILED),
     Row("usage", {}, {"usage": MESSAGES_USAGE}),
     Row("searches", {"tool_usage": SEARCHED}, {}, {"tool_usage": KNOB}),
     Row(
         "a search, mapped",
-        output({**FOUND, "action": {"type": "search", "query": "q"}}, X, tool_usage=SEARCHED),
+        answer({**FOUND, "action": {"type": "search", "query": "q"}}, X, tool_usage=SEARCHED),
         {**content("x"), "usage": {**MESSAGES_USAGE, "server_tool_use": SEARCHED_TWICE}},
         {"output[0]": KNOB},
         options={"hosted_tools": "map"},

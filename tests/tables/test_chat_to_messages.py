@@ -338,6 +338,7 @@ CALLS = [
         },
         {"tools[0].custom": CONVERTED, "messages[1].tool_calls[0]": CONVERTED},
     ),
+    # req: 41
     Row(
         "free-text call, refused",
         FREE_CALL,
@@ -345,6 +346,7 @@ CALLS = [
         {"messages[1].tool_calls[0]": CONTENT},
         {"custom_tools": "reject"},
     ),
+    # req: 40
     Row(
         "legacy function_call and the role function",
         msgs(

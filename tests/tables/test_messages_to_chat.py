@@ -423,7 +423,7 @@ CALLS = [
         sent_looped(sent.result("c1", [text("see"), sent.image(PNG_URL)])),
         upstream={"tool_message_images": True},
     ),
-    # req: 24
+    # req: 24, 39
     Row(
         "failed tool",
         looped(given("c1", "bad", is_error=True)),

@@ -407,6 +407,7 @@ FROM_RESPONSES = [
             ({"incomplete_details": {"reason": "content_filter"}}, "content_filter"),
         )
     ),
+    # req: 70
     Row(
         "calls side by side",
         stream_of(

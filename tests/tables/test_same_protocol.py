@@ -17,96 +17,82 @@ from dragoman.protocols.base import Outbound
 from dragoman.protocols.settings import make_capabilities
 from dragoman.translation import tool_names
 from tests.properties.cells import read_stream, read_whole, write_stream, write_whole
+from tests.tables import wire_chat as wc
+from tests.tables import wire_messages as wm
+from tests.tables import wire_responses as wr
 from tests.tables.answers import LEAST_ANSWER
 from tests.tables.clients import answer_of
-from tests.tables.requests import CLOSED, LEAST, PDF, PNG, SCHEMA, A, C, JsonObject, R
+from tests.tables.requests import (
+    CLOSED,
+    LEAST,
+    PDF,
+    PDF_URL,
+    PNG,
+    PNG_URL,
+    SCHEMA,
+    A,
+    C,
+    JsonObject,
+    R,
+)
 from tests.tables.upstreams import STREAMS
 
-PNG_SOURCE = {"type": "base64", "media_type": "image/png", "data": PNG}
-LATER = {"type": "ephemeral", "ttl": "1h"}
+EPHEMERAL: JsonObject = {"type": "ephemeral"}
+LATER = {**EPHEMERAL, "ttl": "1h"}
+PAGE = {"type": "page_location", "cited_text": "t", "document_index": 0}
+
 MESSAGES: JsonObject = {
     "model": "m",
     "max_tokens": 9000,
-    "system": [{"type": "text", "text": "s", "cache_control": LATER}],
+    "system": [wm.text("s", cache_control=LATER)],
     "messages": [
-        {
-            "role": "user",
-            "content": [
-                {"type": "image", "source": {"type": "url", "url": "https://a.example/i.png"}},
-                {"type": "image", "source": PNG_SOURCE},
-                {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
-                {
-                    "type": "document",
-                    "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
-                    "title": "a.pdf",
-                },
-                {
-                    "type": "document",
-                    "source": {"type": "text", "media_type": "text/plain", "data": "t"},
-                    "context": "c",
-                    "citations": {"enabled": True},
-                },
-                {"type": "document", "source": {"type": "url", "url": "https://a.example/x.pdf"}},
-                {"type": "document", "source": {"type": "file", "file_id": "file_2"}},
-                {
-                    "type": "document",
-                    "source": {
-                        "type": "content",
-                        "content": [
-                            {"type": "text", "text": "t"},
-                            {"type": "image", "source": PNG_SOURCE},
-                        ],
-                    },
-                },
-                {
-                    "type": "search_result",
-                    "source": "https://a.example",
-                    "title": "t",
-                    "content": [{"type": "text", "text": "c"}],
-                    "citations": {"enabled": True},
-                    "cache_control": {"type": "ephemeral"},
-                },
-                {"type": "container_upload", "file_id": "file_3"},
-                {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral", "ttl": "5m"}},
-            ],
-        },
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "thinking": "t", "signature": "SIG"},
-                {"type": "redacted_thinking", "data": "D"},
-                {
-                    "type": "text",
-                    "text": "x",
-                    "citations": [{"type": "page_location", "cited_text": "t"}],
-                },
-                {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}},
-                {"type": "tool_use", "id": "c2", "name": "f", "input": {}},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "c1",
-                    "content": [
-                        {"type": "text", "text": "t"},
-                        {"type": "image", "source": PNG_SOURCE},
-                        {"type": "tool_reference", "tool_name": "f"},
-                    ],
-                },
-                {"type": "tool_result", "tool_use_id": "c2", "content": "r", "is_error": True},
-            ],
-        },
+        wm.said(
+            "user",
+            wm.linked("https://a.example/i.png"),
+            wm.picture(PNG),
+            wm.stored("file_1"),
+            wm.pdf(PDF, title="a.pdf"),
+            wm.note("t", context="c", citations={"enabled": True}),
+            wm.linked("https://a.example/x.pdf", "document"),
+            wm.stored("file_2", "document"),
+            {
+                "type": "document",
+                "source": {"type": "content", "content": [wm.text("t"), wm.picture(PNG)]},
+            },
+            {
+                "type": "search_result",
+                "source": "https://a.example",
+                "title": "t",
+                "content": [wm.text("c")],
+                "citations": {"enabled": True},
+                "cache_control": EPHEMERAL,
+            },
+            {"type": "container_upload", "file_id": "file_3"},
+            wm.text("hi", cache_control={**EPHEMERAL, "ttl": "5m"}),
+        ),
+        wm.said(
+            "assistant",
+            wm.thinking("t", "SIG"),
+            {"type": "redacted_thinking", "data": "D"},
+            wm.text("x", citations=[PAGE]),
+            wm.use("c1", {"a": 1}),
+            wm.use("c2"),
+        ),
+        wm.said(
+            "user",
+            wm.given(
+                "c1",
+                [
+                    wm.text("t"),
+                    wm.picture(PNG),
+                    {"type": "tool_reference", "tool_name": "f"},
+                ],
+            ),
+            wm.given("c2", "r", is_error=True),
+        ),
     ],
     "tools": [
-        {
-            "name": "f",
-            "description": "d",
-            "input_schema": SCHEMA,
-            "cache_control": LATER,
-        },
+        wm.tool("f", SCHEMA, description="d", cache_control=LATER),
         {"type": "web_search_20260318", "name": "web_search", "max_uses": 2},
     ],
     "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
@@ -122,69 +108,36 @@ MESSAGES: JsonObject = {
 CHAT: JsonObject = {
     "model": "m",
     "messages": [
-        {"role": "system", "content": "s"},
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "hi"},
-                {
-                    "type": "image_url",
-                    "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"},
-                },
-                {"type": "image_url", "image_url": {"url": "https://a.example/i.png"}},
-                {
-                    "type": "file",
-                    "file": {
-                        "filename": "a.pdf",
-                        "file_data": f"data:application/pdf;base64,{PDF}",
-                    },
-                },
-                {"type": "file", "file": {"file_id": "file-1"}},
+        wc.system("s"),
+        wc.user(
+            [
+                wc.text("hi"),
+                wc.image(PNG_URL, detail="low"),
+                wc.image("https://a.example/i.png"),
+                wc.file(filename="a.pdf", file_data=PDF_URL),
+                wc.file(file_id="file-1"),
                 {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
             ],
-            "name": "bob",
-        },
-        {"role": "assistant", "content": "a", "refusal": "b"},
-        {"role": "system", "content": "late"},
-        {
-            "role": "assistant",
-            "content": None,
-            "reasoning_content": "hm",
-            "reasoning_details": [
+            name="bob",
+        ),
+        wc.assistant("a", refusal="b"),
+        wc.system("late"),
+        wc.assistant(
+            reasoning_content="hm",
+            reasoning_details=[
                 {"type": "reasoning.text", "text": "hm", "signature": "SIG", "format": "x"}
             ],
-            "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}},
-                {"id": "c2", "type": "custom", "custom": {"name": "g", "input": "free"}},
-            ],
-        },
-        {"role": "tool", "tool_call_id": "c1", "content": "r"},
-        {"role": "tool", "tool_call_id": "c2", "content": "r"},
-        {"role": "user", "content": "and?"},
+            tool_calls=[wc.call("c1", '{"a":1}'), wc.free_call("c2")],
+        ),
+        wc.result("c1", "r"),
+        wc.result("c2", "r"),
+        wc.user("and?"),
     ],
     "tools": [
-        {
-            "type": "function",
-            "function": {"name": "f", "description": "d", "parameters": CLOSED, "strict": True},
-        },
-        {
-            "type": "custom",
-            "custom": {
-                "name": "g",
-                "format": {
-                    "type": "grammar",
-                    "grammar": {"syntax": "lark", "definition": "start: /x/"},
-                },
-            },
-        },
+        wc.function(description="d", parameters=CLOSED, strict=True),
+        wc.free(format=wc.grammar("start: /x/")),
     ],
-    "tool_choice": {
-        "type": "allowed_tools",
-        "allowed_tools": {
-            "mode": "auto",
-            "tools": [{"type": "function", "function": {"name": "f"}}],
-        },
-    },
+    "tool_choice": wc.allowed("auto", wc.function()),
     "parallel_tool_calls": False,
     "max_completion_tokens": 50,
     "stop": ["x"],
@@ -192,10 +145,7 @@ CHAT: JsonObject = {
     "top_p": 0.5,
     "logprobs": True,
     "top_logprobs": 2,
-    "response_format": {
-        "type": "json_schema",
-        "json_schema": {"name": "n", "description": "d", "schema": CLOSED, "strict": True},
-    },
+    "response_format": wc.schema_format(CLOSED, name="n", description="d", strict=True),
     "reasoning_effort": "low",
     "verbosity": "low",
     "web_search_options": {"search_context_size": "low"},
@@ -207,120 +157,56 @@ CHAT: JsonObject = {
     "stream_options": {"include_usage": True},
 }
 
+CITED = {"type": "url_citation", "url": "https://a.example", "title": "t"}
+SPAN = {**CITED, "start_index": 0, "end_index": 1}
 RESPONSES: JsonObject = {
     "model": "m",
     "instructions": "s",
     "input": [
-        {
-            "type": "message",
-            "role": "user",
-            "content": [
-                {
-                    "type": "input_text",
-                    "text": "hi",
-                    "prompt_cache_breakpoint": {"mode": "explicit"},
-                },
-                {
-                    "type": "input_image",
-                    "detail": "low",
-                    "image_url": f"data:image/png;base64,{PNG}",
-                },
+        wr.user(
+            [
+                wr.text("hi", prompt_cache_breakpoint={"mode": "explicit"}),
+                wr.image(PNG_URL, "low"),
                 {"type": "input_image", "detail": "auto", "file_id": "file-1"},
-                {
-                    "type": "input_file",
-                    "filename": "a.pdf",
-                    "file_data": f"data:application/pdf;base64,{PDF}",
-                },
-                {"type": "input_file", "file_url": "https://a.example/x.pdf"},
-                {"type": "input_file", "file_id": "file-2"},
-            ],
-        },
-        {"type": "message", "role": "developer", "content": "late"},
+                wr.file(filename="a.pdf", file_data=PDF_URL),
+                wr.file(file_url="https://a.example/x.pdf"),
+                wr.file(file_id="file-2"),
+            ]
+        ),
+        wr.message("developer", "late"),
+        wr.summarized("hm", encrypted_content="E"),
         {
-            "type": "reasoning",
-            "id": "rs_1",
-            "summary": [{"type": "summary_text", "text": "hm"}],
-            "encrypted_content": "E",
-        },
-        {
-            "type": "reasoning",
+            **wr.summarized(encrypted_content="F"),
             "id": "rs_2",
-            "summary": [],
             "content": [{"type": "reasoning_text", "text": "raw"}],
-            "encrypted_content": "F",
         },
-        {
-            "type": "message",
-            "id": "msg_4",
-            "status": "completed",
-            "role": "assistant",
-            "phase": "commentary",
-            "content": [
-                {
-                    "type": "output_text",
-                    "text": "x",
-                    "annotations": [
-                        {
-                            "type": "url_citation",
-                            "url": "https://a.example",
-                            "title": "t",
-                            "start_index": 0,
-                            "end_index": 1,
-                        }
-                    ],
-                },
-                {"type": "refusal", "refusal": "No."},
-            ],
-        },
-        {"type": "message", "role": "assistant", "content": "y", "phase": "final_answer"},
-        {
-            "type": "function_call",
-            "call_id": "c1",
-            "name": "f",
-            "namespace": "one",
-            "arguments": '{"a":1}',
-        },
-        {"type": "custom_tool_call", "call_id": "c2", "name": "g", "input": "free"},
-        {
-            "type": "function_call_output",
-            "call_id": "c1",
-            "output": [
-                {"type": "input_text", "text": "r"},
-                {"type": "input_image", "detail": "auto", "image_url": "https://a.example/i.png"},
-            ],
-        },
-        {"type": "custom_tool_call_output", "call_id": "c2", "output": "r"},
+        wr.message(
+            "assistant",
+            [wr.told("x", annotations=[SPAN]), wr.refused("No.")],
+            id="msg_4",
+            status="completed",
+            phase="commentary",
+        ),
+        wr.message("assistant", "y", phase="final_answer"),
+        wr.call("c1", '{"a":1}', namespace="one"),
+        wr.free_call("c2"),
+        wr.output("c1", [wr.text("r"), wr.image("https://a.example/i.png")]),
+        wr.free_output("c2", "r"),
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "x"}},
-        {"type": "message", "role": "user", "content": "and?"},
+        wr.user("and?"),
     ],
     "tools": [
         {
             "type": "namespace",
             "name": "one",
             "description": "one",
-            "tools": [
-                {
-                    "type": "function",
-                    "name": "f",
-                    "description": "d",
-                    "parameters": SCHEMA,
-                    "strict": False,
-                }
-            ],
+            "tools": [wr.function(description="d", parameters=SCHEMA, strict=False)],
         },
-        {
-            "type": "custom",
-            "name": "g",
-            "format": {"type": "grammar", "syntax": "lark", "definition": "start: /x/"},
-        },
-        {"type": "function", "name": "h", "parameters": CLOSED, "strict": True},
+        wr.free(format=wr.grammar("start: /x/")),
+        wr.function("h", parameters=CLOSED, strict=True),
         {"type": "web_search", "search_context_size": "low"},
     ],
-    "tool_choice": {
-        "type": "allowed_tools",
-        "mode": "auto",
-        "tools": [{"type": "function", "name": "h"}],
-    },
+    "tool_choice": wr.allowed("auto", wr.function("h")),
     "parallel_tool_calls": False,
     "max_output_tokens": 50,
     "temperature": 0.5,
@@ -328,13 +214,7 @@ RESPONSES: JsonObject = {
     "top_logprobs": 2,
     "include": ["message.output_text.logprobs"],
     "text": {
-        "format": {
-            "type": "json_schema",
-            "name": "n",
-            "description": "d",
-            "schema": CLOSED,
-            "strict": True,
-        },
+        "format": wr.schema_format(CLOSED, name="n", description="d", strict=True),
         "verbosity": "low",
     },
     "reasoning": {"effort": "low", "summary": "auto"},
@@ -441,134 +321,52 @@ def test_thinking(
     assert losses == lost
 
 
+LOGPROB = {"token": "x", "logprob": -0.1, "bytes": None, "top_logprobs": []}
 MESSAGES_ANSWER: JsonObject = {
+    **LEAST_ANSWER[A],
     "id": "msg_1",
-    "type": "message",
-    "role": "assistant",
     "model": "filler",
-    "content": [
-        {"type": "thinking", "thinking": "hm", "signature": "SIG"},
+    **wm.content(
+        wm.thinking("hm", "SIG"),
         {"type": "redacted_thinking", "data": "D"},
-        {
-            "type": "text",
-            "text": "x",
-            "citations": [{"type": "page_location", "cited_text": "t", "document_index": 0}],
-        },
-        {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}},
-    ],
-    "stop_reason": "tool_use",
-    "stop_sequence": None,
-    "usage": {
-        "input_tokens": 13,
-        "cache_creation_input_tokens": 3,
-        "cache_read_input_tokens": 4,
-        "output_tokens": 7,
-        "output_tokens_details": {"thinking_tokens": 2},
-    },
+        wm.text("x", citations=[PAGE]),
+        wm.use("c1", {"a": 1}),
+        stop="tool_use",
+    ),
 }
 CHAT_ANSWER: JsonObject = {
+    **LEAST_ANSWER[C],
     "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "created": 5,
     "model": "filler",
-    "choices": [
-        {
-            "index": 0,
-            "message": {
-                "role": "assistant",
-                "reasoning_content": "hm",
-                "content": "x",
-                "refusal": None,
-                "annotations": [
-                    {
-                        "type": "url_citation",
-                        "url_citation": {
-                            "url": "https://a.example",
-                            "title": "t",
-                            "start_index": 0,
-                            "end_index": 1,
-                        },
-                    },
-                ],
-                "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
-                    {"id": "c2", "type": "custom", "custom": {"name": "g", "input": "free"}},
-                ],
-            },
-            "logprobs": {
-                "content": [{"token": "x", "logprob": -0.1, "bytes": None, "top_logprobs": []}],
-                "refusal": None,
-            },
-            "finish_reason": "tool_calls",
-        }
-    ],
+    **wc.choice(
+        "tool_calls",
+        {"content": [LOGPROB], "refusal": None},
+        reasoning_content="hm",
+        annotations=[
+            {
+                "type": "url_citation",
+                "url_citation": {
+                    "url": "https://a.example",
+                    "title": "t",
+                    "start_index": 0,
+                    "end_index": 1,
+                },
+            }
+        ],
+        tool_calls=[wc.call("c1"), wc.free_call("c2")],
+    ),
     "service_tier": "flex",
-    "usage": {
-        "prompt_tokens": 20,
-        "completion_tokens": 7,
-        "total_tokens": 27,
-        "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3},
-        "completion_tokens_details": {"reasoning_tokens": 2},
-    },
 }
 OUTPUT: list[JsonObject] = [
+    {**wr.summarized("hm", encrypted_content="E"), "id": "rs_0"},
     {
-        "type": "reasoning",
-        "id": "rs_0",
-        "summary": [{"type": "summary_text", "text": "hm"}],
-        "encrypted_content": "E",
-    },
-    {
-        "type": "message",
+        **wr.spoken(wr.part("x", SPAN, {"type": "file_path", "file_id": "f", "index": 0})),
         "id": "msg_1",
-        "status": "completed",
-        "role": "assistant",
         "phase": "commentary",
-        "content": [
-            {
-                "type": "output_text",
-                "text": "x",
-                "annotations": [
-                    {
-                        "type": "url_citation",
-                        "url": "https://a.example",
-                        "title": "t",
-                        "start_index": 0,
-                        "end_index": 1,
-                    },
-                    {"type": "file_path", "file_id": "f", "index": 0},
-                ],
-                "logprobs": [],
-            },
-        ],
     },
-    {
-        "type": "message",
-        "id": "msg_2",
-        "status": "completed",
-        "role": "assistant",
-        "phase": "final_answer",
-        "content": [
-            {"type": "output_text", "text": "y", "annotations": [], "logprobs": []},
-            {"type": "refusal", "refusal": "No."},
-        ],
-    },
-    {
-        "type": "function_call",
-        "id": "fc_3",
-        "call_id": "c1",
-        "name": "f",
-        "arguments": "{}",
-        "status": "completed",
-    },
-    {
-        "type": "custom_tool_call",
-        "id": "ctc_4",
-        "call_id": "c2",
-        "name": "g",
-        "input": "free",
-        "status": "completed",
-    },
+    {**wr.spoken("y", wr.refused("No.")), "id": "msg_2", "phase": "final_answer"},
+    {**wr.called("c1"), "id": "fc_3"},
+    {**wr.called_free("c2", "free"), "id": "ctc_4"},
 ]
 RESPONSES_ANSWER = {**LEAST_ANSWER[R], "id": "resp_1", "model": "filler", "output": OUTPUT}
 

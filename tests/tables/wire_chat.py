@@ -88,3 +88,21 @@ def emulated(name: str, description: str | None = None) -> JsonObject:
     }
     told = {} if description is None else {"description": description}
     return function(name, **told, parameters=schema)
+
+
+# --- pieces of answers ----------------------------------------------------------------------------
+
+
+def choice(finish: str = "stop", logprobs: Any = None, **fields: Any) -> JsonObject:
+    """The choice that a client is shown: a message with these fields, and why it ended."""
+    told = {"role": "assistant", "content": "x", "refusal": None, **fields}
+    made = {"index": 0, "message": told, "logprobs": logprobs, "finish_reason": finish}
+    return {"choices": [made]}
+
+
+def says(**fields: Any) -> JsonObject:
+    """An upstream's choice whose message has these fields; `finish` and `choice` are about it."""
+    finish = fields.pop("finish", "stop")
+    more = fields.pop("choice", {})
+    message = {"role": "assistant", "content": None, **fields}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": finish, **more}]}

@@ -73,3 +73,23 @@ def emulated(name: str, description: str | None = None) -> JsonObject:
     }
     told = {} if description is None else {"description": description}
     return tool(name, schema, **told)
+
+
+# --- pieces of answers ----------------------------------------------------------------------------
+
+
+def content(*blocks: JsonObject | str, stop: str = "end_turn", **fields: Any) -> JsonObject:
+    """The content of an answer, and why it ended."""
+    found = [text(block) if isinstance(block, str) else block for block in blocks]
+    return {"content": found, "stop_reason": stop, **fields}
+
+
+def declined(explanation: str | None) -> JsonObject:
+    """How `content` ends with a refusal."""
+    details = {"type": "refusal", "category": None, "explanation": explanation}
+    return {"stop": "refusal", "stop_details": details}
+
+
+def thought(value: str, state: str = "nothing") -> JsonObject:
+    """Thinking as a client is shown it: what its envelope holds in words."""
+    return thinking(value, f"envelope of {state}")

@@ -89,3 +89,44 @@ def allowed(mode: str, *tools: JsonObject) -> JsonObject:
 
 def schema_format(schema: JsonObject, **fields: Any) -> JsonObject:
     return {"type": "json_schema", "schema": schema, **fields}
+
+
+# --- pieces of answers ----------------------------------------------------------------------------
+
+
+def answer(*found: JsonObject, **fields: Any) -> JsonObject:
+    """The member `output`, and others."""
+    return {"output": list(found), **fields}
+
+
+def cut(reason: str, *found: JsonObject) -> JsonObject:
+    """An answer that is incomplete."""
+    return answer(*found, status="incomplete", incomplete_details={"reason": reason})
+
+
+def failed(code: str) -> JsonObject:
+    return answer(status="failed", error={"code": code, "message": "m"})
+
+
+def part(value: str, *annotations: JsonObject, **fields: Any) -> JsonObject:
+    """A text part as a client is shown it."""
+    head = {"type": "output_text", "text": value, "annotations": list(annotations)}
+    return {**head, "logprobs": [], **fields}
+
+
+def spoken(*found: JsonObject | str, status: str = "completed") -> JsonObject:
+    """A message as a client is shown it."""
+    content = [part(piece) if isinstance(piece, str) else piece for piece in found]
+    return {**message("assistant", content), "id": "msg_", "status": status}
+
+
+def called(
+    call_id: str, arguments: str = "{}", status: str = "completed", **fields: Any
+) -> JsonObject:
+    """A call as a client is shown it."""
+    return call(call_id, arguments, id="fc_", status=status, **fields)
+
+
+def called_free(call_id: str, value: str) -> JsonObject:
+    """A call of a free-text tool as a client is shown it."""
+    return {**free_call(call_id, value), "id": "ctc_", "status": "completed"}
