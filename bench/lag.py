@@ -28,7 +28,7 @@ import uvloop
 from bench import targets
 from bench.answers import PATHS
 from bench.targets import CLIENT_KEY, Cores
-from dragoman.config import load_config
+from dragoman.config import read_config
 from dragoman.gateway.processes.listening import bind
 from dragoman.gateway.server import Server, build_app
 
@@ -143,7 +143,7 @@ async def measured(port: int, which: str, model: str, packed: bool) -> str:
 
 async def run(config: Path, rounds: int) -> None:
     """Serve, and measure each body."""
-    app = build_app(load_config(config), log=None)
+    app = build_app(read_config(config).config, log=None)
     started = asyncio.Event()
     server = Server(app, started.set)
     with bind("127.0.0.1", 0) as sock:

@@ -356,7 +356,7 @@ FROM_RESPONSES = [
     *(
         Row(
             f"completed, with the status {status}",
-            ended_by({"type": "response.completed", "response": response(status=status)}),
+            ended_by({"type": "response.completed", "response": {**response(), "status": status}}),
         )
         for status in ("queued", "cancelled", "expired", 5)
     ),
