@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
+import sys
+import time
+from datetime import UTC, datetime
+
+import pytest
 
 from dragoman.canonical.losses import Loss, LossKind
 from dragoman.canonical.usage import Usage
+from dragoman.config import LogFormat
+from dragoman.gateway.edge.log_format import (
+    JsonFormatter,
+    TextFormatter,
+    is_text,
+    readable,
+    timestamp,
+)
 from dragoman.gateway.edge.record import Record, losses_header
 
 
@@ -52,3 +67,76 @@ def test_the_line_of_a_request() -> None:
     assert line["losses"] == ["top_k:knob"]
     assert len(line["model"]) == 200
     assert b"a value" not in text
+
+
+def test_a_line_has_its_time_and_level() -> None:
+    before = time.time()
+    lines = [json.loads(Record().line("req_1", "GET /x", status)) for status in (200, 404, 502)]
+    assert [line["level"] for line in lines] == ["info", "info", "error"]
+    moment = datetime.fromisoformat(lines[0]["time"]).timestamp()
+    assert before - 0.002 <= moment <= time.time()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.9996, 59.001, 1795364829.342, 1795364829.9999])
+def test_times_are_those_of_the_calendar(seconds: float) -> None:
+    moment = datetime.fromtimestamp(int(seconds * 1000) / 1000, UTC)
+    assert datetime.fromisoformat(timestamp(seconds)) == moment
+
+
+def test_the_line_of_a_request_for_people() -> None:
+    record = Record()
+    record.caller, record.model, record.upstream = "me", "m-1", "u"
+    record.usage = Usage(input=5, output=2, cached=1)
+    record.losses = [Loss("top_k", LossKind.KNOB, ""), Loss("seed", LossKind.KNOB, "")]
+    record.error = "rate_limited"
+    line = record.line("req_1", "POST /v1/messages", 503)
+    text = readable(line).decode()
+    assert re.match(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ERROR   POST /v1/messages 503 \d+ ms ", text
+    )
+    for part in ("client=me", "model=m-1", "input=5", "cached=1", "losses=top_k:knob,seed:knob"):
+        assert f" {part} " in text
+    assert text.endswith(" request_id=req_1")
+    coloured = readable(line, colours=True).decode()
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == text
+    assert coloured != text
+
+
+def test_what_a_client_chose_cannot_speak_to_a_terminal() -> None:
+    record = Record()
+    record.model = "a\nb\x1b[2J"
+    text = readable(record.line("req_1", "GET /x\x1b]0;", 200)).decode()
+    assert text.isprintable()
+    assert " model=a?b?[2J " in text
+
+
+def test_messages_of_the_gateway_have_the_form_of_requests() -> None:
+    made = logging.makeLogRecord(
+        {"name": "dragoman.accounts", "levelname": "WARNING", "msg": "%s\u2028out", "args": ("a",)}
+    )
+    line = JsonFormatter().format(made)
+    assert line.splitlines() == [line]
+    found = json.loads(line)
+    assert (found["level"], found["logger"]) == ("warning", "dragoman.accounts")
+    assert found["message"] == "a\u2028out"
+    assert datetime.fromisoformat(found["time"]).tzinfo is not None
+    assert TextFormatter().format(made).endswith("WARNING a?out")
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    assert "ValueError: broken" in json.loads(JsonFormatter().format(made))["trace"]
+    assert "ValueError: broken" in TextFormatter().format(made)
+
+
+@pytest.mark.parametrize(
+    ("form", "terminal", "text"),
+    [
+        ("auto", True, True),
+        ("auto", False, False),
+        ("json", True, False),
+        ("text", False, True),
+    ],
+)
+def test_people_are_at_terminals(form: LogFormat, terminal: bool, text: bool) -> None:
+    assert is_text(form, terminal) is text

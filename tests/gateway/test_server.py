@@ -93,7 +93,7 @@ def test_serve_and_stop(tmp_path: Path, simulator: RunningSimulator, workers: in
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=15)
     assert process.returncode == 0
-    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in log.splitlines() if '"request_id"' in line]
     assert len([line for line in lines if line["route"] == "POST /v1/messages"]) == 4
     assert KEY not in log
     assert "sk-sim" not in log

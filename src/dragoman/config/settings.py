@@ -41,6 +41,7 @@ Selection = Literal[
     "least_recently_used", "highest_balance", "round_robin", "weighted", "least_in_flight"
 ]
 LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "text"]
 
 
 class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,6 +137,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     absent: envelopes are not authenticated."""
     log_level: LogLevel = "info"
     """Least severe messages that are logged. Keys and prompts are logged at no level."""
+    log_format: LogFormat = "auto"
+    """Form of the log: `json`, a JSON object a line; `text`, for people; `auto`: `text` where
+    standard error is a terminal, else `json`."""
 
 
 class Client(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

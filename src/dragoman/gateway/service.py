@@ -17,10 +17,16 @@ from typing import Any, TextIO
 
 import uvloop
 
-from dragoman.config import Config
+from dragoman.config import Config, LogFormat
 from dragoman.config.summary import summary
 from dragoman.gateway.allocation import configure_allocator
 from dragoman.gateway.edge.lines import LineWriter, Outlet
+from dragoman.gateway.edge.log_format import (
+    JsonFormatter,
+    TextFormatter,
+    is_text,
+    line_form,
+)
 from dragoman.gateway.operation.metrics import Board
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.listening import (
@@ -65,7 +71,7 @@ def serve(
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         show_stacks()
     build_app(config)
-    configure_log(config.server.log_level)
+    configure_log(config.server.log_level, config.server.log_format)
     prepare(config)
     _raise_file_limit()
     tls = config.server.tls_certificate is not None
@@ -199,7 +205,9 @@ def _run_server(
     """Run `main` in a loop of its own, with the log of requests that it needs."""
     configure_allocator()
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
-    lines = LineWriter(sys.stderr.fileno())
+    lines = LineWriter(
+        sys.stderr.fileno(), line_form(config.server.log_format, sys.stderr.isatty())
+    )
     try:
         server = Server(build_app(config, lines if wanted else None, slot))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -232,10 +240,13 @@ class _Handler(logging.StreamHandler[TextIO]):
             super().emit(record)
 
 
-def configure_log(level: str) -> None:
+def configure_log(level: str, form: LogFormat) -> None:
     """Log to standard error, from `level` (debug, info, warning, error) on."""
     handler = _Handler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    terminal = sys.stderr.isatty()
+    handler.setFormatter(
+        TextFormatter(colours=terminal) if is_text(form, terminal) else JsonFormatter()
+    )
     logger = logging.getLogger("dragoman")
     logger.handlers[:] = [handler]
     logger.propagate = False

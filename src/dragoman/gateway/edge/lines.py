@@ -6,7 +6,7 @@ import asyncio
 import os
 import select
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _DELAY_S = 0.1
 _MOST = 512
@@ -37,12 +37,14 @@ class LineWriter:
     """Writes lines to a file descriptor a tenth of a second after the first of them came, or when
     there are many. A request then pays for no system call. Used from one event loop.
 
-    Lines that nobody takes wait, up to some megabytes; further ones are let go.
+    Lines that nobody takes wait, up to some megabytes; further ones are let go. `form` makes what
+    is written of a line, if it is not the line itself.
     """
 
-    __slots__ = ("_lines", "_outlet", "_pieces", "_timer")
+    __slots__ = ("_form", "_lines", "_outlet", "_pieces", "_timer")
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, form: Callable[[bytes], bytes] | None = None) -> None:
+        self._form = form
         self._outlet = Outlet(descriptor)
         self._lines: list[bytes] = []
         self._pieces: deque[bytes] = deque()
@@ -52,7 +54,7 @@ class LineWriter:
         """Take a line, without its line break."""
         if len(self._pieces) >= _HELD:
             return
-        self._lines.append(line)
+        self._lines.append(line if self._form is None else self._form(line))
         if len(self._lines) >= _MOST:
             self.flush()
         if self._timer is None and (self._lines or self._pieces):

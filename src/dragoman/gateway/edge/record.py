@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
+from dragoman.gateway.edge.log_format import timestamp
 from dragoman.sse import escape
 
 _log = logging.getLogger("dragoman.requests")
@@ -19,6 +20,7 @@ _encoder = msgspec.json.Encoder()
 
 LOSSES_HEADER = b"x-dragoman-losses"
 _HEADER_BYTES = 1024
+_SERVER_ERROR = 500
 _PATH_LENGTH = 120
 _LOGGED_LOSSES = 50
 _HERE = "127.0.0.1"
@@ -46,7 +48,8 @@ class FailedAttempt(Struct, frozen=True):
 class _Line(Struct, gc=False):
     """A request's line in the log, in the order of its fields. What is not set is left out."""
 
-    time: float
+    time: str
+    level: str
     request_id: str
     client: str
     route: str
@@ -113,12 +116,13 @@ class Record:
     def line(self, request_id: str, route: str, status: int) -> bytes:
         """The line: one JSON object."""
         line = _Line(
-            # `round` takes four times as long.
-            int(time.time() * 1000) / 1000,
+            timestamp(time.time()),
+            "info" if status < _SERVER_ERROR else "error",
             request_id,
             self.caller,
             route,
             status,
+            # `round` takes four times as long.
             int((time.perf_counter() - self.started) * 10_000) / 10,
         )
         if self.address and self.address != _HERE:
