@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Account, Secret, SecretError
 from dragoman.config.convert import Converter, Resolve, dotted, suggestion
+from dragoman.printable import printable
 from dragoman.upstream.proxies import parse_proxy
 
 FIELDS = {info.name: info for info in msgspec.structs.fields(Account)}
@@ -117,8 +118,7 @@ def literal_secret(value: str) -> Secret:
 
 def shortened(text: str) -> str:
     """Text of somebody else's, on one line and short enough to be shown."""
-    shown = "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST_SHOWN])
-    return f"{shown}..." if len(text) > _LONGEST_SHOWN else shown
+    return printable(text, _LONGEST_SHOWN)
 
 
 def _default(info: msgspec.structs.FieldInfo) -> Any:

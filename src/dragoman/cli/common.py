@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dragoman.printable import printable
+
 if TYPE_CHECKING:
     from dragoman.config import Config
 
@@ -101,17 +103,27 @@ def print_json(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
+_COLOURS = {"active": "green", "cooling": "yellow", "exhausted": "red", "disabled": "red"}
+"""Colours of the words that say how an account is."""
+
+
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Columns of text, each as wide as it needs to be. Columns without any content are left out,
-    but for the first."""
-    lines = [tuple(heading), *(tuple(_plain(cell) for cell in row) for row in rows)]
+    but for the first. Colours are for terminals: `click.echo` takes them out elsewhere."""
+    lines = [tuple(heading), *(tuple(printable(cell) for cell in row) for row in rows)]
     columns = list(zip(*lines, strict=True))
     shown = [column for at, column in enumerate(columns) if at == 0 or any(column[1:])]
     widths = [max(len(cell) for cell in column) for column in shown]
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+    laid_out = [
+        "  ".join(_coloured(cell, width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in zip(*shown, strict=True)
-    )
+    ]
+    return "\n".join([click.style(laid_out[0], bold=True), *laid_out[1:]])
+
+
+def _coloured(cell: str, width: int) -> str:
+    padding = " " * (width - len(cell))
+    return (click.style(cell, _COLOURS[cell]) if cell in _COLOURS else cell) + padding
 
 
 def until(moment: float | None, now: float) -> str:
@@ -126,8 +138,3 @@ def ago(moment: float | None, now: float) -> str:
     from dragoman.accounts.explain import span
 
     return "never" if moment is None else f"{span(max(0.0, now - moment))} ago"
-
-
-def _plain(cell: str) -> str:
-    """Without what a terminal would take for a command: reasons quote upstreams."""
-    return "".join(letter if letter.isprintable() else "?" for letter in cell)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from dragoman.config import LogFormat
+from dragoman.printable import printable
 from dragoman.sse import escape
 
 _encoder = msgspec.json.Encoder()
@@ -62,7 +63,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end, and below it the trace of an exception."""
         level = record.levelname.lower()
-        message = _printable(record.getMessage())
+        message = printable(record.getMessage())
         line = _headed(timestamp(record.created), level, self._colours) + message
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -72,11 +73,11 @@ def readable(line: bytes, *, colours: bool = False) -> bytes:
     fields: dict[str, Any] = msgspec.json.decode(line)
     head = _headed(fields["time"], fields["level"], colours)
     rest = " ".join(
-        f"{name}={_printable(str(value))}"
+        f"{name}={printable(str(value))}"
         for name, value in _flattened(fields)
         if name not in _LEADING and value != ""
     )
-    text = f"{head}{_printable(fields['route'])} {fields['status']} {fields['ms']:.0f} ms"
+    text = f"{head}{printable(fields['route'])} {fields['status']} {fields['ms']:.0f} ms"
     tail = f"{rest} request_id={fields['request_id']}".lstrip()
     return f"{text} {_DIM}{tail}{_PLAIN}".encode() if colours else f"{text} {tail}".encode()
 
@@ -112,9 +113,3 @@ def _flattened(fields: dict[str, Any]) -> Iterable[tuple[str, object]]:
 
 def _word(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _printable(text: str) -> str:
-    """Without what a terminal would take for a command, or a reader for a line of its own: names
-    are chosen by clients."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -35,6 +35,7 @@ from dragoman.failing import Verdict
 from dragoman.gateway.serving.answers import holds_events, read_error
 from dragoman.gateway.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.gateway.serving.upstream_requests import UpstreamDefaults, UpstreamRequestBuilder
+from dragoman.printable import printable
 from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError, TotalTimeout
@@ -160,9 +161,7 @@ def proxy_of(upstream: Upstream, account: Account) -> Secret | None:
 
 def one_line(message: str) -> str:
     """An upstream's message as one printable line."""
-    words = " ".join(message.split())
-    line = "".join(letter for letter in words if letter.isprintable())
-    return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]}..."
+    return printable(" ".join(message.split()), _LONGEST_MESSAGE)
 
 
 async def _answer(
