@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.canonical.errors import FaultKind
 from tests.tables.answers import RESPONSES_USAGE, Row, check, ids
-from tests.tables.requests import CONTENT, CONVERTED, KNOB, C, JsonObject, R
+from tests.tables.requests import CONTENT, KNOB, C, JsonObject, R
 from tests.tables.wire_chat import call, free_call
 from tests.tables.wire_responses import refused
 
@@ -149,6 +149,13 @@ ROWS = [
         "log probabilities",
         says(content="x", choice={"logprobs": {"content": [LOGPROB]}}),
         output(message(part("x", logprobs=[LOGPROB]))),
+        asked={"include": ["message.output_text.logprobs"]},
+    ),
+    Row(
+        "log probabilities that nobody asked for",
+        says(content="x", choice={"logprobs": {"content": [LOGPROB]}}),
+        output(X),
+        {"logprobs": KNOB},
     ),
     Row(
         "spoken answer",
@@ -180,12 +187,6 @@ ROWS = [
     *(
         Row(f"finish {word!r}", says(content="x", finish=word), output(X))
         for word in ("stop", "", "eos", "tool_calls")
-    ),
-    Row(
-        "a finish reason nobody knows",
-        says(content="x", finish="tired"),
-        output(X),
-        {"choices[0].finish_reason": CONVERTED},
     ),
     Row(
         "the stop string that vLLM names",

@@ -98,6 +98,12 @@ ROWS = [
         asked={"logprobs": True},
     ),
     Row(
+        "log probabilities that nobody asked for",
+        output(message(text("x", logprobs=[LOGPROB]))),
+        says(),
+        {"logprobs": KNOB},
+    ),
+    Row(
         "reasoning",
         output(reasoning("one", "two", encrypted_content="E"), X),
         says(reasoning_content="one\n\ntwo"),

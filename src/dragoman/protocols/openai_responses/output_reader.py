@@ -56,8 +56,8 @@ _NO_TEXT = Text(text="")
 
 
 class OutputReader:
-    """Reads the items of one answer. `has_calls` is whether a tool was called, `cut` whether an item
-    says that it is not whole; `answer_id` is the answer's own."""
+    """Reads the items of one answer. `has_calls` is whether a tool was called, `cut` whether an
+    item says that it is not whole; `answer_id` is the answer's own."""
 
     __slots__ = ("_call_ids", "_inbound", "_next", "answer_id", "cut", "has_calls")
 
