@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.protocols import finish_words
 from dragoman.protocols.openai_chat import wire
 from tests.drift.known import WHOLE, Object, Tagged, Vocabulary, named
 
@@ -13,7 +14,11 @@ _CALLS = Tagged(
     }
 )
 _FINISH = Vocabulary(
-    wire.STOP_WORDS | wire.LENGTH_WORDS | wire.TOOL_WORDS | wire.FILTER_WORDS | wire.FAILURE_WORDS
+    finish_words.STOP_WORDS
+    | finish_words.LENGTH_WORDS
+    | finish_words.TOOL_WORDS
+    | finish_words.FILTER_WORDS
+    | finish_words.FAILURE_WORDS
 )
 _ANNOTATIONS = Tagged(
     {

@@ -12,6 +12,7 @@ _SCHEMA = {"type": "object"}
 _ASKING: dict[str, dict[str, Any]] = {
     CHAT: {
         "messages": [USER],
+        "logprobs": True,
         "tools": [{"type": "function", "function": {"name": FILLER, "parameters": _SCHEMA}}],
     },
     MESSAGES: {
@@ -22,6 +23,7 @@ _ASKING: dict[str, dict[str, Any]] = {
     },
     RESPONSES: {
         "input": [USER],
+        "include": ["message.output_text.logprobs"],
         "tools": [{"type": "function", "name": FILLER, "parameters": _SCHEMA, "strict": False}],
     },
 }

@@ -140,15 +140,9 @@ ROWS = [
         Row(f"finish {word!r}", says(content="x", finish=word), content("x"))
         for word in ("stop", "", "eos", "end_turn", "tool_call")
     ),
-    Row(
-        "a finish reason nobody knows",
-        says(content="x", finish="tired"),
-        content("x"),
-        {"choices[0].finish_reason": CONVERTED},
-    ),
     *(
         Row(f"finish {word!r}", says(content="x", finish=word), fault=FAILED)
-        for word in (None, "error", "insufficient_system_resource")
+        for word in (None, "error", "insufficient_system_resource", "tired")
     ),
     Row(
         "the stop string that vLLM names",

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.canonical.errors import FaultKind
 from tests.tables.answers import RESPONSES_USAGE, Row, check, ids
-from tests.tables.requests import CONTENT, CONVERTED, KNOB, C, JsonObject, R
+from tests.tables.requests import CONTENT, KNOB, C, JsonObject, R
 from tests.tables.wire_chat import call, free_call, says
 from tests.tables.wire_responses import answer, called, called_free, part, refused, spoken
 
@@ -113,6 +113,13 @@ ROWS = [
         "log probabilities",
         says(content="x", choice={"logprobs": {"content": [LOGPROB]}}),
         answer(spoken(part("x", logprobs=[LOGPROB]))),
+        asked={"include": ["message.output_text.logprobs"]},
+    ),
+    Row(
+        "log probabilities that nobody asked for",
+        says(content="x", choice={"logprobs": {"content": [LOGPROB]}}),
+        answer(X),
+        {"logprobs": KNOB},
     ),
     Row(
         "spoken answer",
@@ -144,12 +151,6 @@ ROWS = [
     *(
         Row(f"finish {word!r}", says(content="x", finish=word), answer(X))
         for word in ("stop", "", "eos", "tool_calls")
-    ),
-    Row(
-        "a finish reason nobody knows",
-        says(content="x", finish="tired"),
-        answer(X),
-        {"choices[0].finish_reason": CONVERTED},
     ),
     Row(
         "the stop string that vLLM names",

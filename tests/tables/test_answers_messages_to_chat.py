@@ -220,7 +220,6 @@ ROWS = [
         choice(finish="content_filter"),
         {"stop_details.category": KNOB},
     ),
-    Row("an unknown stop reason", ended("tired"), choice(), {"stop_reason": KNOB}),
     Row("compaction", ended("compaction"), fault=FaultKind.UPSTREAM_FAILED),
     Row("usage", {}, {"usage": CHAT_USAGE}),
     Row("usage without details", usage(), {"usage": SUM}),

@@ -78,6 +78,12 @@ ROWS = [
         asked={"logprobs": True},
     ),
     Row(
+        "log probabilities that nobody asked for",
+        answer(message(text("x", logprobs=[LOGPROB]))),
+        choice(),
+        {"logprobs": KNOB},
+    ),
+    Row(
         "reasoning",
         answer(reasoning("one", "two", encrypted_content="E"), X),
         choice(reasoning_content="one\n\ntwo"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.canonical.call_ids import made_id
 from dragoman.canonical.errors import FaultKind
 from tests.tables.cells import (
     CHAT_USAGE,
@@ -35,6 +36,15 @@ def first(at: int | None, call_id: str, name: str, text: str = "") -> JsonObject
     return fragment(at, text, id=call_id, type="function", name=name)
 
 
+def whole_chunk(message: JsonObject, finish: str | None = None) -> JsonObject:
+    """A chunk that has a message where its delta belongs."""
+    chunk = delta(finish)
+    del chunk["choices"][0]["delta"]
+    chunk["choices"][0]["message"] = message
+    return chunk
+
+
+SECOND_ID = made_id("call_", "chatcmpl-theirs:1600000000:1")
 CALLS = delta("tool_calls")
 X = delta(content="x")
 PLAIN = chat_stream(ROLE, X, STOP)
@@ -127,6 +137,11 @@ FROM_CHAT = [
                 fragment(0, '{"a":1}'),
                 first(1, "c2", "g", '{"b":2}'),
             ],
+            "names in fragments": [
+                first(0, "c1", "f", '{"a":1}'),
+                fragment(1, None, id="c2", name=""),
+                fragment(1, '{"b":2}', name="g"),
+            ],
             "blank pieces of a call that is over": [
                 first(0, "c1", "f", '{"a":1}'),
                 first(1, "c2", "g", '{"b":2}'),
@@ -134,6 +149,73 @@ FROM_CHAT = [
                 fragment(0, ""),
             ],
         }.items()
+    ),
+    *(
+        Row(
+            f"a name in fragments, {how}",
+            chat_stream(ROLE, *chunks, CALLS),
+            chat_stream(ROLE, first(0, "c1", "get_weather", "{}"), CALLS),
+        )
+        for how, chunks in {
+            "the id once": [
+                first(0, "c1", "get_"),
+                fragment(0, None, name="wea"),
+                fragment(0, "{}", name="ther"),
+            ],
+            "the id in each": [
+                first(0, "c1", "get_"),
+                first(0, "c1", "weather"),
+                fragment(0, "{}"),
+            ],
+            "as far as it goes": [
+                first(0, "c1", "get_"),
+                first(0, "c1", "get_weather"),
+                fragment(0, "{}"),
+            ],
+        }.items()
+    ),
+    Row(
+        "two calls of one id",
+        chat_stream(ROLE, first(0, "c1", "f", "{}"), first(1, "c1", "f", "{}"), CALLS),
+        chat_stream(
+            ROLE,
+            first(0, "c1", "f", "{}"),
+            first(1, SECOND_ID, "f", "{}"),
+            CALLS,
+        ),
+    ),
+    Row(
+        "a whole completion as one event",
+        chat_stream(whole_chunk({"role": "assistant", "content": "x"}, "stop")),
+        PLAIN,
+    ),
+    Row(
+        "calls in a whole completion as one event",
+        chat_stream(
+            whole_chunk(
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {"id": "c1", "function": {"name": "f", "arguments": '{"a":1}'}},
+                        {"id": "c2", "function": {"name": "g", "arguments": '{"b":2}'}},
+                    ],
+                },
+                "tool_calls",
+            )
+        ),
+        TWO,
+    ),
+    Row(
+        "messages in place of deltas",
+        chat_stream(whole_chunk({"content": "x"}), whole_chunk({"content": ""}, "stop")),
+        PLAIN,
+    ),
+    Row(
+        "a message that repeats its deltas",
+        chat_stream(ROLE, X, whole_chunk({"content": "x"}, "stop")),
+        PLAIN,
+        {"choices[0].message": "knob"},
     ),
     Row(
         "more of a call that is over",
@@ -217,7 +299,10 @@ FROM_CHAT = [
         Row(f"finish reason {word}", finished(word), finished("content_filter"))
         for word in ("safety", "sensitive", "refusal", "recitation")
     ),
-    *(Row(f"finish reason {word} is a failure", finished(word)) for word in sorted(FAILURES)),
+    *(
+        Row(f"finish reason {word} is a failure", finished(word))
+        for word in (*FAILURES, "tired", "MALFORMED_FUNCTION_CALL")
+    ),
     *(
         Row(f"no stop string: {matched!r}", finished("stop", stop_reason=matched), PLAIN)
         for matched in (None, 128001, "", "stop")

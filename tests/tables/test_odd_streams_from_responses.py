@@ -358,7 +358,7 @@ FROM_RESPONSES = [
             f"completed, with the status {status}",
             ended_by({"type": "response.completed", "response": {**response(), "status": status}}),
         )
-        for status in ("queued", "cancelled", "expired", 5)
+        for status in ("queued", "cancelled", "expired")
     ),
     Row(
         "completed, its object still in progress",

@@ -80,6 +80,14 @@ class ToolNames:
         """The client's tool behind an upstream name; None if no such tool was declared."""
         return self._inward.get(name)
 
+    def may_go_on(self, name: str) -> bool:
+        """Whether an upstream name may be only the beginning of one: it is that of no tool, or
+        that of another one begins with it."""
+        known = self._inward
+        if name not in known:
+            return bool(known)
+        return any(other.startswith(name) for other in known if other != name)
+
 
 def _flat(namespace: str | None, name: str) -> str:
     return f"{namespace}__{name}" if namespace else name

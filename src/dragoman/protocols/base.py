@@ -28,13 +28,15 @@ class Inbound(Struct, frozen=True):
     """What a reader needs besides the bytes.
 
     `account` tags opaque reasoning state with the account it is bound to. `ledger` takes the
-    losses of an answer (a request's reader keeps them in `Request.extras` instead).
+    losses of an answer (a request's reader keeps them in `Request.extras` instead). `names` are
+    the tools that can be called.
     """
 
     sealer: Sealer
     ledger: Ledger
     options: Options = Options()
     account: str = ""
+    names: ToolNames = ToolNames((), 0)
 
 
 class Outbound(Struct, frozen=True):

@@ -289,11 +289,9 @@ class Call:
         """A translator for the upstream's streamed answer. It keeps nothing of this call's
         bodies alive."""
         if self.passes_through:
-            renamed = self.settings.model not in (None, self._source.model)
-            model = self._source.model if renamed else None
             source = self._source
             relay = self.codec.passthrough.relay(
-                model,
+                source.model,
                 self.codec.passthrough.asks_usage(source.members),
                 source.shown,
                 self.request_id,
@@ -372,6 +370,7 @@ class Call:
             ledger=self.ledger,
             options=settings.options,
             account=self.account,
+            names=self._names,
         )
 
     def _reply(self) -> Reply:

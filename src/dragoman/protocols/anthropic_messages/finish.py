@@ -8,6 +8,7 @@ from typing import Any
 from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.finish_words import FILTER_WORDS, LENGTH_WORDS, STOP_WORDS, TOOL_WORDS
 
 _REASONS = {
     "end_turn": FinishReason.STOP,
@@ -18,6 +19,12 @@ _REASONS = {
     "refusal": FinishReason.CONTENT_FILTER,
     "model_context_window_exceeded": FinishReason.CONTEXT_WINDOW,
 }
+_OTHERS = (
+    (STOP_WORDS, "end_turn"),
+    (TOOL_WORDS, "tool_use"),
+    (LENGTH_WORDS, "max_tokens"),
+    (FILTER_WORDS, "refusal"),
+)
 _STOP_REASONS = {reason: word for word, reason in _REASONS.items()}
 _BY_CALLS = ("end_turn", "tool_use")
 _FILTERED = FinishReason.CONTENT_FILTER
@@ -29,12 +36,11 @@ def read_finish(stop: Mapping[str, Any], has_calls: bool) -> Finish:
     """The end of an answer from its `stop_reason`, `stop_sequence` and `stop_details`.
 
     Whether tools are to be called is decided by the calls themselves, for servers confuse
-    `end_turn` and `tool_use` both ways; an unknown reason is an ordinary end.
+    `end_turn` and `tool_use` both ways. The reason has to be known.
     """
-    word = stop.get("stop_reason")
-    if type(word) is not str or word not in _REASONS or word in _BY_CALLS:
+    reason = _REASONS.get(_own_word(stop.get("stop_reason")), FinishReason.STOP)
+    if reason in (FinishReason.STOP, FinishReason.TOOL_CALLS):
         return _CALLED if has_calls else _STOPPED
-    reason = _REASONS[word]
     sequence = stop.get("stop_sequence") if reason is FinishReason.STOP_SEQUENCE else None
     details = stop.get("stop_details")
     category = None
@@ -48,8 +54,16 @@ def read_finish(stop: Mapping[str, Any], has_calls: bool) -> Finish:
 
 
 def is_known_reason(word: object) -> bool:
-    """Whether a `stop_reason` is one of the protocol's own, or absent."""
-    return word is None or (isinstance(word, str) and word in _REASONS)
+    """Whether a `stop_reason` is one of the protocol's own, or another protocol's."""
+    return _own_word(word) in _REASONS
+
+
+def _own_word(word: object) -> str:
+    """A `stop_reason` in the protocol's own words: bridges pass on those of other protocols."""
+    if not isinstance(word, str) or word in _REASONS:
+        return str(word)
+    word = word.lower()
+    return next((own for words, own in _OTHERS if word in words), word)
 
 
 def explanation_of(stop: Mapping[str, Any]) -> str:

@@ -492,7 +492,8 @@ class MessagesReader:
         if reason is None:
             return [*events, *self._fail("it ends without a reason")]
         if not is_known_reason(reason):
-            self._lose("stop_reason", "an unknown reason was taken for an ordinary end")
+            # What an unknown reason says may be that the answer is not whole.
+            return [*events, *self._fail(f"it stopped with the reason {str(reason)[:60]}")]
         explanation = explanation_of(self._stop)
         if explanation:
             index = self._number()

@@ -6,11 +6,13 @@ from typing import Any
 
 from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_chat import wire
+from dragoman.protocols.finish_words import FILTER_WORDS, LENGTH_WORDS, STOP_WORDS, TOOL_WORDS
 
 _STOP = Finish(FinishReason.STOP)
 _CALLED = Finish(FinishReason.TOOL_CALLS)
-_KNOWN = wire.STOP_WORDS | wire.TOOL_WORDS | wire.LENGTH_WORDS | wire.FILTER_WORDS
+_OWN_ENDS = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"})
+"""What servers say matched where the model ended by itself."""
+_KNOWN = STOP_WORDS | TOOL_WORDS | LENGTH_WORDS | FILTER_WORDS
 _WORDS = {
     FinishReason.STOP: "stop",
     FinishReason.STOP_SEQUENCE: "stop",
@@ -28,20 +30,17 @@ def is_known_reason(word: str) -> bool:
 
 
 def read_finish(word: str, choice: JsonObject, *, has_calls: bool) -> Finish:
-    """The end of an answer from its `finish_reason`, in lower case, and its choice.
-
-    An unknown reason is an ordinary end.
-    """
-    if word in wire.LENGTH_WORDS:
+    """The end of an answer from its `finish_reason`, in lower case and known, and its choice."""
+    if word in LENGTH_WORDS:
         return Finish(FinishReason.LENGTH)
-    if word in wire.FILTER_WORDS:
+    if word in FILTER_WORDS:
         return Finish(FinishReason.CONTENT_FILTER)
     # Servers confuse stop and tool_calls both ways: what was produced decides.
     if has_calls:
         return _CALLED
     for name in ("stop_reason", "matched_stop"):
         matched: Any = choice.get(name)
-        if type(matched) is str and matched and matched not in wire.STOP_WORDS:
+        if type(matched) is str and matched and matched not in _OWN_ENDS:
             return Finish(FinishReason.STOP_SEQUENCE, matched)
     return _STOP
 

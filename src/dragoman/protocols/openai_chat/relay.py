@@ -10,6 +10,7 @@ from typing import Any
 from dragoman import jsontext
 from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.usage import Usage
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat.errors import (
@@ -17,16 +18,20 @@ from dragoman.protocols.openai_chat.errors import (
     failure,
     is_failure,
 )
+from dragoman.protocols.openai_chat.stream_reader import numbered
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import DONE, Frame, encode, escape
 
-_MODEL = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
+_MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
 
-_NEEDS_DECODING = re.compile(rb'"(?:finish_reason|usage)"\s*:\s*["{]|"error"\s*:')
-"""What makes a frame worth decoding: a finish reason, usage, or an error."""
+_NEEDS_DECODING = re.compile(
+    rb'"(?:(?:finish_reason|usage)"\s*:\s*["{]|error"\s*:|message"\s*:\s*\{|index"\s*:\s*[1-9])'
+)
+"""What makes a frame worth decoding: a finish reason, usage, an error, a message where deltas
+belong, or a choice (else a tool call) that is not the first."""
 
 _BLANK = blank_pattern("arguments")
 """Arguments of a tool call that are nothing but white space."""
@@ -41,8 +46,11 @@ class ChatRelay:
 
     __slots__ = (
         "_blank_finish",
+        "_choices",
         "_finished",
         "_model",
+        "_name",
+        "_shown",
         "_wants_usage",
         "answer_id",
         "begun",
@@ -59,9 +67,14 @@ class ChatRelay:
         shown: Mapping[str, Any] = NOTHING,
         request_id: str = "",
     ) -> None:
-        self._model = None if model is None else b"\\1" + _as_replacement(model)
+        self._shown = model
+        self._name = b"" if model is None else escape(to_json(model))
+        self._model = None if model is None else b"\\1" + self._name.replace(b"\\", b"\\\\")
         self._wants_usage = include_usage
-        self._finished = False
+        self._finished: set[int] = set()
+        """Indexes of the choices that finished."""
+        self._choices = {0}
+        """Indexes of all that there are."""
         self._blank_finish = False
         self.begun = False
         self.blank = 0
@@ -76,7 +89,7 @@ class ChatRelay:
             return b""
         data = frame.data
         if data.startswith(DONE):
-            if not self._finished and not self._blank_finish:
+            if not self._is_finished() and not self._blank_finish:
                 return self._unfinished()
             self.ended = True
             return encode(DONE)
@@ -92,17 +105,44 @@ class ChatRelay:
             if not self._is_shown(chunk):
                 return b""
             after = self._check(chunk, frame.event)
+            if b'"message"' in data and (streamed := _streamed(chunk)) is not None:
+                data = to_json(streamed)
+                frame = Frame(b"", data, encode(data))
         raw = encode(data) if frame.event else frame.raw  # Chat's events have no names
         if self._model is not None:
-            raw = _MODEL.sub(self._model, raw, 1)
+            raw = self._renamed(data, raw)
         return raw + after if after else raw
+
+    def _renamed(self, data: bytes, raw: bytes) -> bytes:
+        """The frame with the model's name that is to be shown."""
+        found = _MODEL.search(data)
+        if found is None:
+            return raw
+        if data.find(b"{", 1, found.start()) >= 0:
+            # The first of that name may be inside of another member.
+            try:
+                members = jsontext.members(data)
+            except JsonError:
+                return raw
+            if "model" not in members:
+                return raw
+            return encode(to_json({**members, "model": self._shown}))
+        if found[2] == self._name:
+            # The upstream says it as the client does: in all chunks, since it is of the answer.
+            self._model = None
+            return raw
+        return _MODEL.sub(self._model or b"", raw, 1)
+
+    def _is_finished(self) -> bool:
+        """Whether every choice finished."""
+        return self._choices <= self._finished
 
     def finish(self) -> bytes:
         """The bytes are over: the terminator, which some servers leave out; or an error, if
         the model had not finished."""
         if self.ended or self.fault is not None:
             return b""
-        if not self._finished:
+        if not self._is_finished():
             return self._unfinished()
         self.ended = True
         return encode(DONE)
@@ -128,14 +168,18 @@ class ChatRelay:
             return encode(DONE)  # the upstream's own terminator may never come
         choices = chunk.get("choices")
         for choice in choices if type(choices) is list else ():
-            reason = choice.get("finish_reason") if type(choice) is dict else None
+            if type(choice) is not dict:
+                continue
+            reason, index = choice.get("finish_reason"), choice.get("index")
+            index = index if type(index) is int else 0
+            self._choices.add(index)
             if reason == "":
                 delta = choice.get("delta")
                 self._blank_finish = type(delta) is not dict or not any(delta.values())
             elif reason and is_failure(reason):
                 return self.fail(failure(reason))
             elif reason:
-                self._finished = True
+                self._finished.add(index)
         return b""
 
     def _unfinished(self) -> bytes:
@@ -146,14 +190,32 @@ def _holds_content(chunk: JsonObject) -> bool:
     """Whether a chunk holds something of an answer besides the role that gives it."""
     choices = chunk.get("choices")
     for choice in choices if type(choices) is list else ():
-        delta = choice.get("delta") if type(choice) is dict else None
+        delta = choice.get("delta") or choice.get("message") if type(choice) is dict else None
         if type(delta) is dict and any(delta[name] for name in delta if name != "role"):
             return True
     return False
 
 
-def _as_replacement(model: str) -> bytes:
-    return escape(to_json(model)).replace(b"\\", b"\\\\")
+def _streamed(chunk: JsonObject) -> JsonObject | None:
+    """A chunk that has a whole message where its delta belongs, as clients read it; None of any
+    other."""
+    choices = chunk.get("choices")
+    if type(choices) is not list or not any(map(_is_whole, choices)):
+        return None
+    return {
+        **chunk,
+        "object": "chat.completion.chunk",
+        "choices": [_with_delta(choice) if _is_whole(choice) else choice for choice in choices],
+    }
+
+
+def _is_whole(choice: Any) -> bool:
+    return type(choice) is dict and type(choice.get("message")) is dict and not choice.get("delta")
+
+
+def _with_delta(choice: JsonObject) -> JsonObject:
+    kept = {name: value for name, value in choice.items() if name != "message"}
+    return {**kept, "delta": numbered(choice["message"])}
 
 
 def _decoded(data: bytes) -> JsonObject:

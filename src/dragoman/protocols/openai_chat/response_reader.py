@@ -6,7 +6,7 @@ from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Event
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_chat.stream_reader import ChatReader
+from dragoman.protocols.openai_chat.stream_reader import ChatReader, numbered
 
 
 def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
@@ -39,12 +39,7 @@ def _as_chunk(body: JsonObject) -> JsonObject:
     if choice.get("finish_reason") == "":
         # Some servers leave it blank; an answer that came whole is complete all the same.
         changed["finish_reason"] = "stop"
-    calls = message.get("tool_calls")
-    if type(calls) is list and calls:
-        # Whole calls have no index; their order is their index.
-        indexed = [
-            {**call, "index": number} if type(call) is dict else call
-            for number, call in enumerate(calls)
-        ]
-        changed["message"] = {**message, "tool_calls": indexed}
+    ordered = numbered(message)
+    if ordered is not message:
+        changed["message"] = ordered
     return {**body, "choices": [{**choice, **changed}]} if changed else body

@@ -56,6 +56,7 @@ class ChatReader:
 
     __slots__ = (
         "_allocate",
+        "_by_delta",
         "_details",
         "_finished",
         "_inbound",
@@ -78,6 +79,8 @@ class ChatReader:
     def __init__(self, inbound: Inbound, source: str = "delta") -> None:
         self._inbound = inbound
         self._source = source
+        self._by_delta = False
+        """Whether any chunk had a delta that says something."""
         self._started = False
         self._finished = False
         self._over = False
@@ -195,10 +198,23 @@ class ChatReader:
         self._last_choice = choice
         delta = choice.get(self._source)
         if type(delta) is dict and delta:
+            self._by_delta = True
             self._delta(delta, choice.get("logprobs"), events)
+        elif self._source == "delta" and choice.keys() & _INSTEAD_OF_DELTA:
+            self._said_otherwise(choice, events)
         reason = choice.get("finish_reason")
         if reason and not self._finished:
             self._finish(reason, choice, events)
+
+    def _said_otherwise(self, choice: JsonObject, events: list[Event]) -> None:
+        """A chunk that has its text in another member than `delta`: a whole completion, or a piece
+        of one."""
+        message, text = choice.get("message"), choice.get("text")
+        said = message if type(message) is dict else {"content": text} if text else {}
+        if self._by_delta and any(said.get(name) for name in _CONTENT_FIELDS):
+            self._lose("choices[0].message", LossKind.KNOB, "it repeats what its deltas said")
+        elif said:
+            self._delta(numbered(said), choice.get("logprobs"), events)
 
     def _delta(self, delta: JsonObject, logprobs: Any, events: list[Event]) -> None:
         is_speech = wire.SPEECH_FIELDS.issuperset(delta)
@@ -216,6 +232,8 @@ class ChatReader:
             details = delta.get("reasoning_details")
         if type(content) is list:
             thought, content = _split_parts(content, thought)
+        elif type(content) is dict:
+            thought, content = _split_parts([content], thought)
         if thought or details:
             self._reason(thought, details, events)
         records = logprobs if type(logprobs) is dict else _EMPTY
@@ -228,8 +246,9 @@ class ChatReader:
         if is_speech:
             return
         calls = delta.get("tool_calls")
-        for fragment in calls if type(calls) is list else ():
-            self._call(fragment, events)
+        if calls:
+            for fragment in calls if type(calls) is list else (calls,):
+                self._call(fragment, events)
         legacy = delta.get("function_call")
         if legacy:
             self._call({"function": legacy}, events)
@@ -270,7 +289,7 @@ class ChatReader:
             strict = self._inbound.options.interleaved_tools == "error"
             answer_id, created = self._origin
             seed = f"{answer_id}:{created}"
-            self._tools = ToolFragments(self._allocate, seed, strict=strict)
+            self._tools = ToolFragments(self._allocate, seed, self._inbound.names, strict=strict)
         self._tools.add(fragment, events)
 
     def _open(self, kind: str, head: Block, events: list[Event]) -> None:
@@ -308,8 +327,9 @@ class ChatReader:
 
     def _finish(self, reason: Any, choice: JsonObject, events: list[Event]) -> None:
         word = reason.lower() if type(reason) is str else ""
-        if word in wire.FAILURE_WORDS:
-            raise UpstreamError(failure(reason))
+        if not is_known_reason(word):
+            # What an unknown word says may be that the answer is not whole.
+            raise UpstreamError(failure(str(reason)))
         self._close(events)
         if self._tools is not None:
             self._tools.close_all(events)
@@ -318,9 +338,6 @@ class ChatReader:
         if self._logprobs:
             self._lose("choices[0].logprobs", LossKind.KNOB)
         self._finished = True
-        if not is_known_reason(word):
-            detail = "unknown; taken as stop"
-            self._lose("choices[0].finish_reason", LossKind.CONVERTED, detail)
         events.append(Finished(read_finish(word, choice, has_calls=bool(self._tools))))
 
     def _end(self, *, terminated: bool) -> Sequence[Event]:
@@ -385,9 +402,22 @@ def _more_text(chunk: JsonObject) -> str:
     return text if type(text) is str and wire.CHOICE_FIELDS.issuperset(choice) else ""
 
 
+_INSTEAD_OF_DELTA = frozenset({"message", "text"})
 _CONTENT_FIELDS = wire.DELTA_FIELDS - {"role", "annotations"}
 _EMPTY: JsonObject = {}
 _EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {}, False)
+
+
+def numbered(message: JsonObject) -> JsonObject:
+    """A whole message as a delta: whole calls have no index; their order is their index."""
+    calls = message.get("tool_calls")
+    if type(calls) is not list or not calls:
+        return message
+    indexed = [
+        {**call, "index": number} if type(call) is dict else call
+        for number, call in enumerate(calls)
+    ]
+    return {**message, "tool_calls": indexed}
 
 
 def _str(value: Any) -> str:
@@ -398,6 +428,8 @@ def _split_parts(parts: list[Any], thought: str) -> tuple[str, str]:
     """Reasoning and text of a `content` array, as some servers answer with."""
     thoughts, texts = [thought], []
     for part in parts:
+        if type(part) is str:
+            texts.append(part)
         if type(part) is not dict:
             continue
         inner = part.get("thinking")

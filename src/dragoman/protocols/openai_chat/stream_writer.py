@@ -28,6 +28,7 @@ from dragoman.canonical.events import (
     Started,
 )
 from dragoman.canonical.grammar import State, illegal, steps
+from dragoman.canonical.losses import LossKind
 from dragoman.canonical.options import Options
 from dragoman.canonical.usage import Usage
 from dragoman.protocols.base import Reply
@@ -143,6 +144,7 @@ class ChatWriter:
         "_reasoning",
         "_report",
         "_sealer",
+        "_shows_logprobs",
         "_start",
         "_state",
         "_tier",
@@ -151,6 +153,7 @@ class ChatWriter:
 
     def __init__(self, reply: Reply, streamed: bool) -> None:
         # Not the reply: it holds the client's whole request, and a stream may be long.
+        self._shows_logprobs = reply.request.logprobs
         self._id, self._created, self._model = reply.id, reply.created, reply.model
         self._options, self._sealer = reply.options, reply.sealer
         self._report = Reporter(reply.ledger)
@@ -256,7 +259,10 @@ class ChatWriter:
             return self._reasoning.delta(text)
         elif kind is None:
             return b""
-        if event.logprobs and kind is not ToolCall:
+        if event.logprobs and not self._shows_logprobs:
+            detail = "token probabilities were not asked for"
+            self._report.ledger.add("logprobs", LossKind.KNOB, detail)
+        elif event.logprobs and kind is not ToolCall:
             return self._out.text_with_logprobs(text, event.logprobs)
         return self._out.text(text) if text else b""
 

@@ -7,13 +7,14 @@ every call the index 0, or send whole calls at once; all of that is read here.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
 from dragoman.canonical.blocks import ToolCall
+from dragoman.canonical.call_ids import made_id
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Closed, Delta, Event, Opened
+from dragoman.canonical.names import ToolNames
 from dragoman.canonical.tools import is_json_object
 from dragoman.protocols.base import to_json_text
 
@@ -52,10 +53,14 @@ class ToolFragments:
     is an error unless it is blank.
     """
 
-    __slots__ = ("_allocate", "_at", "_by_id", "_calls", "_last", "_seed", "_strict")
+    __slots__ = ("_allocate", "_at", "_by_id", "_calls", "_last", "_names", "_seed", "_strict")
 
-    def __init__(self, allocate: Callable[[], int], seed: str, *, strict: bool) -> None:
-        """`allocate` gives the next block index; `seed` makes minted ids differ per answer."""
+    def __init__(
+        self, allocate: Callable[[], int], seed: str, names: ToolNames, *, strict: bool
+    ) -> None:
+        """`allocate` gives the next block index; `seed` makes minted ids differ per answer; `names`
+        are the tools that can be called."""
+        self._names = names
         self._allocate = allocate
         self._seed = seed
         self._strict = strict
@@ -100,7 +105,7 @@ class ToolFragments:
         if call.opened:
             if text:
                 events.append(Delta(call.block, text))
-        elif call.id and call.name:
+        elif call.id and call.name and (call.pieces or not self._names.may_go_on(call.name)):
             self._open(call, events)
 
     def close_complete(self, events: list[Event]) -> None:
@@ -142,6 +147,8 @@ class ToolFragments:
             return current if not current.id and current.name in ("", name) else None
         if current is None or not name or not current.name:
             return current
+        if at is not None and not current.opened and not current.pieces:
+            return current  # the name itself comes in fragments
         goes_on = name == current.name and not (text.strip() and current.is_complete())
         return current if goes_on else None
 
@@ -157,14 +164,14 @@ class ToolFragments:
         if call_id and not call.id and call_id not in self._by_id:
             call.id = call_id
             self._by_id[call_id] = call
-        if name and not call.name:
-            call.name = name
+        if name and not call.opened and name != call.name:
+            # Some repeat the name as far as it goes.
+            call.name = name if name.startswith(call.name) else call.name + name
 
     def _open(self, call: _Call, events: list[Event]) -> None:
         if not call.id:
             # The same answer gives the same ids, another answer of the conversation other ones.
-            seed = f"{self._seed}:{call.number}".encode("utf-8", "surrogatepass")
-            call.id = "call_" + hashlib.sha256(seed).hexdigest()[:24]
+            call.id = made_id("call_", f"{self._seed}:{call.number}")
         call.opened = True
         head = ToolCall(id=call.id, name=call.name, custom=call.custom)
         events.append(Opened(call.block, head))

@@ -168,12 +168,3 @@ USAGE_FIELDS = OFFICIAL_USAGE | frozenset(
 )
 PROMPT_DETAILS = frozenset({"cached_tokens", "cache_write_tokens"})
 COMPLETION_DETAILS = frozenset({"reasoning_tokens"})
-
-STOP_WORDS = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"})
-LENGTH_WORDS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
-TOOL_WORDS = frozenset({"tool_calls", "tool_call", "tool_use", "function_call"})
-FILTER_WORDS = frozenset({"content_filter", "safety", "sensitive", "refusal", "recitation"})
-FAILURE_WORDS = frozenset(
-    {"error", "insufficient_system_resource", "abort", "cancelled", "network_error"}
-)
-"""`finish_reason` as official and compatible servers send it, in lower case."""

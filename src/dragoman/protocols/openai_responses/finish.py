@@ -10,6 +10,7 @@ from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Options
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.finish_words import FILTER_WORDS
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.CONTEXT_WINDOW})
@@ -23,7 +24,7 @@ def read_finish(complete: bool, details: Any, has_calls: bool) -> Finish:
     if complete:
         return Finish(FinishReason.TOOL_CALLS if has_calls else FinishReason.STOP)
     reason = details.get("reason") if isinstance(details, dict) else None
-    if reason == "content_filter":
+    if isinstance(reason, str) and reason in FILTER_WORDS:
         return Finish(FinishReason.CONTENT_FILTER)
     return Finish(FinishReason.LENGTH)
 

@@ -93,6 +93,7 @@ class ResponsesWriter:
         "_pending",
         "_response",
         "_sealer",
+        "_shows_logprobs",
         "_state",
         "_text",
         "_usage",
@@ -101,6 +102,7 @@ class ResponsesWriter:
 
     def __init__(self, reply: Reply, streamed: bool) -> None:
         source = reply.request.source
+        self._shows_logprobs = reply.request.logprobs
         self._ledger = reply.ledger
         self._sealer = reply.sealer
         self._mint = reply.mint
@@ -226,6 +228,9 @@ class ResponsesWriter:
         text, logprobs, item = event.text, event.logprobs, self._item
         if logprobs and isinstance(self._head, Refusal):
             self._lose("logprobs", "token probabilities have no counterpart for the client")
+            logprobs = None
+        if logprobs and not self._shows_logprobs:
+            self._lose("logprobs", "token probabilities were not asked for")
             logprobs = None
         if not text and not logprobs:
             return b""
