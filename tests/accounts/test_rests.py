@@ -35,6 +35,11 @@ def exhaust(rest: float | None = None, key: str = "k", source: Source = "traffic
     return Failed(Decision(Verdict.EXHAUST, "out of quota", rest=rest), source, 429, key)
 
 
+def renewed(at: float, key: str = "") -> AccountState:
+    """An account against which nothing is held, as of a person's word or another key."""
+    return AccountState("a", renewed=at, key=key)
+
+
 def refuse(key: str = "k") -> Failed:
     return Failed(Decision(Verdict.DISABLE, "refused"), "traffic", 401, key)
 
@@ -185,11 +190,40 @@ def test_another_key_voids_what_is_held_against_the_old_one() -> None:
     for held in (refuse(), exhaust()):
         state = observe(observe(FRESH, cool(), "m", NOW), held, "m", NOW)
         assert observe(state, KeyChanged("k"), "", NOW) is state
-        assert observe(state, KeyChanged("new"), "", NOW) == FRESH
+        assert observe(state, KeyChanged("new"), "", NOW) == renewed(NOW, "new")
     restored = observe(observe(FRESH, exhaust(), "m", NOW), Succeeded("probe"), "m", NOW)
     assert restored == FRESH
     by_hand = observe(FRESH, Disabled("maintenance"), "", NOW)
-    assert observe(by_hand, KeyChanged("new"), "", NOW) is by_hand
+    assert observe(by_hand, KeyChanged("new"), "", NOW).by_hand
+
+
+def test_a_failure_with_a_key_that_was_replaced_is_no_news() -> None:
+    """Another worker may have used it a moment longer, and may tell so later."""
+    for before in (FRESH, observe(FRESH, refuse("old"), "m", NOW)):
+        state = observe(before, KeyChanged("new"), "", NOW)
+        assert not state.disabled
+        for outcome in (exhaust(key="old"), refuse("old")):
+            assert observe(state, outcome, "m", NOW + 1) is state
+        out = observe(state, exhaust(key="new"), "m", NOW + 1)
+        assert observe(out, refuse("old"), "m", NOW + 2) is out
+        assert observe(out, refuse("new"), "m", NOW + 2).disabled
+
+
+@pytest.mark.parametrize("outcome", [cool(), exhaust(), refuse()])
+def test_a_failure_of_a_request_sent_before_a_person_enabled_the_account_is_no_news(
+    outcome: Failed,
+) -> None:
+    """It may be told later: by another worker, or at the end of a long request."""
+    for before in (FRESH, observe(FRESH, refuse(), "m", NOW - 5)):
+        state = observe(before, Enabled(), "", NOW)
+        assert observe(state, outcome, "m", NOW - 1) is state
+        late = msgspec.structs.replace(outcome, began=NOW - 1)
+        assert observe(state, late, "m", NOW + 60) is state
+        assert observe(state, outcome, "m", NOW + 1) != state
+        anew = msgspec.structs.replace(outcome, began=NOW + 1)
+        assert observe(state, anew, "m", NOW + 2) != state
+    # A clock that was set back must not shield the account for good.
+    assert observe(renewed(NOW + HOUR), outcome, "m", NOW) != renewed(NOW + HOUR)
 
 
 def test_only_a_person_enables_what_a_person_disabled() -> None:
@@ -197,7 +231,7 @@ def test_only_a_person_enables_what_a_person_disabled() -> None:
     assert state.disabled
     for outcome in (Succeeded(), Succeeded("probe"), Succeeded("operator"), refuse(), exhaust()):
         assert observe(state, outcome, "m", NOW + 1) is state
-    assert observe(state, Enabled(), "", NOW + 1) == FRESH
+    assert observe(state, Enabled(), "", NOW + 1) == renewed(NOW + 1)
 
 
 def test_a_refused_account_that_a_person_disables_stays_out_with_a_new_key() -> None:

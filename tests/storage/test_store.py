@@ -98,7 +98,8 @@ def test_a_person_goes_the_same_way(opened: Opened, clock: Clock) -> None:
     told = two.exchange("2", Batch(), before)
     assert told.states["a"].disabled == "broken"
     one.apply([Transition("a", Enabled(), clock.now + 1)])
-    assert two.exchange("2", Batch(), told.version).states == {"a": AccountState("a")}
+    renewed = AccountState("a", renewed=clock.now + 1)
+    assert two.exchange("2", Batch(), told.version).states == {"a": renewed}
     assert [entry.change for entry in one.history("a")] == ["enabled", "disabled"]
 
 

@@ -141,21 +141,23 @@ def observe(
         case Failed():
             return _failed(state, outcome, model, now, spread)
         case Enabled():
-            return AccountState(state.name)
+            return AccountState(state.name, renewed=max(now, state.renewed), key=state.key)
         case Disabled():
             why = _brief(outcome.why) or "disabled"
             return replace(state, disabled=why, refused_key="", by_hand=True)
         case KeyChanged():
-            held = state.disabled or state.exhausted is not None
-            if not held or state.by_hand or outcome.key == state.refused_key:
+            if outcome.key in (state.key, state.refused_key):
                 return state
-            return AccountState(state.name)
+            held = state.disabled or state.exhausted is not None
+            if not held or state.by_hand:
+                return replace(state, key=outcome.key)
+            return AccountState(state.name, renewed=max(now, state.renewed), key=outcome.key)
 
 
 def _failed(
     state: AccountState, outcome: Failed, model: str, now: float, spread: float
 ) -> AccountState:
-    if state.disabled:
+    if state.disabled or _is_forgotten(state, outcome, now):
         return state
     decision = outcome.decision
     match decision.verdict:
@@ -175,6 +177,15 @@ def _failed(
                 return state
             return replace(state, cooling=_with(state.cooling, name, cooled, now))
     return state
+
+
+def _is_forgotten(state: AccountState, outcome: Failed, now: float) -> bool:
+    """Whether the request was sent before all that was held against the account was forgotten, or
+    with a key that it no longer has."""
+    if outcome.key and state.key and outcome.key != state.key:
+        return True
+    began = outcome.began or now
+    return bool(state.renewed) and began <= state.renewed <= now + _CLOCK_SLACK
 
 
 def _succeeded(state: AccountState, source: Source, model: str, now: float) -> AccountState:
@@ -324,7 +335,7 @@ def entry_of(before: AccountState, after: AccountState, transition: Transition) 
     """The line of history for a transition that led from `before` to `after`; None if it changed
     nothing that is worth a line.
     """
-    if before == after:
+    if replace(before, renewed=after.renewed, key=after.key) == after:
         return None
     outcome, at = transition.outcome, transition.at
     source = outcome.source

@@ -44,6 +44,7 @@ from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.upstream_pool import UpstreamPool
 from dragoman.config import Account, Config
 from dragoman.config.secret import fingerprint
+from dragoman.failing import Verdict
 
 __all__ = [
     "AccountPool",
@@ -65,12 +66,14 @@ class LeaseRequest(Struct, frozen=True):
     """What a request needs an account for.
 
     `model` is the upstream's name of the model, empty for any; `pin` the digest of the
-    conversation's key, empty for none.
+    conversation's key, empty for none; `account` the name of the account that is known to hold the
+    conversation's reasoning, which goes before the one that is remembered for `pin`.
     """
 
     upstream: str
     model: str = ""
     pin: bytes = b""
+    account: str = ""
 
 
 class AccountPool:
@@ -93,6 +96,7 @@ class AccountPool:
         self._pools = {one.name: UpstreamPool(one, clock, self._lend) for one in config.upstreams}
         self._accounts: dict[str, Account] = {}
         self._fingerprints: dict[str, str] = {}
+        self._tagged: dict[str, str] = {}
         self._in_flight: dict[str, int] = {}
         self._leaving: dict[str, tuple[str, Member]] = {}
         self._elsewhere: set[str] = set()
@@ -118,7 +122,7 @@ class AccountPool:
             self._collect()
         if pool.wait_queue.waiters:
             pool.wait_queue.catch_up()
-        lease = pool.choose(wanted.model, wanted.pin, tried, now)
+        lease = pool.choose(wanted.model, wanted.pin, tried, now, wanted.account)
         if lease is None:
             raise pool.shortage(wanted.model, tried, now)
         return lease
@@ -141,7 +145,7 @@ class AccountPool:
             if len(pool.wait_queue.waiters) >= pool.upstream.queue_size or seconds <= 0:
                 raise
         self._loop = asyncio.get_running_loop()
-        return await pool.wait_queue.wait(wanted.model, wanted.pin, tried, seconds)
+        return await pool.wait_queue.wait(wanted.model, wanted.pin, tried, seconds, wanted.account)
 
     def _lend(
         self, pool: UpstreamPool, choice: Choice, model: str, pin: bytes, now: float, moved: bool
@@ -216,7 +220,7 @@ class AccountPool:
         if key != self._fingerprints.get(lease.account.name, key):
             # It says nothing of the key that the account has by now.
             return decision
-        outcome = Failed(decision, status=symptom.status, key=key)
+        outcome = Failed(decision, status=symptom.status, key=key, began=lease.taken)
         self._observe(lease.account.name, outcome, lease.model, self._clock())
         return decision
 
@@ -266,14 +270,19 @@ class AccountPool:
         before = pool.rotation.member(account.name).state
         after = apply(before, transition)
         if after == before:
+            if _may_be_news(transition.outcome):
+                self._tell(transition)
             return
         self._put(pool, account.name, after, self._clock())
+        self._tell(transition)
+        if self.on_transition is not None:
+            self.on_transition(transition)
+
+    def _tell(self, transition: Transition) -> None:
         transitions = self._batch.transitions
         transitions.append(transition)
         if len(transitions) > _MOST_TRANSITIONS:
             del transitions[: _MOST_TRANSITIONS // 10]
-        if self.on_transition is not None:
-            self.on_transition(transition)
 
     def _observe(self, name: str, outcome: Outcome, model: str, now: float) -> None:
         self.observe(Transition(name, outcome, now, model, self._spread()))
@@ -302,6 +311,10 @@ class AccountPool:
             KeyError: there is none.
         """
         return self._accounts[name]
+
+    def tagged(self, tag: str) -> str:
+        """The name of the account with this `account_tag`, empty if there is none."""
+        return self._tagged.get(tag, "")
 
     def state(self, name: str) -> AccountState:
         """What is known of the account.
@@ -408,6 +421,7 @@ class AccountPool:
         pool.rotation.define(settings, now, former if upstream == account.upstream else None)
         self._accounts[name] = account
         self._fingerprints[name] = fingerprint(account.key)
+        self._tagged[account_tag(name)] = name
         rest: Rest | None = None
         if account.proxy is not None:
             rest = self._account_proxies.add(account.proxy.reveal(), name)
@@ -431,6 +445,7 @@ class AccountPool:
                 self._leaving[name] = account.upstream, member
             self._forget_proxy(account)
             del self._fingerprints[name]
+            self._tagged.pop(account_tag(name), None)
         for pool in touched.values():
             if pool.wait_queue.waiters:
                 pool.wait_queue.serve()
@@ -500,6 +515,15 @@ class AccountPool:
     def _side_of(self, name: str) -> UpstreamPool | None:
         account = self._accounts.get(name)
         return None if account is None else self._pools[account.upstream]
+
+
+def _may_be_news(outcome: Outcome) -> bool:
+    """Whether an outcome that changed nothing here may change what the store knows: what took the
+    account out before may have been forgotten there, by a person's word. Those that are out get no
+    further requests, so there are never many."""
+    if not isinstance(outcome, Failed):
+        return False
+    return outcome.decision.verdict in (Verdict.DISABLE, Verdict.EXHAUST)
 
 
 def account_tag(name: str) -> str:

@@ -42,7 +42,10 @@ class AccountState(Struct, frozen=True, omit_defaults=True):
     it out. `exhausted` rests it for every model, `cooling` for the model named, that of the empty
     name for all. `refused_key` is the print of the key with which it was disabled or exhausted.
     Rests are kept when they are over, until a good answer: they hold how many failures came in a
-    row.
+    row. `renewed` is when all that was held against it was last forgotten, by a person or for
+    another key: failures of requests that were sent before do not count, whenever they are told.
+    `key` is the print of its key if that was changed, empty if it never was: failures with another
+    one do not count.
     """
 
     name: str
@@ -51,6 +54,8 @@ class AccountState(Struct, frozen=True, omit_defaults=True):
     exhausted: Rest | None = None
     cooling: Mapping[str, Rest] = {}
     by_hand: bool = False
+    renewed: float = 0.0
+    key: str = ""
 
 
 class Decision(Struct, frozen=True):
@@ -77,12 +82,14 @@ class Succeeded(Struct, frozen=True, tag="succeeded"):
 
 
 class Failed(Struct, frozen=True, tag="failed"):
-    """The upstream failed and this was decided. `key` is the print of the key that was used."""
+    """The upstream failed and this was decided. `key` is the print of the key that was used,
+    `began` when the request was given the account (0: when it failed)."""
 
     decision: Decision
     source: Source = "traffic"
     status: int = 0
     key: str = ""
+    began: float = 0.0
 
 
 class Enabled(Struct, frozen=True, tag="enabled"):

@@ -11,6 +11,7 @@ they are called from one thread that is not the event loop's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -175,6 +176,10 @@ class Changes(Struct, frozen=True, kw_only=True):
 class Store(Protocol):
     """A store. Every method raises `StoreError` when the store cannot be used, and has then
     changed nothing."""
+
+    def deciding(self) -> AbstractContextManager[None]:
+        """One transaction for all calls made inside: what is changed is decided on a state that
+        nobody else changes meanwhile. What raises inside undoes all of it. Not to be nested."""
 
     def exchange(self, worker: str, batch: Batch, since: int) -> Changes:
         """Apply `batch` and return what changed after `since` (0: everything there is).

@@ -246,13 +246,15 @@ class AccountSync:
         self._note_new_keys(there)
 
     def _note_new_keys(self, accounts: Iterable[Account]) -> None:
-        """Report accounts that were taken out with another key than they have now."""
+        """Report accounts that have another key than the one with which they were taken out, or
+        than the one they were last known to have."""
         for account in accounts:
             try:
-                refused = self._pool.state(account.name).refused_key
+                state = self._pool.state(account.name)
             except KeyError:
                 continue
-            if refused and (key := fingerprint(account.key)) != refused:
+            key = fingerprint(account.key)
+            if any(known not in ("", key) for known in (state.refused_key, state.key)):
                 self._pool.observe(Transition(account.name, KeyChanged(key), time.time()))
 
     def _restore(self, batch: Batch) -> None:

@@ -53,16 +53,21 @@ class UpstreamPool:
         )
         self.wait_queue: WaitQueue[Lease] = WaitQueue(self)
 
-    def choose(self, model: str, pin: bytes, tried: Collection[str], now: float) -> Lease | None:
+    def choose(
+        self, model: str, pin: bytes, tried: Collection[str], now: float, account: str = ""
+    ) -> Lease | None:
         """A lease of an account for `model` that is not in `tried`; None if there is none at
-        `now`. `pin` is the digest of the conversation's key, empty for none."""
+        `now`. `pin` is the digest of the conversation's key, empty for none; `account` goes before
+        the account that is remembered for it, if it can serve."""
         pinned = ""
         if pin and self.upstream.affinity != "off":
-            pinned = self.affinity.account(pin, now)
+            pinned = account
+            if not account or account in tried or not self.rotation.can_serve(account, model, now):
+                pinned = self.affinity.account(pin, now) or account
         choice = self.rotation.choose(model, tried, now, pinned)
         if choice is None:
             return None
-        moved = bool(pinned) and pinned != choice.member.name
+        moved = bool(pinned) and (account or pinned) != choice.member.name
         return self._make_lease(self, choice, model, pin, now, moved)
 
     def shortage(self, model: str, tried: Collection[str], now: float) -> NoAccount:
@@ -84,7 +89,7 @@ class UpstreamPool:
 
     def lend(self, waiter: Waiter[Lease]) -> Lease | None:
         """A lease for the waiter, None if there is none for it now."""
-        return self.choose(waiter.model, waiter.pin, waiter.tried, self._clock())
+        return self.choose(waiter.model, waiter.pin, waiter.tried, self._clock(), waiter.account)
 
     def refusal(self, waiter: Waiter[Lease], *, final: bool) -> NoAccount | None:
         """The error for a waiter that is to wait no longer; None if it should, unless `final`."""

@@ -20,17 +20,24 @@ T = TypeVar("T", bound=Returnable)
 
 
 class Waiter(Generic[T]):
-    """A request for an account for `model`, other than those `tried`, that waits for `future`."""
+    """A request for an account for `model`, other than those `tried`, that waits for `future`.
+    `pin` and `account` tell the account of its conversation."""
 
-    __slots__ = ("future", "model", "pin", "tried")
+    __slots__ = ("account", "future", "model", "pin", "tried")
 
     def __init__(
-        self, model: str, pin: bytes, tried: Collection[str], future: asyncio.Future[T]
+        self,
+        model: str,
+        pin: bytes,
+        tried: Collection[str],
+        future: asyncio.Future[T],
+        account: str = "",
     ) -> None:
         self.model = model
         self.pin = pin
         self.tried = tuple(tried)
         self.future = future
+        self.account = account
 
 
 class Supplier(Protocol[T]):
@@ -58,7 +65,9 @@ class WaitQueue(Generic[T]):
         """Who waits. To look at."""
         self._timer: asyncio.TimerHandle | None = None
 
-    async def wait(self, model: str, pin: bytes, tried: Collection[str], seconds: float) -> T:
+    async def wait(
+        self, model: str, pin: bytes, tried: Collection[str], seconds: float, account: str = ""
+    ) -> T:
         """Stand last, and wait so many seconds at most.
 
         Raises:
@@ -66,7 +75,7 @@ class WaitQueue(Generic[T]):
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        waiter = Waiter(model, pin, tried, future)
+        waiter = Waiter(model, pin, tried, future, account)
         self.waiters[waiter] = None
         self._set_timer()
         timeout = loop.call_later(seconds, self._time_out, waiter)

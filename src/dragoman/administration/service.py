@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from dragoman.accounts.cipher import SealError
-from dragoman.accounts.states import Disabled, Enabled, KeyChanged, Outcome, Transition
+from dragoman.accounts.states import (
+    Disabled,
+    Enabled,
+    Failed,
+    KeyChanged,
+    Outcome,
+    Transition,
+)
 from dragoman.accounts.store import Definition
 from dragoman.administration.drafts import SECRETS, Draft, FieldError, InvalidDraft
 from dragoman.administration.errors import Conflict, ImportRejected, UnknownAccount
@@ -56,9 +63,10 @@ class Administration(AccountQueries):
             Conflict: there is one of this name already, or no key to encrypt its secrets with.
             InvalidDraft: its upstream is not set, or not configured.
         """
-        self._check_new(draft, {one.name for one in self._store.definitions()})
-        self._store.define([self._sealed(draft.account())])
-        return self.show(draft.name, 0).account
+        with self._store.deciding():
+            self._check_new(draft, {one.name for one in self._store.definitions()})
+            self._store.define([self._sealed(draft.account())])
+            return self.show(draft.name, 0).account
 
     def change(self, draft: Draft) -> AccountView:
         """Change the fields of `draft` that are set.
@@ -70,10 +78,11 @@ class Administration(AccountQueries):
         """
         self._check_fixed(draft.name)
         self._check_upstream(draft)
-        changes = self._changes_of(draft, self._definition(draft.name))
-        self._store.define([changes[0]])
-        self._store.apply(changes[1])
-        return self.show(draft.name, 0).account
+        with self._store.deciding():
+            changes = self._changes_of(draft, self._definition(draft.name))
+            self._store.define([changes[0]])
+            self._store.apply(changes[1])
+            return self.show(draft.name, 0).account
 
     def remove(self, names: Sequence[str]) -> int:
         """Remove accounts with their states and history: all or none. Returns how many.
@@ -82,12 +91,13 @@ class Administration(AccountQueries):
             UnknownAccount: there is none of one of the names.
             Conflict: one is of the configuration file.
         """
-        kept = {one.name for one in self._store.definitions()}
-        for name in names:
-            self._check_fixed(name)
-            if name not in kept:
-                raise UnknownAccount(name, self._names())
-        return self._store.remove(names)
+        with self._store.deciding():
+            kept = {one.name for one in self._store.definitions()}
+            for name in names:
+                self._check_fixed(name)
+                if name not in kept:
+                    raise UnknownAccount(name, self._names())
+            return self._store.remove(names)
 
     def enable(self, names: Sequence[str]) -> None:
         """Forget all that is held against accounts.
@@ -107,8 +117,17 @@ class Administration(AccountQueries):
         self._apply(names, Disabled(reason))
 
     def observe(self, transition: Transition) -> None:
-        """Record the outcome of a test of an account."""
-        self._store.apply([transition])
+        """Record the outcome of a test of an account; nothing of one that is gone, or has another
+        key than the one that was tested."""
+        with self._store.deciding():
+            try:
+                account = self.account(transition.account)
+            except (UnknownAccount, Conflict):
+                return
+            outcome = transition.outcome
+            if isinstance(outcome, Failed) and outcome.key != fingerprint(account.key):
+                return
+            self._store.apply([transition])
 
     def import_rows(
         self,
@@ -125,6 +144,28 @@ class Administration(AccountQueries):
             ImportRejected: rows are bad, and are not to be skipped.
             Conflict: there is no key to encrypt secrets with.
         """
+        # All are read before the store is held: a list may come from a pipe.
+        read = list(rows)
+        with self._store.deciding():
+            importing = self._take_rows(read, replace=replace, progress=progress)
+            if importing.bad and not skip_bad:
+                raise ImportRejected(tuple(importing.bad), importing.rows)
+            if importing.definitions:
+                self._store.define(importing.definitions)
+            if importing.transitions:
+                self._store.apply(importing.transitions)
+        return ImportResult(
+            rows=importing.rows,
+            added=importing.added,
+            replaced=len(importing.definitions) - importing.added,
+            bad=tuple(importing.bad),
+            same_keys=tuple(importing.same_keys),
+        )
+
+    def _take_rows(
+        self, rows: Iterable[Row | BadRow], *, replace: bool, progress: Callable[[Progress], None]
+    ) -> _Import:
+        """What an import of `rows` comes to, as the store is."""
         there = {one.name: one for one in self._store.definitions()}
         importing = _Import()
         for row in rows:
@@ -139,20 +180,7 @@ class Administration(AccountQueries):
             if importing.rows % _PROGRESS_EVERY == 0:
                 progress(Progress(importing.rows, len(importing.bad)))
         progress(Progress(importing.rows, len(importing.bad)))
-        bad = tuple(importing.bad)
-        if bad and not skip_bad:
-            raise ImportRejected(bad, importing.rows)
-        if importing.definitions:
-            self._store.define(importing.definitions)
-        if importing.transitions:
-            self._store.apply(importing.transitions)
-        return ImportResult(
-            rows=importing.rows,
-            added=importing.added,
-            replaced=len(importing.definitions) - importing.added,
-            bad=bad,
-            same_keys=tuple(importing.same_keys),
-        )
+        return importing
 
     def _take_row(
         self, row: Row, there: Mapping[str, Definition], importing: _Import, *, replace: bool
@@ -209,12 +237,13 @@ class Administration(AccountQueries):
             raise Conflict(str(error)) from None
 
     def _apply(self, names: Sequence[str], outcome: Outcome) -> None:
-        known = set(self._names())
-        for name in names:
-            if name not in known:
-                raise UnknownAccount(name, known)
-        now = self._clock()
-        self._store.apply([Transition(name, outcome, now) for name in names])
+        with self._store.deciding():
+            known = set(self._names())
+            for name in names:
+                if name not in known:
+                    raise UnknownAccount(name, known)
+            now = self._clock()
+            self._store.apply([Transition(name, outcome, now) for name in names])
 
     def _check_new(self, draft: Draft, there: Iterable[str]) -> None:
         if draft.name in self._fixed or draft.name in there:

@@ -16,6 +16,9 @@ from dragoman.jsontext import JsonError, decode, object_of
 CUSTOM_INPUT = "input"
 """Name of the one string argument of a function that emulates a custom tool."""
 
+UNUSABLE_ARGUMENTS = "invalid_tool_arguments"
+"""Code of the error for an answer whose tool arguments are not a JSON object."""
+
 _ALIASES = ("input", "patch", "content", "text", "command")
 
 
@@ -69,7 +72,7 @@ class ToolRestorer:
         ):
             problem = f"the arguments of tool call {self._broken} are not a JSON object"
             message = f"The upstream's answer is unusable: {problem}"
-            fault = Fault(FaultKind.UPSTREAM_FAILED, message, code="invalid_tool_arguments")
+            fault = Fault(FaultKind.UPSTREAM_FAILED, message, code=UNUSABLE_ARGUMENTS)
             return (Failed(fault),)
         return (event,)
 

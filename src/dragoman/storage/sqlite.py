@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -136,6 +137,12 @@ class SqliteStore:
     def close(self) -> None:
         """See `Store.close`."""
         self._file.close()
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """See `Store.deciding`."""
+        with self._file.deciding():
+            yield
 
     def exchange(self, worker: str, batch: Batch, since: int) -> Changes:
         """See `Store.exchange`."""

@@ -52,6 +52,8 @@ class SqliteFile:
         self._lock_s = lock_s
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
+        self._joined: sqlite3.Connection | None = None
+        self._joined_version: int | None = None
 
     def open(self) -> None:
         """Open the file, and bring its tables up to date.
@@ -70,6 +72,21 @@ class SqliteFile:
                 connection.close()
 
     @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """One transaction for all that is read and written inside: nobody else writes meanwhile,
+        so what is written follows from what was read.
+
+        Raises:
+            StoreError: nothing of it was done.
+        """
+        with self._transaction("IMMEDIATE") as connection:
+            self._joined, self._joined_version = connection, None
+            try:
+                yield
+            finally:
+                self._joined = None
+
+    @contextmanager
     def writing(self) -> Iterator[tuple[sqlite3.Connection, int]]:
         """A transaction that writes what workers are told of, and the version that it makes.
 
@@ -77,8 +94,10 @@ class SqliteFile:
             StoreError: nothing of it was done.
         """
         with self._transaction("IMMEDIATE") as connection:
-            connection.execute("UPDATE clock SET version = version + 1")
-            yield connection, version_of(connection)
+            if self._joined is None or self._joined_version is None:
+                connection.execute("UPDATE clock SET version = version + 1")
+                self._joined_version = version_of(connection)
+            yield connection, self._joined_version
 
     @contextmanager
     def writing_untold(self) -> Iterator[sqlite3.Connection]:
@@ -102,6 +121,9 @@ class SqliteFile:
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
+        if self._joined is not None:
+            yield self._joined
+            return
         with self._failing():
             connection = self._connected()
             connection.execute(f"BEGIN {kind}")

@@ -113,7 +113,7 @@ async def probe(
     """
     upstream = config.upstream(account.upstream)
     model = model or model_for(config, upstream, account)
-    began = time.monotonic()
+    began, sent_at = time.monotonic(), time.time()
     failure: Failure | None = None
     try:
         async with asyncio.timeout(_TIME_LIMIT_S):
@@ -134,7 +134,7 @@ async def probe(
         why, message = decision.why, one_line(failure.fault.message)
         if decision.verdict not in (Verdict.RETURN_TO_CLIENT, Verdict.TRY_NEXT):
             key = fingerprint(account.key)
-            outcome = Failed(decision, who, failure.symptom.status, key)
+            outcome = Failed(decision, who, failure.symptom.status, key, sent_at)
             transition = Transition(account.name, outcome, now, model, random.random())
         elif not why:
             why = "the request was refused: this says nothing of the account"

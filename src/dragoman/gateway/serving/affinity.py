@@ -12,7 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.canonical.blocks import Reasoning
 from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.requests import Request
 from dragoman.jsontext import JsonError, decoder
 from dragoman.translation import ClientRequest
 
@@ -37,11 +39,16 @@ class ConversationKeys(Struct, frozen=True):
     """Digests that stand for one conversation.
 
     The account of the conversation is looked up under `lookup`; empty: any account may answer.
-    Once an account has answered, it is remembered under the `aliases` as well.
+    Once an account has answered, it is remembered under the `aliases` as well. `named` is whether
+    the client itself tells its conversations apart. If it does not, two that begin alike have the
+    same digests, and `account`, the one whose reasoning the request brings back, goes before what
+    is remembered; empty if none is known.
     """
 
     lookup: bytes = b""
     aliases: tuple[bytes, ...] = ()
+    named: bool = False
+    account: str = ""
 
 
 NO_KEYS = ConversationKeys()
@@ -68,13 +75,25 @@ def conversation_keys(
         named = digest(client, upstream, "cache", key.encode("utf-8", "replace"))
     if previous:
         return ConversationKeys(
-            response_digest(client, upstream, previous), (named,) if named else ()
+            response_digest(client, upstream, previous), (named,) if named else (), named=True
         )
     if named:
-        return ConversationKeys(named)
+        return ConversationKeys(named, named=True)
     beginning = request.beginning()
     found = digest(client, upstream, "beginning", beginning.text)
     return ConversationKeys(b"", (found,)) if beginning.is_all else ConversationKeys(found)
+
+
+def reasoning_account(request: Request, origin: str) -> str:
+    """The tag of the account that made the latest reasoning in a request for an upstream of the
+    protocol `origin`; empty if the reasoning names none."""
+    for turn in reversed(request.turns):
+        for block in reversed(turn.blocks):
+            if type(block) is Reasoning and block.opaque is not None:
+                opaque = block.opaque
+                if opaque.account and opaque.origin == origin:
+                    return opaque.account
+    return ""
 
 
 def digest(client: str, upstream: str, kind: str, value: bytes) -> bytes:

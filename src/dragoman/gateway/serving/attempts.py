@@ -13,6 +13,7 @@ from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
 from dragoman.canonical.errors import Fault
 from dragoman.config import Upstream
 from dragoman.gateway.edge.record import FailedAttempt, Record
+from dragoman.gateway.serving.affinity import NO_KEYS, ConversationKeys
 from dragoman.gateway.serving.failures import (
     ALL_TRIED,
     NONE_LEFT,
@@ -58,6 +59,7 @@ class Attempts:
 
     __slots__ = (
         "_failure",
+        "_paid_in_vain",
         "_pool",
         "_record",
         "_remaining",
@@ -74,19 +76,23 @@ class Attempts:
         self._pool = pool
         self._record = record
         self._started = time.monotonic()
+        self._paid_in_vain = False
         self.made = 0
 
     def in_time(self, upstream: Upstream) -> bool:
         """Whether one more account of the upstream may be tried."""
         return self._seconds_left(upstream) > 0
 
-    def start(self, target: Target, conversation: bytes = b"", only: str = "") -> None:
-        """Go on with the accounts of the target's upstream. `conversation` is the key under which
-        the account of the conversation is looked up; `only` the name of the one account that may be
-        asked, empty for any."""
+    def start(
+        self, target: Target, conversation: ConversationKeys = NO_KEYS, only: str = ""
+    ) -> None:
+        """Go on with the accounts of the target's upstream. `conversation` tells its account;
+        `only` is the name of the one account that may be asked, empty for any."""
         upstream = target.upstream
         self._target = target
-        self._wanted = LeaseRequest(upstream.name, target.model, conversation)
+        self._wanted = LeaseRequest(
+            upstream.name, target.model, conversation.lookup, conversation.account
+        )
         self._tried = self._other_accounts(upstream, only) if only else []
         self._unreached: list[str] = []
         self._remaining = upstream.attempts
@@ -124,8 +130,11 @@ class Attempts:
         """The attempt with this lease failed. The pool decides whether another account is asked. A
         call that did not get through its proxy is held against the proxy."""
         without_traceback(failure)
-        upstream = self._target.upstream
         self._note(lease, failure.cause or failure.fault.kind, failure.status)
+        if failure.by_model:
+            self._failed_by_model(failure)
+            return
+        upstream = self._target.upstream
         if failure.unanswered:
             lease.proxy_failed()
             if failure.at_proxy and _has_other_proxy(upstream, lease):
@@ -152,6 +161,16 @@ class Attempts:
         )
         record.failed = (*record.failed, attempt)
         record.accounts = self._pool.size(name)
+
+    def _failed_by_model(self, failure: Failure) -> None:
+        """The answer was paid for and is of no use. It is asked for once more, by all upstreams
+        together, of whichever account comes next: no account is at fault, nor is this one."""
+        if self._paid_in_vain:
+            self.gave_up = GaveUp(failure.fault, failure)
+            return
+        self._paid_in_vain = True
+        self._tried.pop()
+        self._failure = more_informative(self._failure, failure)
 
     def _give_up(self, ending: str, shortage: NoAccount | None = None) -> None:
         if self._failure is not None:

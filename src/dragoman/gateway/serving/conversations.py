@@ -3,9 +3,16 @@ reasoning that another account made is left out of the request, and reported as 
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from dragoman.accounts.pool import AccountPool, Lease
 from dragoman.canonical.errors import InvalidRequest
-from dragoman.gateway.serving.affinity import NO_KEYS, ForeignReasoning, conversation_keys
+from dragoman.gateway.serving.affinity import (
+    NO_KEYS,
+    ForeignReasoning,
+    conversation_keys,
+    reasoning_account,
+)
 from dragoman.gateway.serving.context import RequestContext
 from dragoman.gateway.serving.large import LargeBodies, is_large
 from dragoman.translation import ALL_REASONING
@@ -38,7 +45,13 @@ class Conversations:
         if upstream.affinity != "off":
             native = passes_through and upstream.stored_responses == "pass"
             headers, client = context.incoming.headers, context.caller.name
-            context.keys = conversation_keys(headers, request, client, upstream.name, native)
+            keys = conversation_keys(headers, request, client, upstream.name, native)
+            if keys.lookup and not keys.named and not passes_through:
+                sealer, origin = context.target.settings.sealer, context.call.codec.name
+                tag = reasoning_account(request.read(sealer), origin)
+                if tag:
+                    keys = replace(keys, account=self._pool.tagged(tag))
+            context.keys = keys
 
     async def drop_foreign_reasoning(self, context: RequestContext, lease: Lease) -> int:
         """Leave out reasoning that the account of the lease cannot use. The body is written again

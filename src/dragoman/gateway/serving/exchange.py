@@ -252,7 +252,7 @@ class Exchange:
         self._conversations.identify(context)
         attempts, recorder = context.attempts, context.recorder
         only = "" if recorder is None else recorder.only
-        attempts.start(context.target, context.keys.lookup, only)
+        attempts.start(context.target, context.keys, only)
         while (lease := await attempts.next()) is not None:
             try:
                 await self._attempt(context, lease)

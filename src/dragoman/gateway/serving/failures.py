@@ -17,6 +17,7 @@ from dragoman.accounts.symptoms import (
     symptom_of_fault,
 )
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.tools import UNUSABLE_ARGUMENTS
 from dragoman.protocols.base import Codec
 from dragoman.upstream.errors import (
     BodyTooLarge,
@@ -40,7 +41,8 @@ class Failure(Exception):
     `fault` is the error for the client if nothing else helps. `body` is the upstream's own error,
     with its `status`, where there was one. `cause` is what went wrong with the call, in one word,
     empty where the upstream's answer tells. `unanswered` says that not even the head of an answer
-    came, `at_proxy` that the proxy never passed the request on.
+    came, `at_proxy` that the proxy never passed the request on. `by_model` says that the service
+    did its work, and the model's answer is of no use: it was paid for, and no account is at fault.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Failure(Exception):
         cause: str = "",
         unanswered: bool = False,
         at_proxy: bool = False,
+        by_model: bool = False,
     ) -> None:
         super().__init__(fault.message)
         self.fault = fault
@@ -62,6 +65,7 @@ class Failure(Exception):
         self.cause = cause
         self.unanswered = unanswered
         self.at_proxy = at_proxy
+        self.by_model = by_model
 
 
 def failed_call(error: CallError, upstream: str) -> Failure:
@@ -105,7 +109,8 @@ def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) 
 
 def unusable(fault: Fault) -> Failure:
     """The failure of an answer with status 200 that is an error, or unusable."""
-    return Failure(fault, symptom_of_fault(fault, time.time()))
+    by_model = fault.code == UNUSABLE_ARGUMENTS
+    return Failure(fault, symptom_of_fault(fault, time.time()), by_model=by_model)
 
 
 def is_about_reasoning(codec: Codec, failure: Failure) -> bool:
