@@ -21,6 +21,7 @@ from dragoman.config.settings import (
     Storage,
     Timeouts,
     Upstream,
+    Webhook,
 )
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Storage",
     "Timeouts",
     "Upstream",
+    "Webhook",
     "load_config",
     "matches",
     "parse_config",
