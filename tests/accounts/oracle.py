@@ -23,6 +23,7 @@ class Known:
     state: AccountState
     balance: float | None
     used: float = 0.0
+    quota: float = 0.0
     passed: float = 0.0
     in_flight: int = 0
     elsewhere: int = 0
@@ -123,6 +124,8 @@ class Oracle:
             return account.used
         if self.order == "highest_balance":
             return (-(account.balance or 0.0), account.used)
+        if self.order == "most_quota_left":
+            return (int(account.quota * 50), account.used)
         if self.order == "least_in_flight":
             return (account.in_flight + account.elsewhere, account.used)
         if self.order == "weighted":

@@ -194,6 +194,12 @@ class Comparison(RuleBasedStateMachine):
             self.rotation.balance(name, balance)
             self.oracle.accounts[name].balance = balance
 
+    @rule(name=names, used=st.sampled_from([0.0, 0.011, 0.5, 0.51, 0.99, 1.2]))
+    def quota(self, name: str, used: float) -> None:
+        if name in self.oracle.accounts:
+            self.rotation.quota(name, used)
+            self.oracle.accounts[name].quota = used
+
     @rule(name=names, seconds=st.sampled_from([-1.0, 1.0, 20.0]))
     def hold(self, name: str, seconds: float) -> None:
         known = self.oracle.accounts.get(name)

@@ -109,11 +109,11 @@ def _windows(
     overall = headers.get(_UNIFIED + "status", "").lower()
     if not overall or overall in _REJECTED:
         for window in _rejected_windows(headers):
-            reset = _until(headers.get(f"{_UNIFIED}{window}-reset"), since)
+            reset = until(headers.get(f"{_UNIFIED}{window}-reset"), since)
             (whole if _WHOLE_WINDOW.fullmatch(window) else part).append(reset)
         if overall and not whole and not part:
             claim = headers.get(_UNIFIED + "representative-claim", "").lower()
-            reset = _until(headers.get(_UNIFIED + "reset"), since)
+            reset = until(headers.get(_UNIFIED + "reset"), since)
             (whole if claim in _WHOLE_CLAIMS else part).append(reset)
     return whole or None, part or None
 
@@ -129,7 +129,7 @@ def _rejected_windows(headers: Mapping[str, str]) -> Iterator[str]:
 
 def _reset_of_codex(headers: Mapping[str, str], slot: str, since: float | None) -> float | None:
     seconds = number_of(headers.get(f"{slot}-reset-after-seconds"))
-    return _until(headers.get(f"{slot}-reset-at"), since) if seconds is None else seconds
+    return until(headers.get(f"{slot}-reset-at"), since) if seconds is None else seconds
 
 
 def _of_body(resets: Iterable[tuple[str, float | str]], since: float | None) -> float | None:
@@ -137,7 +137,7 @@ def _of_body(resets: Iterable[tuple[str, float | str]], since: float | None) -> 
         if isinstance(value, str):
             seconds = duration(value) if name == "retryDelay" else None
         elif name == "resets_at":
-            seconds = _until(str(value), since) if 0 <= value < _EPOCH_MS else None
+            seconds = until(str(value), since) if 0 <= value < _EPOCH_MS else None
         else:
             seconds = value if name == "resets_in_seconds" and value >= 0 else None
         if seconds is not None and seconds < _LONGEST:
@@ -168,7 +168,7 @@ def _of_text(text: str, since: float | None) -> float | None:
     found = _REGAIN.search(text)
     if found is None:
         return None
-    return _until(f"{found[1]}T{found[2] or '00:00'}:00Z", since)
+    return until(f"{found[1]}T{found[2] or '00:00'}:00Z", since)
 
 
 _COUNTED = (
@@ -187,14 +187,14 @@ def _of_empty_limits(headers: Mapping[str, str], since: float | None) -> Iterato
     for remaining, reset, names in _COUNTED:
         for name in names:
             if number_of(headers.get(remaining.format(name))) == 0:
-                yield _until(headers.get(reset.format(name)), since)
+                yield until(headers.get(reset.format(name)), since)
 
 
 _EPOCH = 1e9
 _EPOCH_MS = 1e12
 
 
-def _until(value: str | None, since: float | None) -> float | None:
+def until(value: str | None, since: float | None) -> float | None:
     """Seconds from `since` to a time in any of the forms that reset headers have: a duration, a
     number of seconds, Unix seconds or milliseconds, or RFC 3339. None if it says nothing or is
     over.

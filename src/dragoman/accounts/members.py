@@ -34,7 +34,8 @@ class Member:
     `reason` is why. `soft` is a rest for every model during which it is only avoided, `model_rests`
     are the rests for single models while it is not out.
 
-    `used` is when it was last chosen, by any worker; `passed` is its pass in an order by weight.
+    `used` is when it was last chosen, by any worker; `quota_used` is the share of its quota that is
+    used, 0 where nothing is known; `passed` is its pass in an order by weight.
     `in_flight` are the requests of this worker, `in_flight_elsewhere` those of the others. `trials`
     are the models (empty: all) for which a request in flight is to show whether it can be used
     again, with that choice; `background` are requests of other workers that are no trial. `held` is
@@ -59,6 +60,7 @@ class Member:
         "out_until",
         "passed",
         "priority",
+        "quota_used",
         "reason",
         "removed",
         "settings",
@@ -89,6 +91,7 @@ class Member:
         self.in_flight_elsewhere = 0
         self.background = 0
         self.balance = settings.balance
+        self.quota_used = 0.0
         self.used = 0.0
         self.passed = 0.0
         self.dropped_from: dict[MemberQueue, None] = {}

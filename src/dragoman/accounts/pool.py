@@ -14,7 +14,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
 
@@ -26,6 +26,7 @@ from dragoman.accounts.decisions import apply, classify
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.members import Member, MemberSettings
 from dragoman.accounts.proxies import shown
+from dragoman.accounts.quota import Quotas
 from dragoman.accounts.rotation import Choice
 from dragoman.accounts.rules import RuleSet
 from dragoman.accounts.shortage import AllBusy, NoAccount
@@ -62,6 +63,10 @@ _MOST_TRANSITIONS = 50_000
 dropped. So are pins, of which there are no more than are remembered for an upstream."""
 
 
+_MOST_HEARD = 64
+"""Accounts of which the headers of an answer are held unread."""
+
+
 class LeaseRequest(Struct, frozen=True):
     """What a request needs an account for.
 
@@ -81,7 +86,8 @@ class AccountPool:
     [0, 1) that keep rests from ending together.
 
     `on_transition` is called with every outcome that changed what is known of an account, after
-    the change.
+    the change; `on_change` besides with what was known before and what is known then. `quotas` is
+    what upstreams told of the accounts' quotas.
     """
 
     def __init__(
@@ -105,6 +111,8 @@ class AccountPool:
         self._lost: deque[Lease] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.on_transition: Callable[[Transition], None] | None = None
+        self.on_change: Callable[[AccountState, AccountState], None] | None = None
+        self.quotas = Quotas()
         self.define(config.accounts)
 
     # Leases
@@ -277,6 +285,8 @@ class AccountPool:
         self._tell(transition)
         if self.on_transition is not None:
             self.on_transition(transition)
+        if self.on_change is not None:
+            self.on_change(before, after)
 
     def _tell(self, transition: Transition) -> None:
         transitions = self._batch.transitions
@@ -293,6 +303,27 @@ class AccountPool:
             pool.probes.consider(state, now, self._spread())
         if pool.wait_queue.waiters:
             pool.wait_queue.serve()
+
+    # Quotas
+
+    def heard(self, lease: Lease, headers: Mapping[str, str]) -> None:
+        """An answer to the request of a lease has these headers, which may tell of its quota."""
+        heard = self.quotas.heard
+        heard[lease.account.name] = lease.model, headers
+        if len(heard) > _MOST_HEARD:
+            self.settle_quotas()
+
+    def settle_quotas(self) -> None:
+        """Take over what answers have told of quotas since the last call."""
+        for name, used in self.quotas.settle(self._clock()).items():
+            self._set_quota(name, used)
+
+    def _set_quota(self, name: str, used: float) -> None:
+        pool = self._side_of(name)
+        if pool is None:
+            self.quotas.forget(name)
+        else:
+            pool.rotation.quota(name, used)
 
     # What there is
 
@@ -344,6 +375,10 @@ class AccountPool:
     def size(self, upstream: str) -> int:
         """How many accounts the upstream has."""
         return len(self._pools[upstream].rotation)
+
+    def left(self, upstream: str) -> int:
+        """How many accounts of the upstream serve some model."""
+        return self._pools[upstream].rotation.left(self._clock())
 
     def waiting(self, upstream: str) -> int:
         """Requests that wait for an account of the upstream."""
@@ -444,6 +479,7 @@ class AccountPool:
             if name in self._in_flight:
                 self._leaving[name] = account.upstream, member
             self._forget_proxy(account)
+            self.quotas.forget(name)
             del self._fingerprints[name]
             self._tagged.pop(account_tag(name), None)
         for pool in touched.values():
@@ -463,7 +499,9 @@ class AccountPool:
         """What happened since the last batch, and the requests in flight now."""
         if self._lost:
             self._collect()
+        self.settle_quotas()
         batch, self._batch = self._batch, Batch()
+        batch.quotas |= self.quotas.take()
         batch.leases = dict(self._in_flight)
         return batch
 
@@ -506,6 +544,8 @@ class AccountPool:
         for name, balance in changes.balances.items():
             if (pool := self._side_of(name)) is not None:
                 pool.rotation.balance(name, balance - self._batch.spent.get(name, 0.0))
+        for name, windows in changes.quotas.items():
+            self._set_quota(name, self.quotas.learn(name, windows, now))
         for digest, (name, at) in changes.pins.items():
             if (pool := self._side_of(name)) is not None:
                 pool.affinity.merge(digest, name, at)

@@ -150,6 +150,7 @@ class Rotation:
             member = Member(settings, self._ordinal) if former is None else former
             self._ordinal += 1
             member.state, member.balance = AccountState(settings.name), settings.balance
+            member.quota_used = 0.0
         member.settings, member.priority = settings, settings.priority
         self._add(member)
         self._refresh(member, self._reach(now))
@@ -199,6 +200,19 @@ class Rotation:
         if balance != member.balance:
             member.balance = balance
             self._moved_up(member)
+
+    def quota(self, name: str, used: float) -> None:
+        """The share of the account's quota that is used."""
+        member = self._members[name]
+        if used != member.quota_used:
+            member.quota_used = used
+            self._moved_up(member)
+
+    def left(self, now: float) -> int:
+        """How many accounts serve some model."""
+        while self._availability.next_alarm <= now:
+            self._advance(now)
+        return len(self._members) - self._availability.out
 
     def usable(self, now: float) -> bool:
         """Whether any account serves some model."""

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from dragoman.accounts.quota import Windows
 from dragoman.accounts.states import AccountState, Entry, Transition
 
 LOST_AFTER_S = 3.0
@@ -122,7 +123,8 @@ class Batch(Struct, kw_only=True):
 
     `used` is when accounts were last chosen, `spent` the tokens to subtract from balances, `pins`
     which account a conversation (by its digest) belongs to since when. `errors` are the attempts
-    that failed, `last_errors` the last of each account. `balances` are those that
+    that failed, `last_errors` the last of each account, `quotas` what upstreams told of accounts'
+    quotas, which is merged with what the store has. `balances` are those that
     the configuration sets: one that is not what it set before replaces what is left.
     """
 
@@ -135,6 +137,7 @@ class Batch(Struct, kw_only=True):
     balances: dict[str, float] = field(default_factory=dict)
     errors: dict[ErrorKey, int] = field(default_factory=dict)
     last_errors: dict[str, LastError] = field(default_factory=dict)
+    quotas: dict[str, Windows] = field(default_factory=dict)
 
     def prepend(self, older: Batch) -> None:
         """Put `older`, whose exchange failed, before this batch. The leases remain those of this
@@ -145,6 +148,7 @@ class Batch(Struct, kw_only=True):
                 self.usage[key].add(count)
             else:
                 self.usage[key] = count
+        self.quotas = {**older.quotas, **self.quotas}
         self.used = {**older.used, **self.used}
         self.pins = {**older.pins, **self.pins}
         for error, number in older.errors.items():
@@ -171,6 +175,7 @@ class Changes(Struct, frozen=True, kw_only=True):
     used: Mapping[str, float] = {}
     balances: Mapping[str, float] = {}
     pins: Mapping[bytes, tuple[str, float]] = {}
+    quotas: Mapping[str, Windows] = {}
 
 
 class Store(Protocol):
@@ -219,6 +224,11 @@ class Store(Protocol):
 
     def last_errors(self) -> dict[str, LastError]:
         """The last failed attempt of every account that has had one."""
+
+    def claim(self, claims: Mapping[str, float], now: float) -> set[str]:
+        """Those of the claims, each a word and until when it holds in Unix seconds, that nobody
+        holds at `now`; they are held from then on, so that of several workers one tells of what
+        all of them saw."""
 
     def sweep(self, now: float) -> int:
         """Drop what is too old to keep at `now` (Unix seconds), at most `SWEPT_AT_ONCE` of a kind.

@@ -310,12 +310,19 @@ def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def _slices(changes: Changes) -> Iterator[Changes]:
     """`changes` in pieces small enough to be taken over between two requests."""
-    many = max(len(changes.states), len(changes.used), len(changes.balances), len(changes.pins))
+    many = max(
+        len(changes.states),
+        len(changes.used),
+        len(changes.balances),
+        len(changes.pins),
+        len(changes.quotas),
+    )
     if many <= _AT_ONCE:
         yield changes
         return
     states, used = iter(changes.states.items()), iter(changes.used.items())
     balances, pins = iter(changes.balances.items()), iter(changes.pins.items())
+    quotas = iter(changes.quotas.items())
     for _ in range(0, many, _AT_ONCE):
         yield replace(
             changes,
@@ -323,4 +330,5 @@ def _slices(changes: Changes) -> Iterator[Changes]:
             used=dict(islice(used, _AT_ONCE)),
             balances=dict(islice(balances, _AT_ONCE)),
             pins=dict(islice(pins, _AT_ONCE)),
+            quotas=dict(islice(quotas, _AT_ONCE)),
         )

@@ -16,6 +16,7 @@ from dragoman.administration.views import (
     AccountDetails,
     AccountView,
     Page,
+    QuotaView,
     Status,
     UsageReport,
     UsageRow,
@@ -182,6 +183,9 @@ class AccountQueries:
             retries=sums.retries,
             errors_by_kind=snapshot.errors.get(name, {}),
             last_error=snapshot.last_errors.get(name),
+            quotas=tuple(
+                QuotaView.of(window, snapshot.now) for window in changes.quotas.get(name, ())
+            ),
             problem=problem,
         )
 

@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.accounts.decisions import on_trial
+from dragoman.accounts.quota import QuotaWindow
 from dragoman.accounts.states import AccountState, Entry, Rest
 from dragoman.accounts.store import LastError, UsageCount
 
@@ -29,6 +30,30 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     soft: bool = False
 
 
+class QuotaView(Struct, frozen=True, kw_only=True):
+    """One window of an account's quota; fields as in `dragoman.accounts.quota.QuotaWindow`. `used`
+    is None where it is not known: the window has ended since it was told."""
+
+    name: str
+    model: str
+    used: float | None
+    resets_at: float | None
+    told_at: float
+    seconds: float | None
+
+    @classmethod
+    def of(cls, window: QuotaWindow, now: float) -> QuotaView:
+        """The window as it is at `now`."""
+        return cls(
+            name=window.name,
+            model=window.model,
+            used=window.known(now),
+            resets_at=window.resets_at,
+            told_at=window.told_at,
+            seconds=window.seconds,
+        )
+
+
 class AccountView(Struct, frozen=True, kw_only=True):
     """One account.
 
@@ -39,6 +64,7 @@ class AccountView(Struct, frozen=True, kw_only=True):
     `balance` is what is left. `requests` are those that it was asked to answer in the last 24
     hours, `errors` those of them that it failed, by their kinds in `errors_by_kind`, `retries`
     those that another account was then asked for; `last_error` is the last, whenever it was.
+    `quotas` are the windows that its upstream has told of, empty where it has told none.
     `problem` says why
     it cannot serve at all, whatever its state: empty if it can.
     """
@@ -63,6 +89,7 @@ class AccountView(Struct, frozen=True, kw_only=True):
     retries: int
     errors_by_kind: dict[str, int]
     last_error: LastError | None
+    quotas: tuple[QuotaView, ...]
     problem: str
 
 

@@ -97,6 +97,7 @@ _HEADING = (
     "REQ 24H",
     "ERR 24H",
     "LAST ERROR",
+    "QUOTA USED",
     "WHY",
 )
 
@@ -115,6 +116,7 @@ def _line(view: AccountView, now: float) -> tuple[str, ...]:
         str(view.requests),
         str(view.errors),
         _last_error(view, now),
+        ", ".join(quota for quota, _ in _quotas(view, now)[:_MOST_QUOTAS]),
         "; ".join(_why(view, now)),
     )
 
@@ -124,6 +126,22 @@ def _last_day(view: AccountView) -> str:
     kinds = ", ".join(f"{kind}: {number}" for kind, number in view.errors_by_kind.items())
     again = f", {count(view.retries, 'further attempt')} caused" if view.retries else ""
     return told + (f" ({kinds})" if kinds else "") + again
+
+
+_MOST_QUOTAS = 4
+"""Windows of a quota that a line of the list has room for."""
+
+
+def _quotas(view: AccountView, now: float) -> list[tuple[str, str]]:
+    """Each window of the quota with the share that is used, and when it is whole again."""
+    told = []
+    for quota in view.quotas:
+        model = f" of {quota.model}" if quota.model else ""
+        used = "unknown" if quota.used is None else f"{quota.used:.0%}"
+        known = quota.used is not None and quota.resets_at is not None
+        back = f" (resets {until(quota.resets_at, now)})" if known else ""
+        told.append((f"{quota.name}{model} {used}", back))
+    return told
 
 
 def _last_error(view: AccountView, now: float) -> str:
@@ -175,6 +193,7 @@ def show(config: Path, history: int, as_json: bool, name: str) -> None:
         ("last used", ago(view.last_used, now)),
         ("last 24 hours", _last_day(view)),
         ("last error", _last_error(view, now)),
+        ("quota used", "; ".join(quota + back for quota, back in _quotas(view, now)) or "unknown"),
     ]
     width = max(len(label) for label, _ in facts)
     for label, value in facts:

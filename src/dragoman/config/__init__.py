@@ -22,6 +22,7 @@ from dragoman.config.settings import (
     Storage,
     Timeouts,
     Upstream,
+    Webhook,
 )
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "Storage",
     "Timeouts",
     "Upstream",
+    "Webhook",
     "matches",
     "parse_config",
     "read_config",

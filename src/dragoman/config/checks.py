@@ -40,6 +40,8 @@ def errors(config: Config) -> Iterator[Fault]:
             yield from _url(account.proxy.reveal(), ("accounts", index, "proxy"), _PROXIES)
     for index, route in enumerate(config.routes):
         yield from _fallbacks(route, [entry.name for entry in config.upstreams], index)
+    if config.webhook.url is not None:
+        yield from _url(config.webhook.url.reveal(), ("webhook", "url"), ("http", "https"))
     yield from _storage(config.storage)
     server = config.server
     if server.tls_key is not None and server.tls_certificate is None:

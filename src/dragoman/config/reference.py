@@ -37,6 +37,7 @@ from dragoman.config.settings import (
     Storage,
     Timeouts,
     Upstream,
+    Webhook,
 )
 from dragoman.failing import Rule
 from dragoman.protocols.settings import declared_by, fields_of
@@ -56,6 +57,7 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[models]`", Models),
     ("`[storage]`", Storage),
     ("`[admin]`", Admin),
+    ("`[webhook]`", Webhook),
 )
 
 _INTRODUCTION: Final = """\

@@ -38,7 +38,12 @@ ProtocolName = Annotated[str, Meta(extra={"choices": CODECS})]
 AuthStyle = Literal["bearer", "x-api-key", "api-key"]
 AccountRules = Literal["default", "sop", "none"]
 Selection = Literal[
-    "least_recently_used", "highest_balance", "round_robin", "weighted", "least_in_flight"
+    "least_recently_used",
+    "highest_balance",
+    "round_robin",
+    "weighted",
+    "least_in_flight",
+    "most_quota_left",
 ]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "text"]
@@ -396,6 +401,31 @@ class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     is no `/admin`, and `/metrics` answers only who asks from the machine itself."""
 
 
+class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who is told when quotas run low and accounts fall out: see [operations](operations.md)."""
+
+    url: Secret | None = None
+    """Where each alert is sent, as a POST with a JSON object. Absent: nobody is told. A reference
+    is resolved, since such a URL may hold a token."""
+    secret: Secret | None = None
+    """Key with which alerts are signed: `x-dragoman-signature: t=TIME,v1=HEX`, the HMAC-SHA256 of
+    `TIME.BODY`."""
+    headers: dict[HeaderName, Secret] = field(default_factory=dict)
+    """Headers of each alert, such as `authorization`. Values may be references."""
+    thresholds: tuple[Annotated[float, Meta(gt=0, le=1)], ...] = (0.8, 0.95, 1.0)
+    """Shares of a quota window at which there is an alert, once for each window. Windows shorter
+    than an hour have none."""
+    pool_left: Annotated[float, Meta(ge=0, lt=1)] = 0.1
+    """Share of an upstream's accounts that can still be used, at or below which there is an alert;
+    the last usable account of several has one too, and so has the loss of all."""
+    attempts: Annotated[int, Meta(ge=1, le=10)] = 5
+    """Times that an alert is sent until it is accepted with a 2xx."""
+    timeout_s: Annotated[float, Meta(gt=0, le=60)] = 10.0
+    """Seconds that each of them may take."""
+    queue_size: AtLeastOne = 1000
+    """Alerts that wait in each worker; further ones are dropped, and counted."""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
@@ -408,6 +438,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models: Models = Models()
     storage: Storage = Storage()
     admin: Admin = Admin()
+    webhook: Webhook = Webhook()
 
     def upstream(self, name: str) -> Upstream:
         """The upstream of that name.

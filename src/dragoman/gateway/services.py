@@ -19,6 +19,7 @@ from dragoman.gateway.operation.admin import Admin
 from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
+from dragoman.gateway.operation.webhook import Alerts
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.routing import Router
@@ -53,6 +54,7 @@ class Services(Struct, frozen=True, kw_only=True):
     tally: Tally
     admin: Admin
     prober: Prober
+    alerts: Alerts
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
@@ -62,10 +64,12 @@ class Services(Struct, frozen=True, kw_only=True):
         self.background.start(self.responses)
         self.scrape.start()
         self.prober.start()
+        self.alerts.start()
 
     async def close(self) -> None:
         """Close the connections to upstreams, and write to the store what it does not know yet."""
         await self.prober.close()
+        await self.alerts.close()
         await self.background.aclose()
         await self.client.aclose()
         if self.responses is not None:
@@ -125,6 +129,7 @@ def make_services(
         scrape=scrape,
         tally=tally,
         admin=Admin(config, pool, account_sync, client, scrape),
+        alerts=Alerts(config, pool, account_sync, client, scrape.metrics),
         prober=Prober(
             config,
             pool,

@@ -18,13 +18,15 @@ class KeyBehaviour:
     ``fault`` meets the requests of this key once ``healthy`` of them went well; with
     ``fault.times`` it passes again after so many. ``models`` are the only models the key may
     use (None: all). ``organization`` owns the reasoning that the key's requests produce: that of
-    another organisation is refused.
+    another organisation is refused. ``headers`` are sent with every answer to it, as those that
+    tell of limits.
     """
 
     fault: Fault | None = None
     healthy: int = 0
     models: frozenset[str] | None = None
     organization: str = DEFAULT_ORGANIZATION
+    headers: tuple[tuple[str, str], ...] = ()
 
     def fault_of(self, request: int) -> Fault | None:
         """The fault that meets the key's request of that number, counted from 0."""

@@ -36,13 +36,15 @@ _WRONG_PROTOCOL: dict[Protocol, Protocol] = {
 
 @dataclass(slots=True)
 class RequestContext:
-    """A request being handled. ``headers`` have lower-case names."""
+    """A request being handled. ``headers`` have lower-case names; ``own_headers`` are sent with the
+    answer."""
 
     record: RecordedRequest
     headers: Mapping[str, str]
     reply: Reply
     connection: Connection
     protocol: Protocol
+    own_headers: tuple[tuple[str, str], ...] = ()
 
     def authenticate(self) -> str:
         """The key the request came with.
@@ -66,8 +68,12 @@ class RequestContext:
     def common_headers(self) -> Headers:
         """The vendor's headers of every answer."""
         if self.protocol == "messages":
-            return [("request-id", self.request_id())]
-        return [("x-request-id", self.request_id()), ("openai-version", "2020-10-01")]
+            return [("request-id", self.request_id()), *self.own_headers]
+        return [
+            ("x-request-id", self.request_id()),
+            ("openai-version", "2020-10-01"),
+            *self.own_headers,
+        ]
 
     async def fail(self, failure: Failure, status: int | None = None) -> None:
         """Answer with an error in the protocol's own shape."""
@@ -129,6 +135,7 @@ class Handlers:
         keys = self._simulator.keys
         key = context.authenticate()
         behaviour = keys.behaviour(key)
+        context.own_headers = behaviour.headers
         key_fault = behaviour.fault_of(keys.count(key))
         if key_fault is not None and key_fault.kind == "error":
             await context.fail(key_fault.failure)

@@ -201,6 +201,16 @@ _ATTEMPTS = (
     ) WITHOUT ROWID""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _RESPONSES, _PINS, _ATTEMPTS)
+_QUOTAS = (
+    # What upstreams told of each account's quota; `windows` is JSON.
+    """CREATE TABLE quotas (
+        account TEXT PRIMARY KEY, version INTEGER NOT NULL, windows TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX quotas_version ON quotas (version)",
+    # What one of the workers has told the webhook of, and until when it is not told again.
+    "CREATE TABLE claims (name TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _RESPONSES, _PINS, _ATTEMPTS, _QUOTAS)
 """Statements that lead from each version of the tables to the next; the first from an empty
 file."""

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from dragoman.accounts.decisions import apply, entry_of
+from dragoman.accounts.quota import Windows, merged
 from dragoman.accounts.states import AccountState, Entry, Transition
 from dragoman.accounts.store import (
     HISTORY_KEPT,
@@ -91,6 +92,7 @@ _encode = msgspec.json.Encoder().encode
 _read_state = decoder(AccountState)
 _read_entry = decoder(Entry)
 _read_error = decoder(LastError)
+_read_windows = decoder(Windows)
 _read_leases = decoder(dict[str, int])
 _read_used = decoder(dict[str, float])
 _read_pins = decoder(list[tuple[str, str, float]])
@@ -243,6 +245,20 @@ class SqliteStore:
             rows = connection.execute("SELECT account, error FROM last_errors")
             return {account: _read_error(error) for account, error in rows}
 
+    def claim(self, claims: Mapping[str, float], now: float) -> set[str]:
+        """See `Store.claim`."""
+        claimed = set()
+        with self._file.writing_untold() as connection:
+            for name, until in claims.items():
+                done = connection.execute(
+                    "INSERT INTO claims VALUES (?1, ?2) ON CONFLICT (name)"
+                    " DO UPDATE SET until = ?2 WHERE until <= ?3",
+                    (name, until, now),
+                )
+                if done.rowcount:
+                    claimed.add(name)
+        return claimed
+
     def sweep(self, now: float) -> int:
         """See `Store.sweep`."""
         with self._file.writing_untold() as connection:
@@ -259,6 +275,7 @@ class SqliteStore:
                 (_SWEEP_USAGE, self._usage_s),
                 (_SWEEP_ERRORS, self._usage_s),
                 (_SWEEP_PINS, self._pins_s),
+                (_SWEEP_CLAIMS, 0.0),
             ):
                 done = connection.execute(statement, (now - age, SWEPT_AT_ONCE))
                 counts.append(done.rowcount)
@@ -267,7 +284,7 @@ class SqliteStore:
     def _has_news(self, worker: str, batch: Batch, now: float) -> bool:
         if batch.transitions or batch.usage or batch.used or batch.pins:
             return True
-        if batch.errors or batch.last_errors:
+        if batch.errors or batch.last_errors or batch.quotas:
             return True
         if batch.spent or batch.balances:
             return True
@@ -296,6 +313,8 @@ class SqliteStore:
             connection.execute(_ADD_ERRORS, (_json(errors),))
         for name, error in batch.last_errors.items():
             connection.execute(_SET_LAST_ERROR, (name, error.at, _json(error)))
+        for name, windows in batch.quotas.items():
+            _tell_quota(connection, version, name, windows, now)
         if batch.used:
             connection.execute(_SET_USED, (version, _json(batch.used)))
         if batch.pins:
@@ -363,6 +382,10 @@ class SqliteStore:
             used=_read_used(used),
             balances=dict(changed("account, remaining", "balances")),
             pins=_latest(_read_pins(pins), {} if own is None else own.pins),
+            quotas={
+                name: _read_windows(windows)
+                for name, windows in changed("account, windows", "quotas")
+            },
         )
 
     def _define(self, connection: sqlite3.Connection, version: int, one: Definition) -> None:
@@ -398,6 +421,8 @@ _SWEEP_USAGE = f"""DELETE FROM usage WHERE ({", ".join(_KEYED)}) IN
     (SELECT {", ".join(_KEYED)} FROM usage WHERE hour < ? ORDER BY hour LIMIT ?)"""
 _SWEEP_ERRORS = """DELETE FROM errors WHERE (hour, account, kind) IN
     (SELECT hour, account, kind FROM errors WHERE hour < ? ORDER BY hour LIMIT ?)"""
+_SWEEP_CLAIMS = """DELETE FROM claims WHERE name IN
+    (SELECT name FROM claims WHERE until < ? LIMIT ?)"""
 # The oldest version is that of the pin that was written first.
 _SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND (version, digest) IN
     (SELECT version, digest FROM pins ORDER BY version LIMIT ?2)"""
@@ -438,6 +463,18 @@ def _apply(connection: sqlite3.Connection, version: int, transitions: Iterable[T
     )
 
 
+def _tell_quota(
+    connection: sqlite3.Connection, version: int, account: str, windows: Windows, now: float
+) -> None:
+    """Merge what a worker was told of an account's quota with what others were."""
+    row = connection.execute("SELECT windows FROM quotas WHERE account = ?", (account,)).fetchone()
+    known = () if row is None else _read_windows(row[0])
+    connection.execute(
+        "INSERT OR REPLACE INTO quotas VALUES (?, ?, ?)",
+        (account, version, _json(merged(known, windows, now))),
+    )
+
+
 def _latest(
     lines: Iterable[tuple[str, str, float]], own: Mapping[bytes, tuple[str, float]]
 ) -> dict[bytes, tuple[str, float]]:
@@ -456,7 +493,7 @@ def _json(value: object) -> str:
 
 
 def _forget(connection: sqlite3.Connection, name: str) -> None:
-    for table in ("states", "history", "used", "balances", "last_errors"):
+    for table in ("states", "history", "used", "balances", "last_errors", "quotas"):
         connection.execute(f"DELETE FROM {table} WHERE account = ?", (name,))
 
 

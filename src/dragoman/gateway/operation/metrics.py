@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from mmap import mmap
 
 import msgspec
@@ -87,6 +87,7 @@ class Counts(Struct):
     failures: dict[str, int] = field(default_factory=dict)
     losses: dict[str, int] = field(default_factory=dict)
     probes: dict[str, int] = field(default_factory=dict)
+    alerts: dict[str, int] = field(default_factory=dict)
     store_failures: int = 0
     worker_restarts: int = 0
     gauges: dict[str, float] = field(default_factory=dict)
@@ -100,6 +101,7 @@ class Counts(Struct):
             (self.failures, other.failures),
             (self.losses, other.losses),
             (self.probes, other.probes),
+            (self.alerts, other.alerts),
         ):
             for name, count in its.items():
                 mine[name] = mine.get(name, 0) + count
@@ -109,6 +111,17 @@ class Counts(Struct):
         self.store_failures += other.store_failures
         for name, value in other.gauges.items():
             self.gauges[name] = self.gauges.get(name, 0) + value
+
+
+class QuotaSample(Struct, frozen=True):
+    """One window of an account's quota, as in `dragoman.accounts.quota.QuotaWindow`."""
+
+    upstream: str
+    account: str
+    window: str
+    model: str
+    used: float
+    resets_at: float | None
 
 
 class Metrics:
@@ -192,6 +205,10 @@ class Metrics:
         """Count one probe of an account."""
         _one_more(self.counts.probes, f"{upstream} {'passed' if came_back else 'failed'}")
 
+    def alerted(self, result: str) -> None:
+        """Count what became of one alert: `sent`, `failed` or `dropped`."""
+        _one_more(self.counts.alerts, result)
+
 
 class Board:
     """The published counts of all workers: shared memory with a slot for each. The processes that
@@ -232,9 +249,14 @@ class Board:
                 yield found
 
 
-def render(counts: Counts, accounts: Mapping[tuple[str, str], int], version: str) -> bytes:
+def render(
+    counts: Counts,
+    accounts: Mapping[tuple[str, str], int],
+    version: str,
+    quotas: Sequence[QuotaSample] = (),
+) -> bytes:
     """The counts in Prometheus's text format 0.0.4. `accounts` is how many there are by upstream
-    and state."""
+    and state, `quotas` the windows of accounts' quotas whose use is known."""
     lines = list(_build_info(version))
     series = [(tuple(key.split(" ")), found) for key, found in sorted(counts.series.items())]
     lines += _family(
@@ -332,6 +354,12 @@ def render(counts: Counts, accounts: Mapping[tuple[str, str], int], version: str
         _by_two(counts.probes, "upstream", "result"),
     )
     lines += _family(
+        "webhook_alerts_total",
+        "counter",
+        "Alerts for the webhook: sent, failed after all attempts, or dropped for want of room.",
+        ((_labels(result=result), number) for result, number in sorted(counts.alerts.items())),
+    )
+    lines += _family(
         "store_failures_total",
         "counter",
         "Exchanges with the store that failed; what they held is told again.",
@@ -354,7 +382,29 @@ def render(counts: Counts, accounts: Mapping[tuple[str, str], int], version: str
             for (upstream, state), number in sorted(accounts.items())
         ),
     )
+    lines += _family(
+        "account_quota_used_ratio",
+        "gauge",
+        "Share of an account's quota window that is used, as its upstream told it.",
+        ((_quota_labels(sample), sample.used) for sample in quotas),
+    )
+    lines += _family(
+        "account_quota_reset_timestamp_seconds",
+        "gauge",
+        "When an account's quota window is whole again, in Unix seconds.",
+        (
+            (_quota_labels(sample), sample.resets_at)
+            for sample in quotas
+            if sample.resets_at is not None
+        ),
+    )
     return "\n".join(lines).encode() + b"\n"
+
+
+def _quota_labels(sample: QuotaSample) -> str:
+    return _labels(
+        upstream=sample.upstream, account=sample.account, window=sample.window, model=sample.model
+    )
 
 
 _ACCOUNT = ("upstream", "account")

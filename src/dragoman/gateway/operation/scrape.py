@@ -13,13 +13,16 @@ from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.administration.views import STATES, status_of
 from dragoman.config import Config
-from dragoman.gateway.operation.metrics import Board, Counts, Metrics, render
+from dragoman.gateway.operation.metrics import Board, Counts, Metrics, QuotaSample, render
 from dragoman.gateway.processes.table import WorkerTable
 
 PUBLISHED_EVERY_S = 1.0
 """Seconds between two times that a worker publishes its counts for the others."""
 
 _AT_ONCE = 500
+
+_MOST_QUOTAS = 2000
+"""Windows of quotas that are told."""
 
 
 class WorkerSlot(Struct, frozen=True):
@@ -71,7 +74,31 @@ class Scrape:
 
     async def text(self) -> bytes:
         """The counts of all workers in Prometheus's text format."""
-        return render(self.counts(), await self.accounts(), dragoman.__version__)
+        accounts, quotas = await self.accounts(), self.quotas()
+        return render(self.counts(), accounts, dragoman.__version__, quotas)
+
+    def quotas(self) -> list[QuotaSample]:
+        """The windows of accounts' quotas whose use is known, the fullest first if there are more
+        than can be told."""
+        now = time.time()
+        self._pool.settle_quotas()
+        known = self._pool.quotas.windows
+        found = [
+            QuotaSample(
+                account.upstream,
+                account.name,
+                window.name,
+                window.model,
+                used,
+                window.resets_at,
+            )
+            for account in self._pool.accounts()
+            for window in known.get(account.name, ())
+            if (used := window.known(now)) is not None
+        ]
+        if len(found) > _MOST_QUOTAS:
+            found.sort(key=lambda sample: -sample.used)
+        return found[:_MOST_QUOTAS]
 
     def counts(self) -> Counts:
         """The counts of all workers: this one's as they are, the others' as last published."""

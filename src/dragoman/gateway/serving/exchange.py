@@ -279,6 +279,7 @@ class Exchange:
             sent_at = time.monotonic()
             try:
                 async with await client.send(_upstream_request(context, lease, builder)) as answer:
+                    self._upstreams.pool.heard(lease, answer.headers)
                     if not 200 <= answer.status < 300:
                         body = builder.mask.error(await read_error(answer))
                         raise refused(context.call.codec, answer.status, answer.headers, body)

@@ -1,0 +1,243 @@
+"""The webhook: what it is told, once by all workers, signed, again if it fails, and never in the
+way of a request."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config import Config, Secret, Storage, Webhook
+from dragoman.gateway.operation import webhook as module
+from dragoman.gateway.testing import RunningGateway
+from dragoman.simulator.accounts import KeyBehaviour
+from dragoman.simulator.script import Failure, Fault
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.clients import PATHS, body
+from tests.gateway.conftest import Start, config_for
+from tests.gateway.http import Answer, call
+from tests.gateway.processes import until
+
+KEYS = ("sk-sim-a", "sk-sim-b", "sk-sim-c")
+SECRET = "the-secret-of-the-webhook"
+RESET = int(time.time()) + 7200
+
+
+@dataclass
+class Receiver:
+    """A server that takes alerts; `statuses` are those of its next answers, then 200."""
+
+    url: str = ""
+    statuses: list[int] = field(default_factory=list)
+    delay_s: float = 0.0
+    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+    def alerts(self, kind: str = "") -> list[dict[str, Any]]:
+        found = [json.loads(data) for _, data in self.got]
+        return [one for one in found if not kind or one["type"] == kind]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    found = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            data = self.rfile.read(int(self.headers["content-length"]))
+            time.sleep(found.delay_s)
+            status = found.statuses.pop(0) if found.statuses else 200
+            found.got.append(({k.lower(): v for k, v in self.headers.items()}, data))
+            self.send_response(status)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    found.url = f"http://127.0.0.1:{server.server_port}/hook?token=hidden-token"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield found
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_EVERY_S", 0.05)
+    monkeypatch.setattr(module, "_FIRST_WAIT_S", 0.05)
+
+
+def configured(
+    simulator: RunningSimulator, receiver: Receiver, folder: Path | None, **more: Any
+) -> Config:
+    path = "" if folder is None else str(folder / "store.db")
+    hook = Webhook(
+        url=Secret(receiver.url),
+        secret=Secret(SECRET),
+        headers={"X-Token": Secret("hidden-header")},
+        **more,
+    )
+    return replace(
+        config_for(simulator.base_url, keys=KEYS),
+        storage=Storage(path=path, sync_s=0.02),
+        webhook=hook,
+    )
+
+
+def ask(gateway: RunningGateway, model: str = "messages/sim-text") -> Answer:
+    return call(gateway.base_url, "POST", PATHS["chat"], body("chat", model))
+
+
+def unified(share: float) -> tuple[tuple[str, str], ...]:
+    start = "anthropic-ratelimit-unified-5h"
+    return (f"{start}-utilization", f"{share}"), (f"{start}-reset", f"{RESET}")
+
+
+def behave(simulator: RunningSimulator, share: float) -> None:
+    for key in KEYS:
+        simulator.app.keys.behaviours[key] = KeyBehaviour(headers=unified(share))
+
+
+def test_thresholds_are_told_once_for_each_window(
+    start: Start, simulator: RunningSimulator, receiver: Receiver, tmp_path: Path
+) -> None:
+    """By two workers and after a restart."""
+    config = configured(simulator, receiver, tmp_path)
+    gateways = [start(config), start(config)]
+    told: list[tuple[str, float]] = []
+    for share in (0.5, 0.81, 0.85, 0.82, 0.99, 0.9, 1.0):
+        behave(simulator, share)
+        for gateway in gateways:
+            for _ in KEYS:
+                ask(gateway)
+        time.sleep(0.2)
+    gateways.append(start(config))
+    for _ in KEYS:
+        ask(gateways[-1])
+    until(lambda: len(receiver.alerts("account.quota")) >= 9)
+    time.sleep(0.3)
+    told = [(one["account"], one["threshold"]) for one in receiver.alerts("account.quota")]
+    names = [f"messages-{number}" for number in range(3)]
+    assert sorted(told) == sorted(itertools.product(names, (0.8, 0.95, 1.0)))
+    one = receiver.alerts("account.quota")[0]
+    assert one["upstream"] == "messages"
+    assert (one["window"], one["resets_at"]) == ("5h", RESET)
+    assert 0.8 <= one["used"] <= 0.85
+    assert "key" not in one
+
+
+@pytest.mark.parametrize(("status", "state"), [(401, "disabled"), (402, "exhausted")])
+def test_an_account_that_falls_out_and_a_pool_that_empties(
+    start: Start,
+    simulator: RunningSimulator,
+    receiver: Receiver,
+    tmp_path: Path,
+    status: int,
+    state: str,
+) -> None:
+    gateways = [start(configured(simulator, receiver, tmp_path)) for _ in range(2)]
+    for number, key in enumerate(KEYS, 1):
+        fault = Fault("error", failure=Failure(status=status, message=f"No, {key}."))
+        simulator.app.keys.behaviours[key] = KeyBehaviour(fault)
+        until(
+            lambda gateway=gateways[number % 2], number=number: (  # type: ignore[misc]
+                ask(gateway) is not None and len(receiver.alerts("account.out")) >= number
+            )
+        )
+    until(lambda: bool(receiver.alerts("pool.empty")))
+    time.sleep(0.2)
+    out = receiver.alerts("account.out")
+    assert sorted(one["account"] for one in out) == [f"messages-{n}" for n in range(3)]
+    assert {one["state"] for one in out} == {state}
+    assert all(one["why"] for one in out)
+    (low,) = receiver.alerts("pool.low")
+    assert (low["usable"], low["accounts"]) == (1, 3)
+    (empty,) = receiver.alerts("pool.empty")
+    assert (empty["usable"], empty["accounts"], empty["upstream"]) == (0, 3, "messages")
+    for _, data in receiver.got:
+        assert not any(key.encode() in data for key in (*KEYS, SECRET))
+
+
+def test_who_sends_can_be_proved(
+    start: Start, simulator: RunningSimulator, receiver: Receiver
+) -> None:
+    gateway = start(configured(simulator, receiver, None))
+    behave(simulator, 0.9)
+    ask(gateway)
+    until(lambda: bool(receiver.got))
+    headers, data = receiver.got[0]
+    parts = dict(part.split("=", 1) for part in headers["x-dragoman-signature"].split(","))
+    assert abs(int(parts["t"]) - time.time()) < 30
+    signed = parts["t"].encode() + b"." + data
+    assert parts["v1"] == hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
+    assert headers["x-token"] == "hidden-header"
+    assert headers["content-type"] == "application/json"
+
+
+def test_it_is_tried_again_with_the_same_id(
+    start: Start, simulator: RunningSimulator, receiver: Receiver
+) -> None:
+    receiver.statuses = [500, 302, 429]
+    gateway = start(configured(simulator, receiver, None))
+    behave(simulator, 0.9)
+    ask(gateway)
+    until(lambda: len(receiver.got) >= 4)
+    time.sleep(0.3)
+    assert len(receiver.got) == 4
+    assert len({one["id"] for one in receiver.alerts()}) == 1
+    until(lambda: gateway.app._scrape.counts().alerts == {"sent": 1})
+
+
+def test_one_that_never_answers_is_given_up_and_nothing_is_told_of_it(
+    start: Start, simulator: RunningSimulator, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    receiver.statuses = [500] * 2
+    gateway = start(configured(simulator, receiver, None, attempts=2))
+    behave(simulator, 0.9)
+    ask(gateway)
+    until(lambda: gateway.app._scrape.counts().alerts.get("failed") == 1)
+    text = " ".join(caplog.messages)
+    assert "status 500" in text
+    assert not any(hidden in text for hidden in ("hidden-token", "hidden-header", SECRET))
+
+
+def test_a_slow_one_keeps_no_request_waiting_and_no_more_than_it_may(
+    start: Start, simulator: RunningSimulator, receiver: Receiver
+) -> None:
+    receiver.delay_s = 1.0
+    gateway = start(configured(simulator, receiver, None, queue_size=1, timeout_s=5))
+    behave(simulator, 0.9)
+    began = time.monotonic()
+    for model in ("messages", "chat", "responses"):
+        for _ in KEYS:
+            assert ask(gateway, f"{model}/sim-text").status == 200
+    assert time.monotonic() - began < 1.0
+    until(lambda: gateway.app._scrape.counts().alerts.get("dropped", 0) >= 1)
+
+
+def test_without_a_webhook_nobody_is_told(
+    start: Start, simulator: RunningSimulator, receiver: Receiver, tmp_path: Path
+) -> None:
+    gateway = start(replace(configured(simulator, receiver, tmp_path), webhook=Webhook()))
+    behave(simulator, 0.9)
+    ask(gateway)
+    until(lambda: bool(gateway.app.pool.quotas.windows))
+    time.sleep(0.2)
+    assert not receiver.got
