@@ -132,12 +132,12 @@ class Attempts:
             self.gave_up = GaveUp(failure.fault, failure)
 
     def _give_up(self, ending: str, shortage: NoAccount | None = None) -> None:
+        rules = self._pool.rules(self._target.upstream.name)
         if self._failure is not None:
-            rules = self._pool.rules(self._target.upstream.name)
             fault = final_fault(rules, self._failure, ending, shortage)
         else:
             assert shortage is not None
-            fault = none_left(shortage)
+            fault = none_left(rules, shortage)
         self.gave_up = GaveUp(fault)
 
     def _seconds_left(self, upstream: Upstream) -> float:
