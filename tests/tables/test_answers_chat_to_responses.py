@@ -171,12 +171,6 @@ ROWS = [
         says(content="x", finish="content_filter"),
         output(X, status="incomplete", incomplete_details={"reason": "content_filter"}),
     ),
-    Row(
-        "finish content_filter, shown as completed",
-        says(content="x", finish="content_filter"),
-        output(X),
-        options={"refusal_as": "completed"},
-    ),
     *(
         Row(f"finish {word!r}", says(content="x", finish=word), output(X))
         for word in ("stop", "", "eos", "tool_calls")

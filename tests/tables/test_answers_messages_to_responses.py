@@ -14,6 +14,7 @@ from tests.tables.wire_responses import refused
 
 REDACTED = {"type": "redacted_thinking", "data": "HIDDEN"}
 CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+DECLINED = "The model declined to answer."
 FILTERED = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
 
 
@@ -253,22 +254,22 @@ ROWS = [
         {**CUT, **output(message("a"), call("c1", '{"a":1}', "incomplete"))},
     ),
     Row("pause_turn", ended("pause_turn"), {}, {"stop_reason": CONVERTED}),
-    Row("refusal without words", ended("refusal"), {**FILTERED, **output(X)}),
+    Row("refusal without words", ended("refusal"), output(message("x", refused(DECLINED)))),
     Row(
         "refusal with words",
         ended("refusal", stop_details={"type": "refusal", "category": None, "explanation": "No."}),
-        {**FILTERED, **output(message("x", refused("No.")))},
+        output(message("x", refused("No."))),
     ),
     Row(
-        "refusal with words, shown as completed",
+        "refusal with words, shown as incomplete",
         ended("refusal", stop_details={"type": "refusal", "category": None, "explanation": "No."}),
-        output(message("x", refused("No."))),
-        options={"refusal_as": "completed"},
+        {**FILTERED, **output(message("x", refused("No.")))},
+        options={"refusal_as": "incomplete"},
     ),
     Row(
         "refusal of a category",
         ended("refusal", stop_details={"type": "refusal", "category": "bio", "explanation": None}),
-        {**FILTERED, **output(X)},
+        output(message("x", refused(DECLINED))),
         {"stop_details.category": KNOB},
     ),
     Row("compaction", ended("compaction"), fault=FaultKind.UPSTREAM_FAILED),
