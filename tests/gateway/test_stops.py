@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,6 @@ from dragoman.accounts.states import AccountState
 from dragoman.canonical.stops import LONGEST, MOST
 from dragoman.config import Admin, Secret, Storage
 from dragoman.gateway.testing import RunningGateway, running_gateway
-from dragoman.protocols.settings import make_options
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import (
     PATHS,
@@ -40,10 +40,9 @@ ENDLESS = "responses/sim-text?delay_ms=20&words=5000"
 
 @pytest.fixture
 def gateway(simulator: RunningSimulator, tmp_path: Path) -> Iterator[RunningGateway]:
-    """A gateway that emulates stop sequences and writes down what was used."""
+    """A gateway that writes down what was used."""
     config = replace(
         config_for(simulator.base_url),
-        options=make_options(stop_on_responses="emulate"),
         storage=Storage(path=str(tmp_path / "store.db"), key=Secret("a key"), sync_s=0.05),
         admin=Admin(key=Secret(TOKEN)),
     )
@@ -111,17 +110,27 @@ def test_a_cut_before_anything_was_shown(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_usage_that_is_not_known_is_zero_or_left_out(gateway: RunningGateway, client: str) -> None:
+def test_usage_that_is_not_known_is_estimated(simulator: RunningSimulator, client: str) -> None:
+    """And the log says that it is."""
+    lines: list[dict[str, Any]] = []
     more = {"stream_options": {"include_usage": True}} if client == "chat" else {}
-    answer = asked(gateway, client, ENDLESS, "between", stream=True, **more)
+    with running_gateway(
+        config_for(simulator.base_url), lambda line: lines.append(json.loads(line))
+    ) as gateway:
+        answer = asked(gateway, client, ENDLESS, "courts", stream=True, **more)
 
     assert completed(client, answer.body)
     found = [data for _, data in events(answer.body) if data != "[DONE]"]
     if client == "chat":
-        assert all(not chunk.get("usage") for chunk in found)
+        [told] = [chunk["usage"] for chunk in found if chunk.get("usage")]
+        counts = told["prompt_tokens"], told["completion_tokens"]
     else:
         [told] = [data["usage"] for data in found if data["type"] == "message_delta"]
-        assert (told["input_tokens"], told["output_tokens"]) == (0, 0)
+        counts = told["input_tokens"], told["output_tokens"]
+    assert 5 < counts[0] < 40
+    assert 5 < counts[1] < 12
+    [line] = lines
+    assert "usage:converted" in line["losses"]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -147,8 +156,7 @@ def test_upstreams_that_do_not_answer_as_they_were_asked(
     made = body("responses", "sim-text", stream=stream)
     given = call(simulator.base_url, "POST", PATHS["responses"], made)
     with answering(200, given.headers["content-type"], given.body) as base_url:
-        config = config_for(base_url)
-        gateway = start(replace(config, options=make_options(stop_on_responses="emulate")))
+        gateway = start(config_for(base_url))
         answer = asked(gateway, "messages", "responses/m", " between", stream=asked_to_stream)
     if asked_to_stream:
         assert completed("messages", answer.body)

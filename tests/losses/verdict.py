@@ -11,6 +11,7 @@ import msgspec
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.losses import Loss, LossKind, Policy
 from dragoman.canonical.options import Options
+from dragoman.canonical.stops import EMULATED
 from dragoman.protocols.settings import make_options
 from tests.library import translate_request
 from tests.losses.requests import Case
@@ -89,6 +90,8 @@ def _tells(loss: Loss, case: Case) -> bool:
     if not names(loss.path, case):
         return False
     if loss.kind in (LossKind.KNOB, LossKind.CONTENT) or loss.path == path_text(case.path):
+        return True
+    if loss.detail == EMULATED:
         return True
     return not _BECOME_TEXT.isdisjoint(case.probe.turns)
 

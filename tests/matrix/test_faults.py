@@ -56,14 +56,16 @@ def ask(stage: Stage, gateway: str, judge: str, client: Api, mode: Mode, model: 
 def expected(status: int, client: Api) -> set[int]:
     """What a client may be told when the only account answers `status`.
 
-    An account's trouble is not the client's: 401 and 403 never reach it as such.
+    An account's trouble is not the client's: a 401 never reaches it as such.
     """
     if status in (400, 404, 413):
         return {status}
     if status == 429:
         return {429}
-    if status in (401, 402, 403):
-        return {402, 429, 502, 503, 529}
+    if status in (401, 403):
+        return {403}
+    if status == 402:
+        return {402, 429}
     return {500, 502, 503, 529}
 
 

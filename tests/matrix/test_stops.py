@@ -15,10 +15,6 @@ from tests.matrix.bodies import Wish, body
 from tests.matrix.conftest import CONFIG, PROTOCOLS, UPSTREAM, Stage
 from tests.matrix.judges import Api, Ask, Mode, Seen
 
-OPTIONS = """
-[options]
-stop_on_responses = "emulate"
-"""
 LOOK = ToolCall("get_weather", '{"city": "Paris END"}')
 
 
@@ -61,7 +57,7 @@ names = itertools.count()
 @pytest.fixture(scope="module")
 def emulating(stage: Stage) -> Iterator[str]:
     """The address of a gateway that emulates stop sequences."""
-    text = CONFIG + OPTIONS
+    text = CONFIG
     for api, protocol in PROTOCOLS.items():
         text += UPSTREAM.format(api=api, protocol=protocol, base_url=stage.simulator.base_url)
     with running_gateway(parse_config(text)) as gateway:

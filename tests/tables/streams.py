@@ -79,7 +79,7 @@ def _chat(chunk: JsonObject) -> Iterable[str]:
     if "done" in chunk:
         yield "done"
     elif "error" in chunk:
-        yield f"error {chunk['error']['type']}: {chunk['error']['message'].partition(':')[0]}"
+        yield f"error {chunk['error']['type']}: {_problem(chunk['error'])}"
     elif not chunk["choices"]:
         yield f"usage {chunk['usage']['prompt_tokens']}+{chunk['usage']['completion_tokens']}"
     else:
@@ -95,6 +95,12 @@ def _chat(chunk: JsonObject) -> Iterable[str]:
                 yield f"{name} {_told(value)}".rstrip()
         if choice["finish_reason"] is not None:
             yield f"finish {choice['finish_reason']}"
+
+
+def _problem(error: JsonObject) -> str:
+    """The beginning of an error's text, without the phrase for clients that try again."""
+    message: str = error["message"]
+    return message.removeprefix("Provider returned error: ").partition(":")[0]
 
 
 def _calls(fragments: list[JsonObject]) -> Iterable[str]:
@@ -127,7 +133,7 @@ def _messages(event: JsonObject) -> Iterable[str]:
                 f" {usage['input_tokens']}+{usage['output_tokens']}"
             )
         case "error":
-            yield f"error {event['error']['type']}: {event['error']['message'].partition(':')[0]}"
+            yield f"error {event['error']['type']}: {_problem(event['error'])}"
         case kind:
             yield kind
 
@@ -138,7 +144,7 @@ def _responses(event: JsonObject) -> Iterable[str]:
         return
     kind = event["type"].removeprefix("response.")
     if kind == "error":
-        yield f"error {event['error']['type']}: {event['message'].partition(':')[0]}"
+        yield f"error {event['error']['type']}: {_problem(event)}"
         return
     if "response" in event:
         usage = event["response"]["usage"]

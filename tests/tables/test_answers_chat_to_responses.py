@@ -142,12 +142,6 @@ ROWS = [
         says(content="x", finish="content_filter"),
         answer(X, status="incomplete", incomplete_details={"reason": "content_filter"}),
     ),
-    Row(
-        "finish content_filter, shown as completed",
-        says(content="x", finish="content_filter"),
-        answer(X),
-        options={"refusal_as": "completed"},
-    ),
     *(
         Row(f"finish {word!r}", says(content="x", finish=word), answer(X))
         for word in ("stop", "", "eos", "tool_calls")

@@ -14,6 +14,7 @@ from tests.tables.wire_responses import answer, called, called_free, part, refus
 
 REDACTED = {"type": "redacted_thinking", "data": "HIDDEN"}
 CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+DECLINED = "The model declined to answer."
 FILTERED = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
 
 
@@ -222,22 +223,22 @@ ROWS = [
         {**CUT, **answer(spoken("a"), called("c1", '{"a":1}', "incomplete"))},
     ),
     Row("pause_turn", ended("pause_turn"), {}, {"stop_reason": CONVERTED}),
-    Row("refusal without words", ended("refusal"), {**FILTERED, **answer(X)}),
+    Row("refusal without words", ended("refusal"), answer(spoken("x", refused(DECLINED)))),
     Row(
         "refusal with words",
         ended("refusal", stop_details={"type": "refusal", "category": None, "explanation": "No."}),
-        {**FILTERED, **answer(spoken("x", refused("No.")))},
+        answer(spoken("x", refused("No."))),
     ),
     Row(
-        "refusal with words, shown as completed",
+        "refusal with words, shown as incomplete",
         ended("refusal", stop_details={"type": "refusal", "category": None, "explanation": "No."}),
-        answer(spoken("x", refused("No."))),
-        options={"refusal_as": "completed"},
+        {**FILTERED, **answer(spoken("x", refused("No.")))},
+        options={"refusal_as": "incomplete"},
     ),
     Row(
         "refusal of a category",
         ended("refusal", stop_details={"type": "refusal", "category": "bio", "explanation": None}),
-        {**FILTERED, **answer(X)},
+        answer(spoken("x", refused(DECLINED))),
         {"stop_details.category": KNOB},
     ),
     Row("compaction", ended("compaction"), fault=FaultKind.UPSTREAM_FAILED),

@@ -290,7 +290,7 @@ SETTINGS = [
     ),
     Row("alternatives without log probabilities", {"top_logprobs": 3}, {}, {"top_logprobs": KNOB}),
     Row("two choices", {"n": 2}, {}, {"n": CONTENT}),
-    Row("stop strings", {"stop": ["x"]}, {}, {"stop": CONTENT}),
+    Row("stop strings", {"stop": ["x"]}, {}, {"stop": CONVERTED}),
     Row(
         "stop strings, dropped",
         {"stop": ["x"]},
@@ -299,11 +299,11 @@ SETTINGS = [
         {"stop_on_responses": "drop"},
     ),
     Row(
-        "stop strings, emulated",
+        "stop strings, refused",
         {"stop": ["x"]},
         {},
-        {"stop": CONVERTED},
-        {"stop_on_responses": "emulate"},
+        {"stop": CONTENT},
+        {"stop_on_responses": "reject"},
     ),
     *(
         Row(f"knob {name}", {name: value}, {}, {name: KNOB})

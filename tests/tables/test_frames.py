@@ -458,7 +458,7 @@ def test_the_terminal_event_of_responses(
         ("rate_limit_exceeded", "rate_limit_error", "rate_limit_exceeded"),
         ("context_length_exceeded", "invalid_request_error", "context_length_exceeded"),
         ("insufficient_quota", "insufficient_quota", "insufficient_quota"),
-        ("slow_down", "service_unavailable_error", "slow_down"),
+        ("slow_down", "service_unavailable_error", "server_error"),
         ("image_too_large", "invalid_request_error", "image_too_large"),
         ("odd", "server_error", "server_error"),
         (None, "server_error", "server_error"),
@@ -471,9 +471,11 @@ def test_responses_of_a_failure(given: str | None, kind: str, code: str) -> None
     made = events(streamed(RESPONSES, CHAT, chat_stream(ROLE, HI, refused)))
     (told_as, error), (ended_as, failed) = made[-2:]
     assert (told_as, ended_as) == ("error", "response.failed")
-    assert error["message"] == error["error"]["message"] == "slow down"
+    message = failed["response"]["error"]["message"]
+    assert message.removeprefix("Provider returned error: ") == "slow down"
+    assert error["message"] == error["error"]["message"] == message
     assert failed["response"]["id"] == "resp_1"
-    assert failed["response"]["error"] == {"type": kind, "code": code, "message": "slow down"}
+    assert failed["response"]["error"] == {"type": kind, "code": code, "message": message}
     assert [data["sequence_number"] for _, data in made] == list(range(len(made)))
 
 
@@ -481,11 +483,16 @@ def test_messages_of_a_failure() -> None:
     """An error event and nothing else, with what explains it."""
     why = {"error_type": "other"}
     refused = {"error": {"message": "no", "code": "slow_down", "misalignment": why}}
+    message = "Provider returned error: no"
     assert events(streamed(MESSAGES, CHAT, chat_stream(ROLE, refused))) == [
         *BEGUN,
         named(
             "error",
-            error={"type": "overloaded_error", "message": "no", "details": {"misalignment": why}},
+            error={
+                "type": "overloaded_error",
+                "message": message,
+                "details": {"misalignment": why},
+            },
         ),
     ]
 

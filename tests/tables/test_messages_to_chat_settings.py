@@ -181,14 +181,14 @@ SETTINGS = [
         "five stop sequences",
         {"stop_sequences": list("abcde")},
         {"stop": list("abcd")},
-        {"stop_sequences": CONTENT},
+        {"stop_sequences": CONVERTED},
     ),
     Row(
-        "five stop sequences, the fifth emulated",
+        "five stop sequences, the fifth refused",
         {"stop_sequences": list("abcde")},
         {"stop": list("abcd")},
-        {"stop_sequences": CONVERTED},
-        {"stop_on_responses": "emulate"},
+        {"stop_sequences": CONTENT},
+        {"stop_on_responses": "reject"},
     ),
     # req: 28
     Row("sampling", {"temperature": 0, "top_p": 0.5}, {"temperature": 0.0, "top_p": 0.5}),

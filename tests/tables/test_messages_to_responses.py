@@ -381,7 +381,7 @@ SETTINGS = [
         {"max_tokens": 0},
         {"max_output_tokens": ABSENT, "prompt_cache_options": {"prewarm": True}},
     ),
-    Row("stop sequences", {"stop_sequences": ["a"]}, {}, {"stop_sequences": CONTENT}),
+    Row("stop sequences", {"stop_sequences": ["a"]}, {}, {"stop_sequences": CONVERTED}),
     Row(
         "stop sequences, dropped",
         {"stop_sequences": ["a"]},
@@ -390,18 +390,17 @@ SETTINGS = [
         {"stop_on_responses": "drop"},
     ),
     Row(
-        "stop sequences, emulated",
+        "stop sequences, refused",
         {"stop_sequences": ["a"]},
         {},
-        {"stop_sequences": CONVERTED},
-        {"stop_on_responses": "emulate"},
+        {"stop_sequences": CONTENT},
+        {"stop_on_responses": "reject"},
     ),
     Row(
         "a stop sequence too long to be emulated",
         {"stop_sequences": ["a" * 1025]},
         {},
         {"stop_sequences": CONTENT},
-        {"stop_on_responses": "emulate"},
     ),
     Row("sampling", {"temperature": 0, "top_p": 0.5}, {"temperature": 0.0, "top_p": 0.5}),
     Row(

@@ -407,8 +407,8 @@ TO_RESPONSES = [
             *OPEN,
             *ADDED,
             "output_text.delta Hi",
-            "error service_unavailable_error: m",
-            "failed server_is_overloaded",
+            "error overloaded_error: m",
+            "failed server_error",
         ],
     ),
     Row(

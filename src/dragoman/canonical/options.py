@@ -67,11 +67,11 @@ class Options(Extensible, frozen=True, kw_only=True):
     keepalive: Literal["usual", "numbered", "off"] = "usual"
     """Signs of life in silent streams: what every client of the protocol ignores, in Responses
     streams `ping` events that count in the sequence, or none."""
-    stop_on_responses: Literal["reject", "drop", "emulate"] = "reject"
-    """Stop sequences toward Responses upstreams, which have none: treated as lost content,
-    dropped, or emulated, so that the answer is cut here at the first and the upstream's call
-    ended. What Chat upstreams (more than four) and Messages upstreams (blank ones) do not take is
-    emulated then, too."""
+    stop_on_responses: Literal["emulate", "reject", "drop"] = "emulate"
+    """Stop sequences toward Responses upstreams, which have none: emulated, so that the answer is
+    cut here at the first and the upstream's call ended; treated as lost content; or dropped. What
+    Chat upstreams (more than four) and Messages upstreams (blank ones) do not take is emulated as
+    well."""
     map_fast: bool = False
     """Translate `service_tier: fast|priority` to and from `speed: fast`."""
 

@@ -15,7 +15,6 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.estimate import estimate_tokens
 from dragoman.gateway.serving.answers import MOST_BYTES, read_error
 from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.exchange import Exchange
@@ -27,6 +26,7 @@ from dragoman.gateway.stored.upstream_responses import UpstreamResponses, is_lef
 from dragoman.jsontext import members as members_of
 from dragoman.protocols.base import Counting, to_json
 from dragoman.translation import Call, CallSettings, ClientRequest
+from dragoman.translation.estimate import estimate_tokens
 from dragoman.upstream.errors import CallError
 
 ESTIMATED = (b"x-dragoman-estimate", b"true")

@@ -29,6 +29,7 @@ from dragoman.protocols.base import AnswerWriter, Codec, Inbound, Outbound, Repl
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
+from dragoman.translation.estimate import estimate_tokens
 from dragoman.translation.foreign_reasoning import without_foreign_reasoning
 from dragoman.translation.streams import (
     NOTED,
@@ -300,7 +301,9 @@ class Call:
         reader = self.codec.translate.stream_reader(self._inbound())
         writer = self._source.codec.translate.answer_writer(self._reply(), True)
         if self._stops:
-            return CutStream(reader, self._names, writer, self.mask, self._stops)
+            prompt = estimate_tokens(self._source.read(self.settings.sealer))
+            cut = self._stops, self.ledger, prompt
+            return CutStream(reader, self._names, writer, self.mask, *cut)
         return TranslatedStream(reader, self._names, writer, self.mask)
 
     def response_as_stream(self, body: bytes, outcome: Outcome | None = None) -> bytes:

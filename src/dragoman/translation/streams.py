@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
@@ -22,6 +24,7 @@ from dragoman.canonical.events import (
     Sealed,
 )
 from dragoman.canonical.finish import Finish
+from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.sequencer import Sequencer
@@ -31,6 +34,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import AnswerWriter, Relay, StreamReader
 from dragoman.sse import DONE, Decoder, EventTooLarge, Frame, escape
+from dragoman.translation.estimate import estimate_text
 
 
 class Outcome(Struct):
@@ -194,9 +198,14 @@ class TranslatedStream(AnswerStream):
 
 class CutStream(TranslatedStream):
     """A stream between two protocols that ends at an emulated stop sequence: a further stage
-    before the writer."""
+    before the writer.
 
-    __slots__ = ("_cutter",)
+    Of an answer that is cut the upstream never tells its usage: the client is told an estimate,
+    which begins with the tokens of its `prompt`, and the ledger that it is one. It is not in the
+    outcome.
+    """
+
+    __slots__ = ("_cutter", "_generated", "_ledger", "_prompt")
 
     def __init__(
         self,
@@ -205,17 +214,41 @@ class CutStream(TranslatedStream):
         writer: AnswerWriter,
         mask: Mask | None,
         stops: Sequence[str],
+        ledger: Ledger,
+        prompt: int,
     ) -> None:
         super().__init__(reader, names, writer, mask)
         self._cutter = StopCutter(stops)
+        self._ledger = ledger
+        self._prompt = prompt
+        self._generated: list[str] = []
+        """All that the model said."""
 
     @property
     def cut(self) -> bool:
         return self._cutter.over
 
     def _write(self, event: Event) -> bytes:
-        write = super()._write
-        return b"".join([write(changed) for changed in self._cutter.push(event)])
+        write, cutter = super()._write, self._cutter
+        if cutter.over:
+            return b""
+        if type(event) is Delta:
+            self._generated.append(event.text)
+        changed = cutter.push(event)
+        if not cutter.over:
+            return b"".join([write(one) for one in changed])
+        *rest, end = changed
+        written = [write(one) for one in rest]
+        return b"".join([*written, self._writer.write(Metered(self._estimate())), write(end)])
+
+    def _estimate(self) -> Usage:
+        detail = "estimated: the upstream's call was ended at a stop sequence"
+        self._ledger.add("usage", LossKind.CONVERTED, detail)
+        output = math.ceil(estimate_text("".join(self._generated)))
+        known = self.outcome.usage
+        if known is None:
+            return Usage(input=self._prompt, output=output)
+        return replace(known, output=max(known.output, output))
 
 
 def _has_content(event: Event) -> bool:

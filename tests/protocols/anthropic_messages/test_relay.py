@@ -77,10 +77,12 @@ def test_nothing_follows_the_end() -> None:
 
 
 def test_a_stream_can_be_cut_short() -> None:
-    relay = CODEC.passthrough.relay(None, False)
+    relay = CODEC.passthrough.relay(None, False, {}, "req_1")
     fault = Fault(FaultKind.UPSTREAM_TIMEOUT, "too slow")
     ((_, event),) = events(relay.fail(fault))
-    assert event["error"] == {"type": "timeout_error", "message": "too slow"}
+    message = "Provider returned error: too slow"
+    assert event["error"] == {"type": "timeout_error", "message": message}
+    assert event["request_id"] == "req_1"
     assert relay.fault is fault
     assert relay.finish() == b""
 

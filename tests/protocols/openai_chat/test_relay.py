@@ -112,7 +112,8 @@ def test_a_failure_as_the_finish_reason_is_an_error() -> None:
 def test_a_stream_cut_by_us_ends_in_an_error() -> None:
     watching = CODEC.passthrough.relay(None, False)
     fault = Fault(FaultKind.UPSTREAM_TIMEOUT, "too slow")
-    assert chunks(watching.fail(fault))[0]["error"]["message"] == "too slow"
+    message = chunks(watching.fail(fault))[0]["error"]["message"]
+    assert message == "Provider returned error: too slow"
     assert watching.fault is fault
     assert watching.finish() == b""
 

@@ -50,4 +50,7 @@ def rendered(
     if fault.retry_after is not None:
         # Whole seconds: that is all the header allows (RFC 9110, section 10.2.3).
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(fault.retry_after))))
+    if fault.kind is FaultKind.PAYMENT_REQUIRED:
+        # With the status 429, which by itself asks SDKs to come again.
+        headers.append((b"x-should-retry", b"false"))
     return shown.status, escape(to_json(shown.body)), headers

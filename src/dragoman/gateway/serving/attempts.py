@@ -173,15 +173,15 @@ class Attempts:
         self._failure = more_informative(self._failure, failure)
 
     def _give_up(self, ending: str, shortage: NoAccount | None = None) -> None:
+        rules = self._pool.rules(self._target.upstream.name)
         if self._failure is not None:
             name = self._target.upstream.name
-            rules = self._pool.rules(name)
             made = self._target.upstream.attempts - self._remaining
             ending = f"{ending}, {made} of {self._pool.size(name)} tried"
             fault = final_fault(rules, self._failure, ending, shortage)
         else:
             assert shortage is not None
-            fault = none_left(shortage)
+            fault = none_left(rules, shortage)
         self.gave_up = GaveUp(fault)
 
     def _seconds_left(self, upstream: Upstream) -> float:

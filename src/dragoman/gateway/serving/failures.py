@@ -141,6 +141,28 @@ def _information(failure: Failure) -> int:
     return _INFORMATION.get(failure.fault.kind, 1)
 
 
+_LONG_S = 3600.0
+"""Seconds for which nobody waits for an answer."""
+
+_NOT_YOURS = (
+    "This concerns the gateway's own accounts, not your key: whoever runs the gateway has to act"
+)
+
+_BLOCKED_AFTER: Mapping[FaultKind, frozenset[FaultKind]] = {
+    FaultKind.FORBIDDEN: frozenset({FaultKind.UNAUTHENTICATED, FaultKind.FORBIDDEN}),
+    FaultKind.PAYMENT_REQUIRED: frozenset(
+        {
+            FaultKind.UNAUTHENTICATED,
+            FaultKind.FORBIDDEN,
+            FaultKind.PAYMENT_REQUIRED,
+            FaultKind.RATE_LIMITED,
+        }
+    ),
+}
+"""The failures, by kind, after which a client is told that waiting does not help, by what it is
+told. Others tell of the upstream or of the request, and not of an account."""
+
+
 def final_fault(
     rules: RuleSet, last: Failure, ending: str, shortage: NoAccount | None = None
 ) -> Fault:
@@ -149,33 +171,55 @@ def final_fault(
     `last` is the most informative failure, `ending` why nothing more is tried, `shortage` the
     pool's error when it had no account left: why, and when one will be back. Failures of the
     gateway's accounts (key refused, not permitted) never look like failures of the client's key.
+    Where waiting does not help, the error is one after which clients do not ask again.
     """
     fault = last.fault
-    wait, reasons = fault.retry_after, ""
+    kind, wait, reasons = fault.kind, fault.retry_after, ""
     if shortage is not None:
         wait = wait if shortage.fault.retry_after is None else shortage.fault.retry_after
         reasons = "; ".join(f"{why}: {count}" for why, count in shortage.reasons)
         reasons += _when(shortage.fault.retry_after) if reasons else ""
     in_brackets = f" ({reasons})" if reasons else ""
-    kind = fault.kind
     message = f"{fault.message} ({ending}: {reasons})" if reasons else f"{fault.message} ({ending})"
     if kind is FaultKind.UNAUTHENTICATED:
-        kind = FaultKind.NO_ACCOUNT
+        # Its own words about a key may quote the key.
         message = f"{ending}: the upstream refused the account's key.{in_brackets}"
-    elif kind is FaultKind.FORBIDDEN:
-        kind = FaultKind.UPSTREAM_FAILED
     if rules.final == "none_left":
         kind, message = FaultKind.NO_ACCOUNT, f"{ending}: {fault.message}{in_brackets}"
+    elif shortage is not None:
+        blocked = _blocked(shortage, message)
+        if blocked is not None and kind in _BLOCKED_AFTER[blocked.kind]:
+            return blocked
+    if kind is FaultKind.UNAUTHENTICATED:
+        kind = FaultKind.NO_ACCOUNT
+    elif kind is FaultKind.FORBIDDEN:
+        kind = FaultKind.UPSTREAM_FAILED
     if kind is fault.kind:
         return replace(fault, message=message, retry_after=wait)
     return Fault(kind, message, code=_CODES[kind], retry_after=wait)
 
 
-def none_left(shortage: NoAccount) -> Fault:
+def none_left(rules: RuleSet, shortage: NoAccount) -> Fault:
     """The error for the client when there was no account to begin with, with the time after which
-    one may be back."""
+    one may be back. Where waiting does not help, it is one after which clients do not ask again."""
     fault = shortage.fault
-    return replace(fault, message=fault.message + _when(fault.retry_after))
+    told = replace(fault, message=fault.message + _when(fault.retry_after))
+    if rules.final == "none_left":
+        return told
+    return _blocked(shortage, told.message) or told
+
+
+def _blocked(shortage: NoAccount, message: str) -> Fault | None:
+    """The error where no account will be back soon: for want of permission, or of quota if it is
+    known when there will be some again. None if waiting may help."""
+    wait = shortage.fault.retry_after
+    if wait is None:
+        kind, code = FaultKind.FORBIDDEN, "no_account_permitted"
+    elif wait > _LONG_S:
+        kind, code = FaultKind.PAYMENT_REQUIRED, "insufficient_quota"
+    else:
+        return None
+    return Fault(kind, f"{message}. {_NOT_YOURS}.", code=code, retry_after=wait)
 
 
 def _when(seconds: float | None) -> str:

@@ -50,6 +50,7 @@ def read_finish(stop: Mapping[str, Any], has_calls: bool) -> Finish:
         reason,
         sequence if isinstance(sequence, str) else None,
         category if isinstance(category, str) else None,
+        declined=reason is FinishReason.CONTENT_FILTER,
     )
 
 

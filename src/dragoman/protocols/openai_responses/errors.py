@@ -43,6 +43,8 @@ _FAILED_CODES = REQUEST_CODES | {
 }
 """Codes of an upstream that a failed response shows as they are."""
 
+_OVERLOADED_CODES = ("server_is_overloaded", "slow_down")
+
 _OPEN_RESPONSES = {
     FaultKind.NOT_FOUND: (404, "not_found"),
     FaultKind.MODEL_NOT_FOUND: (404, "not_found"),
@@ -106,8 +108,14 @@ def error_members(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
 
 
 def failed_in_stream(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
-    """The `error` member of a failed response that ends a stream."""
-    return failed_object(told_in_stream(fault), options)
+    """The `error` member of a failed response that ends a stream.
+
+    Codex gives up on an overload that is told as one.
+    """
+    failed = failed_object(told_in_stream(fault), options)
+    if failed["code"] in _OVERLOADED_CODES:
+        failed["code"] = "server_error"
+    return failed
 
 
 def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:

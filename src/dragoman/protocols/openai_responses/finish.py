@@ -44,9 +44,8 @@ def write_finish(finish: Finish, options: Options, ledger: Ledger) -> Status:
         ledger.add("stop_details.category", LossKind.KNOB, "filters have no categories")
     if reason in _CUT:
         return Status("incomplete", {"reason": "max_output_tokens"}, "incomplete")
-    if (
-        reason is FinishReason.CONTENT_FILTER
-        and options.of(ResponsesOptions).refusal_as == "incomplete"
+    if reason is FinishReason.CONTENT_FILTER and not (
+        finish.declined and options.of(ResponsesOptions).refusal_as == "completed"
     ):
         return Status("incomplete", {"reason": "content_filter"}, "completed")
     if reason is FinishReason.STOP_SEQUENCE:

@@ -12,10 +12,13 @@ from dragoman.canonical.options import Options
 class ResponsesOptions(Struct, frozen=True, kw_only=True):
     """How Responses clients are answered."""
 
-    reasoning_as: Literal["content", "summary"] = "content"
-    """How raw reasoning text of an upstream is shown to Responses clients."""
-    refusal_as: Literal["incomplete", "completed"] = "incomplete"
-    """Status shown to Responses clients when a classifier stopped the output."""
+    reasoning_as: Literal["auto", "content", "summary"] = "auto"
+    """How raw reasoning text of an upstream is shown to Responses clients: as `content`, or as a
+    `summary`, which is all that most of them read. `auto`: as a summary to those that asked for one
+    with `reasoning.summary`."""
+    refusal_as: Literal["incomplete", "completed"] = "completed"
+    """Status shown to Responses clients of an answer that a Messages upstream ended as a refusal.
+    It has a refusal part in either case."""
     responses_done: bool = False
     """Write `data: [DONE]` after the terminal event of a Responses stream."""
     error_style: Literal["openai", "openresponses"] = "openai"

@@ -91,6 +91,8 @@ class ResponsesWriter:
         "_output",
         "_own",
         "_pending",
+        "_raw_as_summary",
+        "_refused",
         "_response",
         "_sealer",
         "_shows_logprobs",
@@ -109,6 +111,8 @@ class ResponsesWriter:
         self._options = reply.options
         self._own = own = reply.options.of(ResponsesOptions)
         self._wants_sources = wants_sources(reply)
+        self._raw_as_summary = _raw_as_summary(own, reply)
+        self._refused = False
         self._frames = Frames() if streamed else None
         self._output = Output(self._frames)
         self._response = begun(
@@ -220,7 +224,7 @@ class ResponsesWriter:
         if self._options.show_reasoning == "never":
             self._lose("reasoning", "reasoning is not shown")
             return HiddenReasoning.new(self._output, item_id, block, self._sealer)
-        as_summary = block.style == "summary" or self._own.reasoning_as == "summary"
+        as_summary = block.style == "summary" or self._raw_as_summary
         return ReasoningItem.new(self._output, item_id, block, self._sealer, as_summary=as_summary)
 
     def _delta(self, event: Delta) -> bytes:
@@ -258,7 +262,9 @@ class ResponsesWriter:
             self._item = item = MessageItem.new(self._output, self._mint("msg_"), phase)
             opened = item.begin()
         before = item.text
-        opened += item.open_part("refusal" if isinstance(head, Refusal) else "output_text")
+        refuses = isinstance(head, Refusal)
+        self._refused = self._refused or refuses
+        opened += item.open_part("refusal" if refuses else "output_text")
         if item.text is not before:
             self._block_start = 0
         return opened, item
@@ -319,7 +325,10 @@ class ResponsesWriter:
         self._awaits_tools = event.finish.reason is FinishReason.TOOL_CALLS
         self._response["status"] = status.response
         self._response["incomplete_details"] = status.details
-        finished = self._finish_item(status.last_item)
+        unsaid = b""
+        if event.finish.declined and not self._refused:
+            unsaid = self._opened(Opened(0, Refusal(text=""))) + self._delta(Delta(0, _DECLINED))
+        finished = unsaid + self._finish_item(status.last_item)
         if self._output.items:
             return finished
         # Clients expect at least one item.
@@ -372,6 +381,18 @@ class ResponsesWriter:
         """The last event, with the response object."""
         event = frames.encoded_event(f"response.{end}", b'"response":' + rendered)
         return event + encode(DONE) if self._own.responses_done else event
+
+
+_DECLINED = "The model declined to answer."
+"""The text of a refusal without words."""
+
+
+def _raw_as_summary(own: ResponsesOptions, reply: Reply) -> bool:
+    """Whether raw reasoning is shown as a summary."""
+    if own.reasoning_as != "auto":
+        return own.reasoning_as == "summary"
+    thinking = reply.request.thinking
+    return thinking is not None and thinking.summary is not None
 
 
 def _joins(block: Block, message: MessageItem) -> bool:

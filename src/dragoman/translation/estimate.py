@@ -1,4 +1,4 @@
-"""An estimate of a prompt's tokens, for upstreams that cannot count them.
+"""An estimate of tokens, for prompts that the upstream cannot count and answers that it does not.
 
 No tokenizer is loaded: vendors do not publish those of their current models, and the counts of
 any two differ by more than this does. A word of Latin letters counts one for each six of them
@@ -67,6 +67,11 @@ def estimate_tokens(request: Request) -> int:
     if isinstance(request.output_format, JsonSchema):
         count += _json(request.output_format.schema)
     return math.ceil(count)
+
+
+def estimate_text(text: str) -> float:
+    """The estimated tokens of a text."""
+    return _text(text)
 
 
 def _blocks(blocks: Iterable[Block]) -> float:
