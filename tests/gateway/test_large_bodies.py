@@ -352,7 +352,7 @@ def test_and_large_answers(gateway: RunningGateway, api: str, upstream: str) -> 
         "messages": "max_tokens",
         "responses": "max_output_tokens",
     }
-    made = body(api, f"{upstream}/sim-text?words=120000", **{limit[api]: 200_000})
+    made = body(api, f"{upstream}/sim-text?words=120000") | {limit[api]: 200_000}
     answer = call(gateway.base_url, "POST", PATHS[api], made)
     assert answer.status == 200, answer.body[:500]
     assert is_large(answer.body)

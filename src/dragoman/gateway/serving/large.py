@@ -27,8 +27,8 @@ Arguments = TypeVarTuple("Arguments")
 
 _log = logging.getLogger("dragoman.gateway")
 
-_MOST_S = 10.0
-"""Seconds that one step may take: five times what 700,000 messages do."""
+_MOST_S = 20.0
+"""Seconds that one step may take: ten times what 700,000 messages do."""
 
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
 """Bytes that it may take: a body of 24 MB that holds 700,000 messages takes 1 GB."""
