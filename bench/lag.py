@@ -16,6 +16,7 @@ import asyncio
 import gzip
 import http.client
 import json
+import os
 import sys
 import tempfile
 import time
@@ -33,6 +34,7 @@ from dragoman.gateway.processes.listening import bind
 from dragoman.gateway.server import Server, build_app
 
 TICK_S = 0.001
+MODELS = ("bench-chat", "bench-messages")
 
 
 def _body(messages: list[object], **more: object) -> bytes:
@@ -153,7 +155,7 @@ async def run(config: Path, rounds: int) -> None:
         titles = f"{'body':32} {'to':16} {'status':>6} {'took':>9} {'late most':>9} {'p99':>7}"
         sys.stdout.write(f"{titles} {'own':>7}\n")
         for which in BODIES:
-            for model in ("bench-chat", "bench-messages"):
+            for model in MODELS + (("bench-chat-tls",) if which == "picture" else ()):
                 for packed in (False, True) if which in ("messages", "picture") else (False,):
                     for _ in range(rounds):
                         sys.stdout.write(await measured(port, which, model, packed))
@@ -175,6 +177,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with targets.upstreams(folder, Cores(None, None)) as up:
+            os.environ["SSL_CERT_FILE"] = str(up.cert)
             config = folder / "dragoman.toml"
             config.write_text(targets.configuration(1, up) + '[storage]\npath = ""\n')
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -219,7 +219,7 @@ def test_a_stream_that_grows_without_end_ends_in_an_error(start: Start, api: str
 
 
 def test_others_are_answered_while_a_large_body_is_translated(gateway: RunningGateway) -> None:
-    """51 KB, as gzip, of 700,000 messages: without a thread for it nobody would be served for
+    """51 KB, as gzip, of 700,000 messages: if the loop worked on it, nobody would be served for
     seconds."""
     text = {"role": "user", "content": "hi"}
     made = {"model": "messages/sim-text", "messages": [text] * 700_000}

@@ -1,14 +1,124 @@
-"""Which bodies are worked on beside the loop."""
+"""Large bodies: which they are, and that what is done with them elsewhere is what is done with
+others here."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
+import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from dragoman.gateway.serving.large import is_large
+from bench.answers import ANSWERS
+from dragoman.canonical.errors import InvalidRequest, Refused
+from dragoman.canonical.losses import Policy
+from dragoman.canonical.masking import Mask
+from dragoman.canonical.options import Options
+from dragoman.gateway.serving import exchange
+from dragoman.gateway.serving.large import LargeBodies, is_large
+from dragoman.gateway.testing import RunningGateway
+from dragoman.translation import ALL_REASONING, Call, CallSettings, ClientRequest, Outcome
+from tests.gateway.clients import APIS, PATHS, body, completed, error_of, streamed_text, text_of
+from tests.gateway.conftest import PROTOCOLS
+from tests.gateway.http import call
+from tests.matrix.bodies import png
 
 TURN = {"role": "user", "content": "x"}
+LONG = "some words " * 60_000
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+MADE: dict[str, dict[str, Any]] = {
+    "chat": {
+        "model": "one",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": LONG}]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": "call_1",
+                        "type": "function",
+                        "function": {"name": "weather.now", "arguments": '{"city":"Graz"}'},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": "call_1", "content": "17 °C"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "weather.now", "parameters": SCHEMA}}],
+        "logit_bias": {"50256": -100},
+        "metadata": {"a": "b"},
+        "stop": ["STOP"],
+        "prompt_cache_key": "this one",
+    },
+    "messages": {
+        "model": "one",
+        "max_tokens": 500,
+        "system": [{"type": "text", "text": LONG}],
+        "messages": [
+            {"role": "user", "content": "Where?"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+                    {"type": "tool_use", "id": "t1", "name": "now", "input": {"city": "Graz"}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "t1", "content": "17"},
+                    {
+                        "type": "image",
+                        "source": {"type": "base64", "media_type": "image/png", "data": png()},
+                    },
+                ],
+            },
+        ],
+        "tools": [{"name": "now", "input_schema": SCHEMA}],
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "top_k": 5,
+        "stop_sequences": ["STOP"],
+        "metadata": {"user_id": "u"},
+    },
+    "responses": {
+        "model": "one",
+        "instructions": "Be brief.",
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": LONG}]},
+            {
+                "type": "reasoning",
+                "id": "rs_1",
+                "summary": [{"type": "summary_text", "text": "Hm."}],
+                "encrypted_content": "c2ln",
+            },
+            {
+                "type": "custom_tool_call",
+                "call_id": "c1",
+                "name": "patch",
+                "input": "*** Begin Patch",
+            },
+            {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
+        ],
+        "tools": [
+            {"type": "custom", "name": "patch"},
+            {"type": "function", "name": "now", "parameters": SCHEMA, "strict": False},
+        ],
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "text": {"verbosity": "low"},
+        "metadata": {"a": "b"},
+        "include": ["reasoning.encrypted_content", "web_search_call.action.sources"],
+        "service_tier": "flex",
+        "temperature": 0.5,
+        "max_output_tokens": 900,
+        "store": False,
+    },
+}
+CELLS = list(itertools.product(APIS, APIS))
 
 
 def messages(count: int, length: int = 1) -> bytes:
@@ -21,8 +131,12 @@ def test_many_objects_are_much_work_however_they_are_spaced(spacing: int) -> Non
     one = b'{"role":"user","content":"' + b"x" * (spacing - 29) + b'"},'
     assert len(one) == spacing
     for offset in range(38):
-        body = b" " * offset + b'{"messages":[' + one * 1500 + b"]}"
-        assert is_large(body[: 500 * 1024])
+        made = b" " * offset + b'{"messages":[' + one * 1500 + b"]}"
+        assert is_large(made[: 500 * 1024])
+
+
+def test_many_lists_are_as_well() -> None:
+    assert is_large(b'{"messages":[' + b"[]," * 20_000 + b"[]]}")
 
 
 def test_few_objects_are_not() -> None:
@@ -32,3 +146,233 @@ def test_few_objects_are_not() -> None:
 
 def test_much_text_is() -> None:
     assert is_large(messages(2, 300_000))
+
+
+def test_code_is_no_object() -> None:
+    """Brackets of texts, where they are followed by what JSON escapes."""
+    code = 'if (x) {\n  y = {"a": ["b"]};\n}\n' * 4000
+    assert not is_large(json.dumps(body("chat", "m", code)).encode())
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[LargeBodies]:
+    made = LargeBodies()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def _minted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids that are the same each time."""
+    monkeypatch.setattr("dragoman.translation.call.mint", lambda prefix: f"{prefix}1")
+
+
+def both(
+    large: LargeBodies, api: str, made: bytes, upstream: str, settings: CallSettings
+) -> tuple[Call, Call]:
+    """The call of a request as it is made here, and elsewhere."""
+
+    async def elsewhere() -> Call:
+        request = await large.read(PROTOCOLS[api], made)
+        own = ClientRequest(PROTOCOLS[api], made)
+        assert (request.model, request.stream) == (own.model, own.stream)
+        assert {name: bytes(raw) for name, raw in request.members.items()} == {
+            name: bytes(raw) for name, raw in own.members.items()
+        }
+        assert request.beginning() == own.beginning()
+        return await large.translate(request, PROTOCOLS[upstream], settings)
+
+    own = Call(ClientRequest(PROTOCOLS[api], made), PROTOCOLS[upstream], settings)
+    return own, asyncio.run(elsewhere())
+
+
+SETTINGS = CallSettings(
+    model="two", created=1, response_id="id_1", options=Options(policy=Policy.LENIENT)
+)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("api", "upstream"), CELLS)
+def test_requests_and_answers_are_the_same(
+    large: LargeBodies, api: str, upstream: str, stream: bool
+) -> None:
+    made = json.dumps(MADE[api] | {"stream": stream}, indent=1).encode()
+    assert is_large(made)
+    settings = CallSettings(
+        model="two",
+        created=1,
+        response_id="id_1",
+        options=Options(policy=Policy.LENIENT, hosted_tools="map"),
+    )
+    here, there = both(large, api, made, upstream, settings)
+    assert there.body == here.body
+    assert there.losses == here.losses
+    for name in ("path", "streams", "passes_through", "response_id", "account", "codec"):
+        assert getattr(there, name) == getattr(here, name), name
+    answers = ANSWERS[PROTOCOLS[upstream]]
+    assert there.translate_response(answers.full) == here.translate_response(answers.full)
+    told = answers.head + answers.delta(0) + answers.tail(1)
+    streams = [one.open_stream() for one in (here, there)]
+    first, second = [one.feed(told) + one.finish() for one in streams]
+    assert first == second
+    assert streams[0].outcome == streams[1].outcome
+
+
+@pytest.mark.parametrize(("api", "upstream"), CELLS)
+def test_whole_answers_are_the_same(large: LargeBodies, api: str, upstream: str) -> None:
+    """Given to another process, as a whole, as a stream to be put together, and to be streamed."""
+    made = json.dumps(body(api, "one")).encode()
+    answers = ANSWERS[PROTOCOLS[upstream]]
+    told = answers.head + answers.delta(0) + answers.tail(1)
+    mask = Mask(["some words"])
+
+    def call_of() -> Call:
+        return Call(ClientRequest(PROTOCOLS[api], made), PROTOCOLS[upstream], SETTINGS)
+
+    for given, name, streamed in (
+        (answers.full, "translate_response", False),
+        (told, "stream_as_response", False),
+        (answers.full, "response_as_stream", True),
+    ):
+        here, outcome, other = call_of(), Outcome(), Outcome()
+        if here.passes_through and name != "translate_response":
+            continue
+        expected = getattr(here, name)(mask.secrets_in(given), outcome)
+        there = call_of()
+        found, answer_id = asyncio.run(large.answer(there, given, mask, other, streamed=streamed))
+        # Ids of items are made there.
+        assert re.sub(rb"_[0-9a-f]{24}", b"_1", found) == expected, name
+        assert other == outcome
+        assert there.losses == here.losses
+        assert bool(answer_id) is (given is answers.full)
+
+
+@pytest.mark.parametrize(("api", "upstream"), CELLS)
+def test_reasoning_that_is_dropped_is_the_same(large: LargeBodies, api: str, upstream: str) -> None:
+    made = json.dumps(MADE[api]).encode()
+    here, there = both(large, api, made, upstream, SETTINGS)
+    here.account = there.account = "other"
+    for least in (0, 1, ALL_REASONING, 0):
+        for bound, moved in itertools.product((False, True), repeat=2):
+            expected = here.drop_reasoning(bound=bound, moved=moved, least=least)
+            request = ClientRequest(PROTOCOLS[api], made)
+            found = asyncio.run(
+                large.drop_reasoning(there, request, bound=bound, moved=moved, least=least)
+            )
+            assert found == expected
+            assert there.body == here.body
+            assert there.losses == here.losses
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [b"[1]", b"{", b'{"model":1}', b'{"model":"m","messages":[{"role":"x"}]}', b'{"a":"\\ud800"}'],
+)
+def test_what_is_wrong_with_a_body_is_told_as_ever(large: LargeBodies, wrong: bytes) -> None:
+    made = b" " * 600_000 + wrong
+
+    def told_of(work: Any) -> Any:
+        with pytest.raises(InvalidRequest) as caught:
+            work()
+        return caught.value.fault
+
+    def here() -> Call:
+        return Call(ClientRequest("openai_chat", made), "anthropic_messages", SETTINGS)
+
+    async def there() -> Call:
+        request = await large.read("openai_chat", made)
+        return await large.translate(request, "anthropic_messages", SETTINGS)
+
+    assert told_of(lambda: asyncio.run(there())) == told_of(here)
+
+
+def test_a_policy_refuses_as_ever(large: LargeBodies) -> None:
+    strict = CallSettings(options=Options(policy=Policy.STRICT))
+    made = json.dumps(MADE["messages"]).encode()
+    with pytest.raises(Refused) as here:
+        Call(ClientRequest("anthropic_messages", made), "openai_chat", strict)
+    with pytest.raises(Refused) as there:
+        both(large, "messages", made, "chat", strict)
+    assert there.value.fault == here.value.fault
+    assert there.value.paths == here.value.paths
+
+
+def test_losses_beyond_some_are_counted(large: LargeBodies) -> None:
+    turns = [{"role": "user", "content": "x", "odd": 1}] * 5000
+    made = json.dumps({"model": "one", "max_tokens": 1, "messages": turns}).encode()
+    settings = CallSettings(options=Options(policy=Policy.LENIENT))
+
+    async def there() -> Call:
+        request = await large.read("anthropic_messages", made)
+        return await large.translate(request, "openai_chat", settings)
+
+    losses = asyncio.run(there()).losses
+    assert len(losses) == 2001
+    assert losses[-1].path == "others"
+    assert losses[-1].detail.startswith("3000 more")
+
+
+@pytest.fixture
+def _nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads and translates in this process does not take large bodies."""
+
+    def guarded(kind: Any, which: int) -> Any:
+        def made(*arguments: Any, **named: Any) -> Any:
+            given = arguments[which]
+            assert not is_large(getattr(given, "body", given)), "a large body was worked on here"
+            return kind(*arguments, **named)
+
+        return made
+
+    monkeypatch.setattr(exchange, "Call", guarded(Call, 0))
+    monkeypatch.setattr(exchange, "ClientRequest", guarded(ClientRequest, 1))
+    for name in ("translate_response", "stream_as_response", "response_as_stream"):
+        monkeypatch.setattr(Call, name, guarded(getattr(Call, name), 1))
+
+
+@pytest.mark.usefixtures("_nothing_here")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("api", "upstream"), CELLS)
+def test_a_gateway_has_large_bodies_worked_on_elsewhere(
+    gateway: RunningGateway, api: str, upstream: str, stream: bool
+) -> None:
+    made = body(api, f"{upstream}/sim-text?words=5", LONG, stream=stream)
+    answer = call(gateway.base_url, "POST", PATHS[api], made)
+    assert answer.status == 200, answer.body
+    told = streamed_text(api, answer.body) if stream else text_of(api, answer)
+    assert len(told.split()) == 5
+    assert not stream or completed(api, answer.body)
+
+
+@pytest.mark.usefixtures("_nothing_here")
+@pytest.mark.parametrize(("api", "upstream"), CELLS)
+def test_and_large_answers(gateway: RunningGateway, api: str, upstream: str) -> None:
+    limit = {
+        "chat": "max_completion_tokens",
+        "messages": "max_tokens",
+        "responses": "max_output_tokens",
+    }
+    made = body(api, f"{upstream}/sim-text?words=120000") | {limit[api]: 200_000}
+    answer = call(gateway.base_url, "POST", PATHS[api], made)
+    assert answer.status == 200, answer.body[:500]
+    assert is_large(answer.body)
+    assert len(text_of(api, answer).split()) == 120_000
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_large_body_that_is_wrong_is_refused(gateway: RunningGateway, api: str) -> None:
+    made = body(api, "chat/sim-text", LONG, tools="none")
+    answer = call(gateway.base_url, "POST", PATHS[api], made)
+    assert answer.status == 400
+    assert "tools" in str(error_of(api, answer))
+
+
+@pytest.mark.parametrize("api", ["messages", "responses"])
+def test_a_large_prompt_is_counted(gateway: RunningGateway, api: str) -> None:
+    path = {"messages": "/v1/messages/count_tokens", "responses": "/v1/responses/input_tokens"}
+    for upstream in APIS:
+        made = body(api, f"{upstream}/sim-text", LONG)
+        made.pop("max_tokens", None)
+        answer = call(gateway.base_url, "POST", path[api], made)
+        assert answer.status == 200, answer.body
+        assert answer.json["input_tokens"] > 50_000

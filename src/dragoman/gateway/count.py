@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease
+from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.usage import Usage
@@ -16,14 +17,17 @@ from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.answers import MOST_BYTES, read_error
+from dragoman.gateway.serving.apart import Source, request_of
 from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.failures import Failure, failed_call, refused, unusable
+from dragoman.gateway.serving.large import LargeBodies, is_large
 from dragoman.gateway.serving.routing import Target
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.stored.conversations import StoredConversations
 from dragoman.gateway.stored.upstream_responses import UpstreamResponses, is_left_to
 from dragoman.jsontext import members as members_of
+from dragoman.protocols import CODECS
 from dragoman.protocols.base import Counting, to_json
 from dragoman.translation import Call, CallSettings, ClientRequest
 from dragoman.translation.estimate import estimate_tokens
@@ -44,7 +48,9 @@ class Counter:
         upstreams: Upstreams,
         conversations: StoredConversations,
         upstream_responses: UpstreamResponses,
+        large: LargeBodies,
     ) -> None:
+        self._large = large
         self._exchange = exchange
         self._upstreams = upstreams
         self._conversations = conversations
@@ -92,11 +98,10 @@ class Counter:
         assert clients is not None
         count: int | None = None
         if counting is not None:
-            same = incoming.codec is codec
-            source = request if same else _completed(request)
-            body = Call(source, codec.name, settings).body
-            if not same:
-                body = without(body, counting.uncounted)
+            if is_large(request.body):
+                _, body = await self._large.work(body_to_count_apart, request, codec.name, settings)
+            else:
+                body = body_to_count(request, codec.name, settings)
             attempts.start(target, only=only)
             while count is None and (lease := await attempts.next()) is not None:
                 try:
@@ -112,10 +117,15 @@ class Counter:
                 return
         headers: Headers = []
         if count is None:
-            count = estimate_tokens(_completed(request).read(settings.sealer))
+            count = await self._estimate(request, settings.sealer)
             headers.append(ESTIMATED)
         record.usage = Usage(input=count)
         await incoming.reply(200, to_json(clients.write(count)), headers)
+
+    async def _estimate(self, request: ClientRequest, sealer: Sealer) -> int:
+        if is_large(request.body):
+            return (await self._large.work(estimate_apart, request, sealer))[0]
+        return estimated(request, sealer)
 
     async def _attempt(
         self,
@@ -149,6 +159,39 @@ class Counter:
             raise unusable(UpstreamError.unreadable("it holds no count").fault)
         lease.succeeded()
         return count
+
+
+def body_to_count(request: ClientRequest, upstream: str, settings: CallSettings) -> bytes:
+    """What an upstream of that protocol is sent to count.
+
+    Raises:
+        InvalidRequest: as `Call`.
+    """
+    counting = CODECS[upstream].endpoint.counting
+    if counting is None or request.codec.name == upstream:
+        return Call(request, upstream, settings).body
+    return without(Call(_completed(request), upstream, settings).body, counting.uncounted)
+
+
+def estimated(request: ClientRequest, sealer: Sealer) -> int:
+    """The count where no upstream can tell.
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    return estimate_tokens(_completed(request).read(sealer))
+
+
+def body_to_count_apart(
+    body: bytes, source: Source, upstream: str, settings: CallSettings
+) -> tuple[None, bytes]:
+    """As `body_to_count`, in another process."""
+    return None, body_to_count(request_of(body, source), upstream, settings)
+
+
+def estimate_apart(body: bytes, source: Source, sealer: Sealer) -> tuple[int, bytes]:
+    """As `estimated`, in another process."""
+    return estimated(request_of(body, source), sealer), b""
 
 
 def _completed(request: ClientRequest) -> ClientRequest:

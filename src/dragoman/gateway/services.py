@@ -101,8 +101,8 @@ def make_services(
     tally = Tally(scrape.metrics, None if account_sync is None else meter)
 
     responses = _responses(config)
-    conversations = StoredConversations(responses if config.storage.responses else None)
-    upstream_responses = UpstreamResponses(config, pool, client, builders, responses)
+    conversations = StoredConversations(responses if config.storage.responses else None, large)
+    upstream_responses = UpstreamResponses(config, pool, client, builders, responses, conversations)
     background = Background(
         conversations,
         exchange.answer,
@@ -124,7 +124,7 @@ def make_services(
         stored=StoredResponses(
             conversations, upstream_responses, background, exchange, config.server.body_limit_bytes
         ),
-        counter=Counter(exchange, upstreams, conversations, upstream_responses),
+        counter=Counter(exchange, upstreams, conversations, upstream_responses, large),
         catalogue=Catalogue(config, router, partial(fetch_models, upstreams), time.monotonic),
         scrape=scrape,
         tally=tally,

@@ -37,6 +37,11 @@ class Inflater:
         Raises:
             BadCoding: the data are not what the header says.
         """
+        # In pieces as well: what zlib leaves of its input it copies each time.
+        for start in range(0, len(data), _PIECE):
+            yield from self._feed(data[start : start + _PIECE])
+
+    def _feed(self, data: bytes) -> Iterator[bytes]:
         try:
             while data:
                 if self._stream is None:

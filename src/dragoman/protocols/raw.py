@@ -60,6 +60,7 @@ def is_text(raw: Raw) -> bool:
 
 
 _TEXT_BYTES = 8 * 1024
+_MOST_PARTS = 100
 
 
 class Said(Struct):
@@ -81,7 +82,7 @@ def settled(content: Raw | None, without: bytes = b"") -> bytes:
     """What stays the same of a content in all later requests of a conversation: its texts and other
     parts, but neither whether it is written as a text or as a list of one, nor the marks of a
     cache. Texts that begin with `without`, if that is given, are left out. Of long texts it is
-    their beginning and length.
+    their beginning and length, of many parts the first ones.
     """
     view = memoryview(content or b"")
     if not view:
@@ -89,7 +90,7 @@ def settled(content: Raw | None, without: bytes = b"") -> bytes:
     if view[0] == _QUOTE:
         return _beginning(view)
     pieces = []
-    for part in split_list(content) or ():
+    for part in (split_list(content) or [])[:_MOST_PARTS]:
         fields = split_object(part) or {}
         text = fields.get("text")
         if text is None:

@@ -131,6 +131,8 @@ class Call:
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickled is what the translation of an answer needs, which is neither body."""
+        if not self.passes_through:
+            self._source.reduce(self.settings.sealer)
         state = {name: getattr(self, name) for name in self.__slots__ if name not in _NOT_PICKLED}
         return state | {"codec": self.codec.name}
 

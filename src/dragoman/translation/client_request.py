@@ -157,7 +157,9 @@ class ClientRequest:
         return self._for_answer or self.read(sealer)
 
     def reduce(self, sealer: Sealer) -> None:
-        """Keep of the request in canonical form only what its answer depends on."""
+        """Find what its answer depends on, for a request that is pickled."""
+        if self._for_answer is not None:
+            return
         request, repeated = self.read(sealer), self.codec.translate.repeated
         source = {name: value for name, value in request.source.items() if name in repeated}
         self._for_answer = replace(

@@ -15,6 +15,7 @@ import gc
 import os
 import pickle
 import resource
+import select
 import signal
 import socket
 import struct
@@ -31,6 +32,9 @@ _MOST_AT_ONCE = 1 << 30
 
 _NICENESS = 5
 """Where processors are few, the loops that answer others go first."""
+
+_BREATH_S = 0.2
+"""Seconds without work after which garbage is looked for."""
 
 _MOST_KEPT = 256 * 1024 * 1024
 """A process that holds more bytes when its work is done ends: it would not give all of it back."""
@@ -97,7 +101,8 @@ def main() -> None:
     with socket.socket(fileno=0) as sock:
         try:
             while _work(sock):
-                gc.collect()
+                if not select.select([sock], [], [], _BREATH_S)[0]:
+                    gc.collect()
         except (EOFError, OSError):
             return
 

@@ -19,7 +19,7 @@ from dragoman.translation.client_request import Outline
 
 _MOST_LOSSES = 2000
 _MOST_MEMBERS = 2000
-_MOST_VALUES = 50_000
+MOST_VALUES = 50_000
 """The loop of the other process takes a result over in one step, so its parts are limited in
 number: losses that are told one by one, top-level members, names of tools and what the answer
 repeats of the request. 50,000 take about ten milliseconds."""
@@ -46,7 +46,12 @@ _last: tuple[bytes, Source, ClientRequest] | None = None
 """The request that was read last: what follows is often about the same."""
 
 
-def _request(body: bytes, source: Source) -> ClientRequest:
+def request_of(body: bytes, source: Source) -> ClientRequest:
+    """The request of a body.
+
+    Raises:
+        InvalidRequest: as `ClientRequest`.
+    """
     global _last
     if _last is None or _last[1] != source or _last[0] != body:
         _last = None  # One at a time: it may be large.
@@ -62,7 +67,7 @@ def outlined(body: bytes, source: Source) -> tuple[Outline, bytes]:
         InvalidRequest: as `ClientRequest`.
         DragomanError: TOO_LARGE.
     """
-    request = _request(body, source)
+    request = request_of(body, source)
     if len(request.members) > _MOST_MEMBERS:
         raise too_large(f"The request body has more than {_MOST_MEMBERS} members.")
     return request.outline(), b""
@@ -77,12 +82,12 @@ def translated(
         InvalidRequest: as `Call`.
         DragomanError: TOO_LARGE.
     """
-    request = _request(body, source)
+    request = request_of(body, source)
     call = Call(request, upstream, settings)
     if not call.passes_through:
         request.reduce(settings.sealer)
         repeated = request.for_answer(settings.sealer).source
-        if len(call.names) + _values(repeated, _MOST_VALUES) > _MOST_VALUES:
+        if len(call.names) + _values(repeated, MOST_VALUES) > MOST_VALUES:
             raise too_large("The request declares too many tools, or repeated settings.")
     call.ledger.shorten(_MOST_LOSSES)
     return call, call.body
@@ -104,7 +109,7 @@ def reduced(
     Raises:
         Refused: the policy does not allow the loss.
     """
-    call = Call(_request(body, source), upstream, settings)
+    call = Call(request_of(body, source), upstream, settings)
     call.account = account
     left_out = call.drop_reasoning(bound=bound, moved=moved, least=least)
     if not left_out:

@@ -133,7 +133,7 @@ class Exchange:
         """
         body = await incoming.body(self._server.body_limit_bytes)
         if is_large(body):
-            return await self._large.read(incoming, body)
+            return await self._large.read(incoming.codec.name, body, incoming.operation)
         return ClientRequest(incoming.codec.name, body, operation=incoming.operation)
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:

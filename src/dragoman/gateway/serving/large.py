@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TypeVar, TypeVarTuple
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, TypeVarTuple
 
 from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
-from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.processes.helper import Unfinished
 from dragoman.gateway.processes.helpers import Helpers
 from dragoman.gateway.serving.apart import (
@@ -19,6 +19,7 @@ from dragoman.gateway.serving.apart import (
     too_large,
     translated,
 )
+from dragoman.protocols.base import Operation
 from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 
 T = TypeVar("T")
@@ -26,8 +27,8 @@ Arguments = TypeVarTuple("Arguments")
 
 _log = logging.getLogger("dragoman.gateway")
 
-_MOST_S = 10.0
-"""Seconds that one step may take: five times what 700,000 messages do."""
+_MOST_S = 20.0
+"""Seconds that one step may take: ten times what 700,000 messages do."""
 
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
 """Bytes that it may take: a body of 24 MB that holds 700,000 messages takes 1 GB."""
@@ -36,25 +37,39 @@ _LARGE = 512 * 1024
 """Bytes of a body from which on it is worked on elsewhere."""
 
 _MIXED = 32 * 1024
-_OBJECTS = 500
-"""A body that is not small may be large in what it holds: an object costs ten microseconds, however
-short it is."""
+_PARTS = 1000
+"""A body that is not small may be large in what it holds: an object or list takes three
+microseconds, however short it is."""
 
 _STRIDES = (31, 37)
-"""Every so many bytes one is looked at, for counting in all would cost a tenth of what the work
-costs. Both are primes: objects that neither meets are at least 1,147 bytes apart, so they are few.
-"""
+"""Every so many bytes one is looked at, for looking at all would take a tenth of what the work
+does. Both are primes: parts that neither meets are at least 1,147 bytes apart, so they are few."""
+
+_OPENING = re.compile(rb"[{\[]")
 
 
 def is_large(body: bytes) -> bool:
     """Whether reading `body` as JSON, or translating it, keeps others waiting."""
     size = len(body)
-    return size > _MIXED and (size > _LARGE or _objects(body) > _OBJECTS)
+    if size <= _MIXED:
+        return False
+    return size > _LARGE or any(_has_many_parts(body, stride) for stride in _STRIDES)
 
 
-def _objects(body: bytes) -> int:
-    """About how many objects JSON text holds."""
-    return max([body[::stride].count(b"{") * stride for stride in _STRIDES])
+def _has_many_parts(body: bytes, stride: int) -> bool:
+    """Whether JSON text seems to hold many objects and lists. Brackets in its strings are most
+    often followed by a quote or line end, and these are escaped there."""
+    some = body[::stride]
+    most = _PARTS // stride
+    if some.count(b"{") + some.count(b"[") <= most:
+        return False
+    found = 0
+    for bracket in _OPENING.finditer(some):
+        after = bracket.start() * stride + 1
+        found += body[after : after + 1] != b"\\"
+        if found > most:
+            return True
+    return False
 
 
 class LargeBodies:
@@ -68,16 +83,23 @@ class LargeBodies:
         """End the processes."""
         self.helpers.close()
 
-    async def read(self, incoming: IncomingRequest, body: bytes) -> ClientRequest:
+    async def read(
+        self,
+        protocol: str,
+        body: bytes,
+        operation: Operation | None = None,
+        shown: Mapping[str, Any] | None = None,
+    ) -> ClientRequest:
         """As `ClientRequest`.
 
         Raises:
             DragomanError: as there, or TOO_LARGE.
         """
-        protocol, operation = incoming.codec.name, incoming.operation
-        source = Source(protocol, operation, {})
-        outline, _ = await self._of_client(outlined, body, source)
-        return ClientRequest.outlined(protocol, body, operation, outline)
+        source = Source(protocol, operation, shown or {})
+        outline, _ = await self._done(outlined, body, source)
+        request = ClientRequest.outlined(protocol, body, operation, outline)
+        request.shown = source.shown
+        return request
 
     async def translate(
         self, request: ClientRequest, upstream: str, settings: CallSettings
@@ -87,8 +109,7 @@ class LargeBodies:
         Raises:
             DragomanError: as there, or TOO_LARGE.
         """
-        source = _source(request)
-        call, body = await self._of_client(translated, request.body, source, upstream, settings)
+        call, body = await self.work(translated, request, upstream, settings)
         call.complete(request, body)
         return call
 
@@ -101,10 +122,9 @@ class LargeBodies:
             DragomanError: as there, or TOO_LARGE.
         """
         call.restore()
-        (left_out, ledger), body = await self._of_client(
+        (left_out, ledger), body = await self.work(
             reduced,
-            request.body,
-            _source(request),
+            request,
             call.codec.name,
             call.settings,
             call.account,
@@ -135,7 +155,21 @@ class LargeBodies:
         outcome.fault, outcome.ended = given.outcome.fault, given.outcome.ended
         return made, given.id
 
-    async def _of_client(
+    async def work(
+        self,
+        function: Callable[[bytes, Source, *Arguments], tuple[T, bytes]],
+        request: ClientRequest,
+        *arguments: *Arguments,
+    ) -> tuple[T, bytes]:
+        """What the function, a module's own, makes of a request.
+
+        Raises:
+            DragomanError: that of the function, or TOO_LARGE.
+        """
+        source = Source(request.codec.name, request.operation, request.shown)
+        return await self._done(function, request.body, source, *arguments)
+
+    async def _done(
         self,
         work: Callable[[bytes, *Arguments], tuple[T, bytes]],
         body: bytes,
@@ -149,10 +183,6 @@ class LargeBodies:
             _tell(failure)
             told = f"The request body takes too much to translate: {failure.told}."
             raise too_large(told) from None
-
-
-def _source(request: ClientRequest) -> Source:
-    return Source(request.codec.name, request.operation, request.shown)
 
 
 def _tell(failure: Unfinished) -> None:

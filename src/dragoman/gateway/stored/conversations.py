@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.serving.large import LargeBodies, is_large
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Target
+from dragoman.gateway.stored.apart import items_given
 from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.fields import JsonObject
@@ -150,8 +153,9 @@ class StoredConversations:
     """Puts the stored conversation before a request's own items, and stores answers. Without
     `responses`, the store, nothing is stored, and what was stored before is not found."""
 
-    def __init__(self, responses: ResponseStoreThread | None) -> None:
+    def __init__(self, responses: ResponseStoreThread | None, large: LargeBodies) -> None:
         self.responses = responses
+        self._large = large
 
     async def with_history(
         self, request: ClientRequest, caller: Caller, target: Target, *, answered: bool = True
@@ -181,11 +185,11 @@ class StoredConversations:
                 raise InvalidRequest.at("background", "needs a gateway that stores responses")
             if wanted and _kept_there(target):
                 body = unstored_body(request.members)
-                request = ClientRequest(request.codec.name, body, {"store": False})
+                request = await self._with_body(request, body, {"store": False})
             return request, None
-        if not wanted and previous is None and not references(given):
+        if not wanted and previous is None and not await self.references(request):
             return request, None  # it has all that it needs, and nothing of it is kept
-        own = given_items(given)
+        own = await self._given_items(request)
         if own is None:
             return request, None
         members = request.members
@@ -210,13 +214,34 @@ class StoredConversations:
             )
             shown |= {"store": True, "id": pending.id}
         if wanted and _kept_there(target):
-            request = ClientRequest(request.codec.name, unstored_body(members), shown)
+            request = await self._with_body(request, unstored_body(members), shown)
         elif members is not request.members:
             body = bytes(join_object(members))
-            request = ClientRequest(request.codec.name, body, shown)
+            request = await self._with_body(request, body, shown)
         else:
             request.shown = shown
         return request, pending
+
+    async def references(self, request: ClientRequest) -> list[tuple[int, str]]:
+        """The items of a request's input that refer to stored ones, as `references`."""
+        if is_large(request.body):
+            own = await self._given_items(request)
+            return [] if own is None else list(own.references)
+        return references(request.members.get("input"))
+
+    async def _given_items(self, request: ClientRequest) -> GivenItems | None:
+        if is_large(request.body):
+            own, body = await self._large.work(items_given, request)
+            return None if own is None else replace(own, body=body)
+        return given_items(request.members.get("input"))
+
+    async def _with_body(
+        self, request: ClientRequest, body: bytes, shown: Mapping[str, Any]
+    ) -> ClientRequest:
+        """The request with another body."""
+        if is_large(body):
+            return await self._large.read(request.codec.name, body, shown=shown)
+        return ClientRequest(request.codec.name, body, shown)
 
     async def keep(
         self, pending: PendingResponse, response: bytes, events: Sequence[StoredEvent] = ()

@@ -29,13 +29,14 @@ from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.stored.conversations import (
     ENDS,
     LONGEST_ID,
+    StoredConversations,
     item_not_found,
     previous_not_found,
 )
 from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols import CODECS
-from dragoman.protocols.openai_responses.conversations import no_conversations, references
+from dragoman.protocols.openai_responses.conversations import no_conversations
 from dragoman.sse import Decoder
 from dragoman.translation import ClientRequest
 from dragoman.translation.streams import RelayedStream
@@ -94,7 +95,9 @@ class UpstreamResponses:
         client: UpstreamClient,
         builders: UpstreamRequestBuilders,
         responses: ResponseStoreThread | None,
+        conversations: StoredConversations,
     ) -> None:
+        self._conversations = conversations
         self._upstreams = {
             upstream.name: upstream
             for upstream in config.upstreams
@@ -128,7 +131,7 @@ class UpstreamResponses:
             if not known and (account is not None or not self._alone):
                 raise previous_not_found(previous)
         if not self._alone:
-            for number, name in references(request.members.get("input")):
+            for number, name in await self._conversations.references(request):
                 if await self._owner(name, caller) is None:
                     raise item_not_found(name, number)
         stores = answered and request.member("store") is not False
