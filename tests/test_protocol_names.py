@@ -31,6 +31,7 @@ REASONS = {
     "config/settings.py": "`auth` may name the header of a service, whatever protocol it speaks",
     "demo.py": "the demo shows three models, each on the simulator's upstream of one protocol",
     "gateway/app.py": "the CORS headers that browsers were promised, letter by letter",
+    "prices/litellm.py": "providers' names in a list of prices, which is of services",
     "gateway/stored/": "the Responses API's own: what it stores, makes in the background, and "
     "leaves to upstreams that speak it",
 }

@@ -180,6 +180,7 @@ class AccountSync:
         batch = self._pool.take_batch()
         if self._meter is not None:
             batch.usage = self._meter.take()
+            batch.charges = self._meter.take_charges()
         if self._stopping:
             batch.leases = {}
         if not self._loaded:
@@ -258,6 +259,8 @@ class AccountSync:
         if self._meter is not None:
             self._meter.restore(batch.usage)
             batch.usage = {}
+            self._meter.restore_charges(batch.charges)
+            batch.charges = {}
         if len(batch.pins) > _MOST_PINS:
             batch.pins = dict(islice(batch.pins.items(), len(batch.pins) - _MOST_PINS, None))
         self._pool.restore(batch)
@@ -266,7 +269,7 @@ class AccountSync:
         """The store is well, but something in `batch` can never be written. Better to lose its sums
         than to fail for good; what happened to accounts is tried once more by itself."""
         _log.exception("something could not be kept, and is dropped")
-        if batch.usage or batch.used or batch.spent or batch.pins:
+        if batch.usage or batch.charges or batch.used or batch.spent or batch.pins:
             self._pool.restore(Batch(transitions=batch.transitions))
 
     async def _sweep(self) -> None:

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from dragoman.accounts.decisions import on_trial
 from dragoman.accounts.states import AccountState, Entry, Rest
-from dragoman.accounts.store import UsageCount
+from dragoman.accounts.store import ChargeCount, UsageCount
+from dragoman.prices.rates import dollars
 
 State = Literal["active", "cooling", "exhausted", "disabled"]
 STATES: tuple[State, ...] = ("active", "cooling", "exhausted", "disabled")
@@ -77,7 +78,8 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
-    """Sums of one group. `by` holds its dimensions; `milliseconds` is the mean of a request."""
+    """Sums of one group. `by` holds its dimensions; `milliseconds` is the mean of a request.
+    `cost_usd` is exact, as text, without the `unpriced` answers, whose price is not known."""
 
     by: dict[str, str]
     requests: int
@@ -89,10 +91,12 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     output: int
     reasoning: int
     milliseconds: float
+    cost_usd: str = "0"
+    unpriced: int = 0
 
     @classmethod
-    def of(cls, by: dict[str, str], sums: UsageCount) -> UsageRow:
-        """The row of a group with these sums."""
+    def of(cls, by: dict[str, str], sums: UsageCount, charged: ChargeCount) -> UsageRow:
+        """The row of a group with these sums, of which `charged` is what they cost."""
         return cls(
             by=by,
             requests=sums.requests,
@@ -104,6 +108,8 @@ class UsageRow(Struct, frozen=True, kw_only=True):
             output=sums.output,
             reasoning=sums.reasoning,
             milliseconds=round(sums.milliseconds / sums.requests, 1) if sums.requests else 0.0,
+            cost_usd=dollars(charged.cost),
+            unpriced=charged.unpriced,
         )
 
 

@@ -15,6 +15,7 @@ from dragoman.cli.accounts import accounts
 from dragoman.cli.classify import classify
 from dragoman.cli.common import FILE, PROTOCOL, count, read_config
 from dragoman.cli.doctor import doctor
+from dragoman.cli.prices import prices
 from dragoman.cli.usage import usage
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def main() -> None:
 
 main.add_command(accounts)
 main.add_command(usage)
+main.add_command(prices)
 main.add_command(doctor)
 
 
@@ -71,6 +73,13 @@ def check(config: Path) -> None:
     The exit status is 1 when the configuration cannot be used. Warnings do not change it.
     """
     found = read_config(config)
+    from dragoman.prices.loading import load_prices
+    from dragoman.prices.table import PriceError
+
+    try:
+        load_prices(found)
+    except PriceError as error:
+        raise click.ClickException(f"prices: {error}") from None
     counts = (
         count(len(found.clients), "client"),
         count(len(found.upstreams), "upstream"),
@@ -185,6 +194,7 @@ def _serving(host: str, port: int) -> Iterator[None]:
     """Make an interrupt an ordinary end; an address or a store that cannot be had a message."""
     from dragoman.accounts.cipher import SealError
     from dragoman.accounts.store import StoreError
+    from dragoman.prices.table import PriceError
 
     try:
         yield
@@ -194,3 +204,5 @@ def _serving(host: str, port: int) -> Iterator[None]:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from None
     except (StoreError, SealError) as error:
         raise click.ClickException(f"the store: {error}") from None
+    except PriceError as error:
+        raise click.ClickException(f"prices: {error}") from None

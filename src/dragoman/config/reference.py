@@ -31,6 +31,8 @@ from dragoman.config.settings import (
     Client,
     Fallback,
     Models,
+    OwnPrice,
+    Pricing,
     Probe,
     Route,
     Server,
@@ -56,6 +58,8 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[models]`", Models),
     ("`[storage]`", Storage),
     ("`[admin]`", Admin),
+    ("`[pricing]`", Pricing),
+    ("`[[prices]]`", OwnPrice),
 )
 
 _INTRODUCTION: Final = """\

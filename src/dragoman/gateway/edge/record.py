@@ -12,6 +12,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
+from dragoman.prices.lookup import Charge
+from dragoman.prices.rates import dollars
 from dragoman.sse import escape
 
 _log = logging.getLogger("dragoman.requests")
@@ -42,6 +44,8 @@ class _Line(Struct, gc=False):
     account: str | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
+    cost_usd: str | UnsetType = UNSET
+    unpriced: bool | UnsetType = UNSET
     losses: list[str] | UnsetType = UNSET
     losses_total: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
@@ -51,7 +55,8 @@ class Record:
     """What became of one request, for its line in the log. Holds no key and no text of a prompt.
 
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
-    and counted then: what is told now only says so.
+    and counted then: what is told now only says so. `charge` is what the answer costs, None without
+    `usage`.
     """
 
     __slots__ = (
@@ -59,6 +64,7 @@ class Record:
         "address",
         "attempts",
         "caller",
+        "charge",
         "deferred",
         "error",
         "losses",
@@ -82,6 +88,7 @@ class Record:
         self.attempts = 0
         self.stream = False
         self.usage: Usage | None = None
+        self.charge: Charge | None = None
         self.losses: Sequence[Loss] = ()
         self.error = ""
 
@@ -108,6 +115,11 @@ class Record:
             line.attempts = self.attempts
         if self.usage is not None:
             line.usage = self.usage
+        if self.charge is not None:
+            if self.charge.cost is None:
+                line.unpriced = True
+            else:
+                line.cost_usd = dollars(self.charge.cost)
         if self.losses:
             line.losses = [_told(loss) for loss in self.losses[:_LOGGED_LOSSES]]
             line.losses_total = len(self.losses)

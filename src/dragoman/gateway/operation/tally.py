@@ -77,8 +77,9 @@ class Tally:
     def _charge(self, name: str, record: Record, seconds: float, *, metered: bool) -> None:
         if self._meter is None:
             return
+        now = time.time()
         self._meter.count(
-            time.time(),
+            now,
             record.account,
             record.caller,
             record.model,
@@ -88,6 +89,16 @@ class Tally:
             failed=bool(record.error) and record.error != CLIENT_GONE,
             metered=metered,
         )
+        if metered and record.charge is not None and record.usage is not None:
+            self._meter.charge(
+                now,
+                record.account,
+                record.caller,
+                record.model,
+                name,
+                record.usage,
+                record.charge,
+            )
 
     def _family(self, path: str) -> str:
         """The name under which requests for a path of no fixed route are counted."""

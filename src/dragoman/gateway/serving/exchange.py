@@ -45,6 +45,7 @@ from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Router, Target, detoured, model_not_found
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.gateway.serving.upstreams import Upstreams
+from dragoman.prices.lookup import Prices
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
 from dragoman.translation import Call, CallSettings, ClientRequest
@@ -60,7 +61,17 @@ SHUTTING_DOWN = Fault(FaultKind.OVERLOADED, "The gateway is shutting down.", cod
 class Exchange:
     """Answers requests for generation."""
 
-    def __init__(self, server: Server, router: Router, upstreams: Upstreams) -> None:
+    def __init__(
+        self,
+        server: Server,
+        router: Router,
+        upstreams: Upstreams,
+        prices: Prices,
+        *,
+        shows_cost: bool = False,
+    ) -> None:
+        self._prices = prices
+        self._shows_cost = shows_cost
         self._server = server
         self._router = router
         self._upstreams = upstreams
@@ -94,7 +105,16 @@ class Exchange:
         if target is None:
             target = self.resolve(request, caller, record)
         attempts = Attempts(self._upstreams.pool, record)
-        context = RequestContext(incoming, caller, record, request, attempts, recorder)
+        context = RequestContext(
+            incoming,
+            caller,
+            record,
+            request,
+            attempts,
+            recorder,
+            prices=self._prices,
+            shows_cost=self._shows_cost,
+        )
         # From here on the context alone holds the request, and releases it in time.
         del request
         await self._retarget(context, target)
@@ -113,7 +133,7 @@ class Exchange:
         finally:
             if context.delivery is not None:
                 context.delivery.close()
-            record.usage = context.outcome.usage
+            context.note_usage()
             record.losses = tuple(context.ledger)
 
     async def read(self, incoming: IncomingRequest) -> ClientRequest:
