@@ -150,7 +150,11 @@ class Client(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dialect: Dialect | None = None
     """Contract that this client was written against; overrides the route's."""
     models: tuple[NonEmpty, ...] | None = None
-    """Model names that the client may ask for, `*` allowed in each; absent: all."""
+    """Model names that the client may ask for, `*` allowed in each; absent: all. What a name stands
+    for must be in the list too: the name that an alias, or a prefix left out or added, leads to, the
+    model of `upstream/model` (an entry with a slash has both), and models that a request names
+    besides (`fallbacks`, an advisor among its tools). Allowed with their name are what an entry
+    without `*` stands for, and what a route sets."""
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

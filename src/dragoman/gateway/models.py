@@ -14,7 +14,7 @@ from dragoman.config import Config, Upstream
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.serving.routing import Router, model_not_found
+from dragoman.gateway.serving.routing import Router, may_use, model_not_found
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.protocols.base import ModelList, to_json
 from dragoman.protocols.fields import JsonObject
@@ -68,6 +68,10 @@ class Catalogue:
                 self._asking = asyncio.create_task(self._refresh(now))
             await asyncio.shield(self._asking)
         return self._list_all()
+
+    def may_list(self, caller: Caller, name: str) -> bool:
+        """Whether a client may use a model that is listed by that name."""
+        return not caller.restricted or may_use(caller, name, self._router.resolve(name))
 
     async def _refresh(self, now: float) -> None:
         stale = [entry for entry in self._config.upstreams if self._due[entry.name] <= now]
@@ -129,7 +133,7 @@ class ModelEndpoints:
         models = [
             self._form.write_model(name, model.owner, model.details)
             for name, model in listed
-            if caller.allows(name)
+            if self._catalogue.may_list(caller, name)
         ]
         query = {
             name: values[-1] for name, values in parse_qs(incoming.query.decode("latin-1")).items()
@@ -144,8 +148,8 @@ class ModelEndpoints:
         Raises:
             DragomanError: MODEL_NOT_FOUND.
         """
-        model = (await self._catalogue.models()).get(name) if caller.allows(name) else None
-        if model is None:
+        model = (await self._catalogue.models()).get(name)
+        if model is None or not self._catalogue.may_list(caller, name):
             raise model_not_found(name)
         entry = self._form.write_model(name, model.owner, model.details)
         await incoming.reply(200, to_json(entry))

@@ -30,9 +30,25 @@ class Caller:
         self.dialect = dialect
         self._models = models
 
+    @property
+    def restricted(self) -> bool:
+        """Whether there are models that the client may not ask for."""
+        return self._models is not None
+
     def allows(self, model: str) -> bool:
-        """Whether the client may ask for `model`."""
+        """Whether the client's list has `model`."""
         return self._models is None or any(matches(pattern, model) for pattern in self._models)
+
+    def names(self, model: str) -> bool:
+        """Whether the client's list spells `model` out, without a pattern."""
+        return self._models is not None and model in self._models and "*" not in model
+
+    def allows_below(self, name: str, model: str) -> bool:
+        """Whether the client's list has `name`, which is `upstream/model`: `model` by itself, or by
+        an entry that says what stands before the slash."""
+        return self._models is None or any(
+            matches(pattern, name if "/" in pattern else model) for pattern in self._models
+        )
 
 
 class Keyring:

@@ -42,7 +42,13 @@ from dragoman.gateway.serving.failures import (
     unusable,
 )
 from dragoman.gateway.serving.recorder import AnswerRecorder
-from dragoman.gateway.serving.routing import Router, Target, detoured, model_not_found
+from dragoman.gateway.serving.routing import (
+    Router,
+    Target,
+    check_allowed,
+    detoured,
+    model_not_found,
+)
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.prices.lookup import Prices
@@ -158,7 +164,10 @@ class Exchange:
         record.stream = request.stream
         if len(model) > _LONGEST_MODEL or not caller.allows(model):
             raise model_not_found(model)
-        target = detoured(self._router.resolve(model), request)
+        found = self._router.resolve(model)
+        if caller.restricted:
+            check_allowed(caller, model, found, request)
+        target = detoured(found, request)
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Request
 from dragoman.config import Config, Fallback, Route, Upstream, matches
+from dragoman.gateway.edge.auth import Caller
 from dragoman.translation import CallSettings, ClientRequest
 
 _REMEMBERED = 4096
@@ -25,6 +27,9 @@ class Target(Struct, frozen=True):
     `headers` replace those of the upstream, None if they are the same. `detour` is the target of
     requests that have tools and ask the model to think. `fallbacks` are tried in order when no
     account could answer; they have no fallbacks of their own.
+
+    `name` is the name that led here: the one sent, or what it stands for; empty in fallbacks and
+    detours. `addressed` says that it is `upstream/model`, which no route matches.
     """
 
     upstream: Upstream
@@ -33,6 +38,8 @@ class Target(Struct, frozen=True):
     headers: Mapping[str, str] | None = None
     detour: Target | None = None
     fallbacks: tuple[Target, ...] = ()
+    name: str = ""
+    addressed: bool = False
 
     @property
     def options(self) -> Options:
@@ -79,9 +86,12 @@ class Router:
 
     def _resolve(self, name: str) -> Target | None:
         for candidate in self._spellings(name):
-            target = self._routed(candidate) or self._prefixed(candidate)
+            target = self._routed(candidate)
             if target is not None:
-                return target
+                return replace(target, name=candidate)
+            target = self._prefixed(candidate)
+            if target is not None:
+                return replace(target, name=candidate, addressed=True)
         return None
 
     def _spellings(self, name: str) -> list[str]:
@@ -164,6 +174,55 @@ def detoured(target: Target, request: ClientRequest) -> Target:
     if target.detour is None or not _thinks_with_tools(request.read(target.settings.sealer)):
         return target
     return target.detour
+
+
+def may_use(caller: Caller, name: str, target: Target) -> bool:
+    """Whether a client may ask for the model `name`, which leads to `target`.
+
+    Its list must have the name, and what it stands for: the name that an alias or a prefix left out
+    or added leads to, and the model of `upstream/model`. What an entry without `*` leads to is
+    allowed with it; so is the model that a route of the configuration sets.
+    """
+    if not caller.restricted:
+        return True
+    if not caller.allows(name):
+        return False
+    if caller.names(name):
+        return True
+    if name != target.name and not caller.allows(target.name):
+        return False
+    return not target.addressed or caller.allows_below(target.name, target.model)
+
+
+def check_allowed(caller: Caller, name: str, target: Target, request: ClientRequest) -> None:
+    """Make sure that a client may ask for the model `name`, which leads to `target`, and for the
+    models that its request names besides.
+
+    Raises:
+        DragomanError: MODEL_NOT_FOUND.
+        InvalidRequest: one of its members is not JSON text.
+    """
+    if not may_use(caller, name, target):
+        raise model_not_found(name)
+    for member in _MODELS_BESIDES:
+        for other in _models_in(request.member(member)):
+            if not caller.allows(other):
+                raise model_not_found(other)
+
+
+_MODELS_BESIDES = ("models", "fallbacks", "tools")
+"""Members of a request that may name further models, which an upstream of the same protocol may ask
+instead or besides: `fallbacks` and an advisor among `tools` (beta/message_create_params.py of
+anthropic), an image generator among `tools` (response_create_params.py of openai), `models`
+(OpenRouter, "Model Fallbacks")."""
+
+
+def _models_in(value: Any) -> Iterator[str]:
+    """The models that a member names: as text, or as the `model` of an object."""
+    for entry in value if isinstance(value, list) else [value]:
+        model = entry.get("model") if isinstance(entry, dict) else entry
+        if isinstance(model, str):
+            yield model
 
 
 def _thinks_with_tools(request: Request) -> bool:
