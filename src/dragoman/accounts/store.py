@@ -10,7 +10,7 @@ they are called from one thread that is not the event loop's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -117,14 +117,57 @@ class LastError(Struct, frozen=True, omit_defaults=True):
     model: str = ""
 
 
+class ChargeKey(Struct, frozen=True, order=True):
+    """What charges are counted by: as `UsageKey`, and by what they were priced (as
+    `dragoman.prices.lookup.Basis`; `priced_as` is the upstream's model)."""
+
+    hour: int
+    account: str
+    client: str
+    model: str
+    route: str
+    upstream: str
+    priced_as: str
+    tier: str
+    above: int
+    prices: str
+
+
+class ChargeCount(Struct):
+    """Sums of one `ChargeKey`: answers whose usage is known, and all counts that a price is for, so
+    that they can be priced anew. `unpriced` are answers that no price was known for, `cost` is in
+    pico-dollars."""
+
+    requests: int = 0
+    unpriced: int = 0
+    input: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+    output: int = 0
+    reasoning: int = 0
+    searches: int = 0
+    cost: int = 0
+
+    def add(self, other: ChargeCount) -> None:
+        """Add the sums of `other` to these."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+Reprice = Callable[[ChargeKey, ChargeCount], tuple[ChargeKey, ChargeCount] | None]
+"""What to put in place of the sums of a key; None to leave them."""
+
+
 class Batch(Struct, kw_only=True):
     """What one worker reports: everything since its last exchange, except `leases`, which are all
     accounts it has requests in flight with now, and how many.
 
     `used` is when accounts were last chosen, `spent` the tokens to subtract from balances, `pins`
-    which account a conversation (by its digest) belongs to since when. `errors` are the attempts
-    that failed, `last_errors` the last of each account, `quotas` what upstreams told of accounts'
-    quotas, which is merged with what the store has. `balances` are those that
+    which account a conversation (by its digest) belongs to since when. `charges` are what `usage`
+    cost. `errors` are the attempts that failed, `last_errors` the last of each account, `quotas`
+    what upstreams told of accounts' quotas, which is merged with what the store has. `balances`
+    are those that
     the configuration sets: one that is not what it set before replaces what is left.
     """
 
@@ -138,6 +181,7 @@ class Batch(Struct, kw_only=True):
     errors: dict[ErrorKey, int] = field(default_factory=dict)
     last_errors: dict[str, LastError] = field(default_factory=dict)
     quotas: dict[str, Windows] = field(default_factory=dict)
+    charges: dict[ChargeKey, ChargeCount] = field(default_factory=dict)
 
     def prepend(self, older: Batch) -> None:
         """Put `older`, whose exchange failed, before this batch. The leases remain those of this
@@ -149,6 +193,11 @@ class Batch(Struct, kw_only=True):
             else:
                 self.usage[key] = count
         self.quotas = {**older.quotas, **self.quotas}
+        for charged, sums in older.charges.items():
+            if charged in self.charges:
+                self.charges[charged].add(sums)
+            else:
+                self.charges[charged] = sums
         self.used = {**older.used, **self.used}
         self.pins = {**older.pins, **self.pins}
         for error, number in older.errors.items():
@@ -229,6 +278,13 @@ class Store(Protocol):
         """Those of the claims, each a word and until when it holds in Unix seconds, that nobody
         holds at `now`; they are held from then on, so that of several workers one tells of what
         all of them saw."""
+
+    def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
+        """What was charged in the hours that begin in [since, until), in Unix seconds."""
+
+    def reprice(self, since: float, until: float, reprice: Reprice) -> int:
+        """Replace charges of the hours that begin in [since, until) as `reprice` says, in one
+        transaction. Returns how many rows changed."""
 
     def sweep(self, now: float) -> int:
         """Drop what is too old to keep at `now` (Unix seconds), at most `SWEPT_AT_ONCE` of a kind.

@@ -181,6 +181,7 @@ class AccountSync:
         if self._meter is not None:
             batch.usage = self._meter.take()
             batch.errors, batch.last_errors = self._meter.take_errors()
+            batch.charges = self._meter.take_charges()
         if self._stopping:
             batch.leases = {}
         if not self._loaded:
@@ -263,6 +264,8 @@ class AccountSync:
             batch.usage = {}
             self._meter.restore_errors(batch.errors, batch.last_errors)
             batch.errors, batch.last_errors = {}, {}
+            self._meter.restore_charges(batch.charges)
+            batch.charges = {}
         if len(batch.pins) > _MOST_PINS:
             batch.pins = dict(islice(batch.pins.items(), len(batch.pins) - _MOST_PINS, None))
         self._pool.restore(batch)
@@ -271,7 +274,7 @@ class AccountSync:
         """The store is well, but something in `batch` can never be written. Better to lose its sums
         than to fail for good; what happened to accounts is tried once more by itself."""
         _log.exception("something could not be kept, and is dropped")
-        if batch.usage or batch.used or batch.spent or batch.pins or batch.errors:
+        if batch.usage or batch.charges or batch.used or batch.spent or batch.pins or batch.errors:
             self._pool.restore(Batch(transitions=batch.transitions))
 
     async def _sweep(self) -> None:

@@ -5,10 +5,19 @@ Counts are summed in memory and taken a few times a second to be written to the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, Self, TypeVar
 
-from dragoman.accounts.store import ErrorKey, LastError, UsageCount, UsageKey
+from dragoman.accounts.store import (
+    ChargeCount,
+    ChargeKey,
+    ErrorKey,
+    LastError,
+    UsageCount,
+    UsageKey,
+)
 from dragoman.canonical.usage import Usage
+from dragoman.prices.lookup import Basis, Charge
 
 OTHER = "(other)"
 """The model under which further names are counted once there are `MOST_MODELS` of an hour."""
@@ -27,6 +36,7 @@ _HOUR_S = 3600
 _LONGEST_NAME = 200
 
 _Key = tuple[int, str, str, str, str]
+_ChargeKey = tuple[int, str, str, str, str, Basis]
 
 
 class Meter:
@@ -36,7 +46,7 @@ class Meter:
     spells out.
     """
 
-    __slots__ = ("_counts", "_errors", "_hour", "_known", "_last_errors", "_models")
+    __slots__ = ("_charges", "_counts", "_errors", "_hour", "_known", "_last_errors", "_models")
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known = frozenset(known)
@@ -44,6 +54,7 @@ class Meter:
         self._counts: dict[_Key, UsageCount] = {}
         self._errors: dict[ErrorKey, int] = {}
         self._last_errors: dict[str, LastError] = {}
+        self._charges: dict[_ChargeKey, ChargeCount] = {}
         self._hour = -1
 
     def count(
@@ -136,6 +147,54 @@ class Meter:
             self._add_errors(key, count)
         self._last_errors = {**last, **self._last_errors}
 
+    def charge(
+        self,
+        now: float,
+        account: str,
+        client: str,
+        model: str,
+        route: str,
+        usage: Usage,
+        charge: Charge,
+    ) -> None:
+        """Add what one answer costs, whose request was counted."""
+        name = self._models.get(model)
+        if name is None:
+            name = self._admit(model)
+        basis = charge.basis
+        key = (int(now) // _HOUR_S * _HOUR_S, account, client, name, route, basis)
+        sums = self._charges.get(key)
+        if sums is None:
+            if name == OTHER or len(self._charges) >= MOST_COUNTS:
+                # What is not told apart by its model cannot be priced anew by it.
+                basis = Basis(basis.upstream, OTHER, prices=basis.prices)
+                key = (*key[:3], OTHER, route, basis)
+            sums = self._charges.setdefault(key, ChargeCount())
+        sums.requests += 1
+        sums.input += usage.input
+        sums.output += usage.output
+        sums.cached += usage.cached or 0
+        sums.cache_write += usage.cache_write or 0
+        sums.cache_write_1h += usage.cache_write_1h or 0
+        sums.reasoning += usage.reasoning or 0
+        sums.searches += usage.searches or 0
+        if charge.cost is None:
+            sums.unpriced += 1
+        else:
+            sums.cost += charge.cost
+
+    def take_charges(self) -> dict[ChargeKey, ChargeCount]:
+        """Everything charged since the last call."""
+        taken, self._charges = self._charges, {}
+        return {ChargeKey(*key[:5], *key[5]): sums for key, sums in taken.items()}
+
+    def restore_charges(self, charges: Mapping[ChargeKey, ChargeCount]) -> None:
+        """Put back what was taken and could not be written."""
+        for key, sums in charges.items():
+            basis = Basis(key.upstream, key.priced_as, key.tier, key.above, key.prices)
+            own = (key.hour, key.account, key.client, key.model, key.route, basis)
+            self._charges.setdefault(own, ChargeCount()).add(sums)
+
     def take(self) -> dict[UsageKey, UsageCount]:
         """Everything counted since the last call."""
         taken, self._counts = self._counts, {}
@@ -168,6 +227,13 @@ class Meter:
         return shown
 
 
+class _Sums(Protocol):
+    def add(self, other: Self, /) -> None: ...
+
+
+_K = TypeVar("_K")
+_C = TypeVar("_C", bound=_Sums)
+
 DIMENSIONS = ("account", "client", "model", "route")
 """What usage can be grouped by."""
 
@@ -181,12 +247,25 @@ def totals(
     Raises:
         AttributeError: there is no such dimension.
     """
+    return _totals(usage, by, UsageCount)
+
+
+def charged(
+    charges: Mapping[ChargeKey, ChargeCount], by: Iterable[str] = ()
+) -> dict[tuple[str, ...], ChargeCount]:
+    """As `totals`, of what was charged."""
+    return _totals(charges, by, ChargeCount)
+
+
+def _totals(
+    counts: Mapping[_K, _C], by: Iterable[str], empty: Callable[[], _C]
+) -> dict[tuple[str, ...], _C]:
     names = tuple(by)
-    sums: dict[tuple[str, ...], UsageCount] = {}
-    for key, count in usage.items():
+    sums: dict[tuple[str, ...], _C] = {}
+    for key, count in counts.items():
         group = tuple(str(getattr(key, name)) for name in names)
         found = sums.get(group)
         if found is None:
-            found = sums[group] = UsageCount()
+            found = sums[group] = empty()
         found.add(count)
     return dict(sorted(sums.items()))

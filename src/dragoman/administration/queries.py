@@ -8,8 +8,16 @@ from typing import NamedTuple
 
 from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.states import AccountState
-from dragoman.accounts.store import Batch, Changes, Definition, LastError, Store, UsageCount
-from dragoman.accounts.usage import DIMENSIONS, totals
+from dragoman.accounts.store import (
+    Batch,
+    Changes,
+    ChargeCount,
+    Definition,
+    LastError,
+    Store,
+    UsageCount,
+)
+from dragoman.accounts.usage import DIMENSIONS, charged, totals
 from dragoman.administration.drafts import SECRETS, FieldError, InvalidDraft, shortened
 from dragoman.administration.errors import Conflict, UnknownAccount
 from dragoman.administration.views import (
@@ -117,12 +125,26 @@ class AccountQueries:
             for key, count in self._store.usage(since, until).items()
             if all(str(getattr(key, name)) == value for name, value in only.items())
         }
+        costs = {
+            key: count
+            for key, count in self._store.charges(since, until).items()
+            if all(str(getattr(key, name)) == value for name, value in only.items())
+        }
+        counts, charges = totals(found, by), charged(costs, by)
         rows = tuple(
-            UsageRow.of(dict(zip(by, group, strict=True)), sums)
-            for group, sums in totals(found, by).items()
+            UsageRow.of(
+                dict(zip(by, group, strict=True)),
+                counts.get(group, UsageCount()),
+                charges.get(group, ChargeCount()),
+            )
+            for group in sorted(counts.keys() | charges.keys())
         )
-        total = totals(found).get((), UsageCount())
-        return UsageReport(since=since, until=until, rows=rows, total=UsageRow.of({}, total))
+        total = UsageRow.of(
+            {},
+            totals(found).get((), UsageCount()),
+            charged(costs).get((), ChargeCount()),
+        )
+        return UsageReport(since=since, until=until, rows=rows, total=total)
 
     def account(self, name: str) -> Account:
         """The account with its secrets, for calls of its upstream.

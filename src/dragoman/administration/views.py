@@ -10,7 +10,8 @@ from msgspec import Struct
 from dragoman.accounts.decisions import on_trial
 from dragoman.accounts.quota import QuotaWindow
 from dragoman.accounts.states import AccountState, Entry, Rest
-from dragoman.accounts.store import LastError, UsageCount
+from dragoman.accounts.store import ChargeCount, LastError, UsageCount
+from dragoman.prices.rates import dollars
 
 State = Literal["active", "cooling", "exhausted", "disabled"]
 STATES: tuple[State, ...] = ("active", "cooling", "exhausted", "disabled")
@@ -113,7 +114,8 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     """Sums of one group. `by` holds its dimensions; `milliseconds` is the mean of a request.
 
     `requests` and `errors` count each request once, with the account that was asked last;
-    `attempts`, `failed` and `retries` count with every account that was asked.
+    `attempts`, `failed` and `retries` count with every account that was asked. `cost_usd` is exact,
+    as text, without the `unpriced` answers, whose price is not known.
     """
 
     by: dict[str, str]
@@ -129,10 +131,12 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     attempts: int
     failed: int
     retries: int
+    cost_usd: str = "0"
+    unpriced: int = 0
 
     @classmethod
-    def of(cls, by: dict[str, str], sums: UsageCount) -> UsageRow:
-        """The row of a group with these sums."""
+    def of(cls, by: dict[str, str], sums: UsageCount, charged: ChargeCount) -> UsageRow:
+        """The row of a group with these sums, of which `charged` is what they cost."""
         return cls(
             by=by,
             requests=sums.requests,
@@ -147,6 +151,8 @@ class UsageRow(Struct, frozen=True, kw_only=True):
             attempts=sums.attempts,
             failed=sums.failed,
             retries=sums.retries,
+            cost_usd=dollars(charged.cost),
+            unpriced=charged.unpriced,
         )
 
 

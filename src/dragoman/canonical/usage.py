@@ -8,9 +8,11 @@ from msgspec import Struct
 class Usage(Struct, frozen=True, kw_only=True):
     """What one answer cost, in tokens.
 
-    `input` includes `cached` (read from a prompt cache) and `cache_write` (written to one);
-    `output` includes `reasoning`. `searches` counts the vendor's own web searches, only on routes
-    that map them. None: the upstream did not report it.
+    `input` includes `cached` (read from a prompt cache) and `cache_write` (written to one), which
+    includes `cache_write_1h` (kept for an hour); `output` includes `reasoning`. `searches` counts
+    the vendor's own web searches, only where answers are passed through and on routes that map
+    them. `tier` is the service tier the upstream told it charges, in the vendor's word for it;
+    None for the usual one (see `told_tier`). None: the upstream did not report it.
     """
 
     input: int = 0
@@ -19,8 +21,23 @@ class Usage(Struct, frozen=True, kw_only=True):
     cache_write: int | None = None
     reasoning: int | None = None
     searches: int | None = None
+    cache_write_1h: int | None = None
+    tier: str | None = None
 
     @property
     def total(self) -> int:
         """Input and output together."""
         return self.input + self.output
+
+
+USUAL_TIERS = frozenset({"default", "standard", "auto"})
+"""Words for the service tier that every request has by itself."""
+
+_LONGEST_TIER = 32
+
+
+def told_tier(tier: object) -> str | None:
+    """The service tier for `Usage.tier`, from what an upstream says it is."""
+    if type(tier) is not str or not tier or tier in USUAL_TIERS or len(tier) > _LONGEST_TIER:
+        return None
+    return tier

@@ -10,6 +10,7 @@ from dragoman.cli.check import check
 from dragoman.cli.classify import classify
 from dragoman.cli.doctor import doctor
 from dragoman.cli.init import init
+from dragoman.cli.prices import prices
 from dragoman.cli.serve import demo, serve, simulate
 from dragoman.cli.translate import translate
 from dragoman.cli.usage import usage
@@ -28,6 +29,7 @@ for command in (
     demo,
     doctor,
     init,
+    prices,
     serve,
     simulate,
     translate,

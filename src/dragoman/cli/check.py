@@ -31,6 +31,13 @@ def check(config: Path, online: bool, as_json: bool, file: Path | None) -> None:
     path = file or config
     found = read_config(path)
     from dragoman.config.summary import summary
+    from dragoman.prices.loading import load_prices
+    from dragoman.prices.table import PriceError
+
+    try:
+        load_prices(found)
+    except PriceError as error:
+        raise click.ClickException(f"prices: {error}") from None
 
     listed = _ask(found, as_json) if online else []
     missing = _unlisted(found, listed)

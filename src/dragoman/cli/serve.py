@@ -64,6 +64,7 @@ def _serving(host: str, port: int) -> Iterator[None]:
     """Make an interrupt an ordinary end; an address or a store that cannot be had a message."""
     from dragoman.accounts.cipher import SealError
     from dragoman.accounts.store import StoreError
+    from dragoman.prices.table import PriceError
 
     try:
         yield
@@ -73,3 +74,5 @@ def _serving(host: str, port: int) -> Iterator[None]:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from None
     except (StoreError, SealError) as error:
         raise click.ClickException(f"the store: {error}") from None
+    except PriceError as error:
+        raise click.ClickException(f"prices: {error}") from None

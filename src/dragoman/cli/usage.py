@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dragoman.administration.views import UsageReport, UsageRow
 
 DIMENSIONS = ("account", "client", "model", "route", "hour")
+COSTS = ("cost_usd", "unpriced")
 SUMS = (
     "requests",
     "errors",
@@ -41,15 +42,19 @@ SUMS = (
     type=click.Choice(DIMENSIONS),
     help="What to tell apart; repeatable.  [default: account]",
 )
+@click.option("--cost", is_flag=True, help="Show what it cost, in US dollars; JSON always has it.")
 @click.option("--json", "kind", flag_value="json", help="Print JSON.")
 @click.option("--csv", "kind", flag_value="csv", help="Print CSV.")
-def usage(config: Path, since: str, until: str, by: tuple[str, ...], kind: str | None) -> None:
-    """Show requests, tokens, errors and latency.
+def usage(
+    config: Path, since: str, until: str, by: tuple[str, ...], cost: bool, kind: str | None
+) -> None:
+    """Show requests, tokens, errors, latency and cost.
 
     Usage is kept by the hour: whole hours are shown that begin in the time asked for. Input
     includes cached tokens and those written to a cache, output includes reasoning. Requests and
     errors count each request once, with the account that was asked last; attempts, failed ones and
-    those that another followed (retries) count with every account that was asked.
+    those that another followed (retries) count with every account that was asked. Unpriced are
+    answers for whose model no price is known: the cost is without them.
     """
     from dragoman.administration.times import InvalidTime, parse_time
 
@@ -59,6 +64,7 @@ def usage(config: Path, since: str, until: str, by: tuple[str, ...], kind: str |
     except InvalidTime as error:
         raise click.ClickException(str(error)) from None
     chosen = by or ("account",)
+    sums = (*SUMS, *COSTS) if cost else SUMS
     with opened(config) as administration:
         report = administration.usage(begin, end, chosen)
     if kind == "json":
@@ -66,23 +72,30 @@ def usage(config: Path, since: str, until: str, by: tuple[str, ...], kind: str |
     elif kind == "csv":
         from dragoman.administration.rows import csv_line
 
-        click.echo(csv_line((*chosen, *SUMS)), nl=False)
+        click.echo(csv_line((*chosen, *sums)), nl=False)
         for row in report.rows:
-            click.echo(csv_line(_cells(row)), nl=False)
+            click.echo(csv_line(_cells(row, sums)), nl=False)
     else:
-        _show(report, chosen)
+        _show(report, chosen, sums)
 
 
-def _show(report: UsageReport, by: tuple[str, ...]) -> None:
-    heading = tuple(name.upper() for name in (*by, *SUMS[:-1], "mean ms"))
-    lines = [_cells(row, shown=True) for row in report.rows]
-    total = ("total", *[""] * (len(by) - 1), *_cells(report.total))
+_HEADINGS = {"milliseconds": "mean ms", "cost_usd": "cost usd"}
+
+
+def _show(report: UsageReport, by: tuple[str, ...], sums: tuple[str, ...]) -> None:
+    heading = tuple(_HEADINGS.get(name, name).upper() for name in (*by, *sums))
+    lines = [_cells(row, sums, shown=True) for row in report.rows]
+    total = ("total", *[""] * (len(by) - 1), *_cells(report.total, sums))
     click.echo(table(heading, [*lines, total]))
 
 
-def _cells(row: UsageRow, *, shown: bool = False) -> tuple[str, ...]:
+def _cells(row: UsageRow, sums: tuple[str, ...], *, shown: bool = False) -> tuple[str, ...]:
     places = (_hour(value) if shown and name == "hour" else value for name, value in row.by.items())
-    return (*places, *(f"{getattr(row, name):.15g}" for name in SUMS))
+    return (*places, *(_number(getattr(row, name)) for name in sums))
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.15g}"
 
 
 def _hour(value: str) -> str:

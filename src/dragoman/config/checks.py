@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from urllib.parse import urlsplit
 
 from dragoman.config import rule_checks
@@ -43,6 +44,7 @@ def errors(config: Config) -> Iterator[Fault]:
     if config.webhook.url is not None:
         yield from _url(config.webhook.url.reveal(), ("webhook", "url"), ("http", "https"))
     yield from _storage(config.storage)
+    yield from _prices(config)
     server = config.server
     if server.tls_key is not None and server.tls_certificate is None:
         yield ("server", "tls_key"), "is of no use without tls_certificate"
@@ -83,10 +85,20 @@ def warnings(config: Config) -> Iterator[Fault]:
                 "has no account here: nothing is sent to it unless the store has one",
             )
         yield from rule_checks.warnings(upstream.rules, ("upstreams", index, "rules"))
+    for index, price in enumerate(config.prices):
+        for rate in _RATES:
+            told: str | None = getattr(price, rate)
+            if told is not None and Decimal(told) > _HIGH_PRICE:
+                yield (
+                    ("prices", index, rate),
+                    f"more than {_HIGH_PRICE} dollars for a million tokens: is it meant so?",
+                )
     if not config.upstreams:
         yield (), "no [[upstreams]]: every request will be refused"
 
 
+_RATES = ("input", "output", "cached", "cache_write", "cache_write_1h", "reasoning")
+_HIGH_PRICE = 1000
 _SHORTEST_STORAGE_KEY = 16
 _SHORTEST_ADMIN_KEY = 16
 _COPIES = 3
@@ -182,6 +194,29 @@ def _storage(storage: Storage) -> Iterator[Fault]:
             )
     if storage.previous_key is not None and storage.key is None:
         yield ("storage", "previous_key"), "is of no use without key"
+
+
+def _prices(config: Config) -> Iterator[Fault]:
+    """Each own price has a usual one of its model, and an upstream that exists; none is there
+    twice."""
+    known = [upstream.name for upstream in config.upstreams]
+    usual = {
+        (price.model, price.upstream)
+        for price in config.prices
+        if price.tier is None and not price.above
+    }
+    seen: dict[object, int] = {}
+    for index, price in enumerate(config.prices):
+        whose = price.model, price.upstream
+        if price.upstream is not None and price.upstream not in known:
+            near = suggestion(price.upstream, known)
+            yield ("prices", index, "upstream"), f"no upstream named {price.upstream}{near}"
+        if whose not in usual:
+            missing = f"the usual price of {price.model}, without tier and above, is missing"
+            yield ("prices", index, "model"), missing
+        first = seen.setdefault((whose, price.tier, price.above), index)
+        if first != index:
+            yield ("prices", index, "model"), f"prices[{first}] is the same price"
 
 
 def _url(url: str, path: Path, schemes: tuple[str, ...]) -> Iterator[Fault]:

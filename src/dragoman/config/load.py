@@ -74,6 +74,9 @@ def _with_files(config: Config, directory: Path) -> Config:
         for name, path in named.items()
         if path is not None
     }
+    if config.pricing.table is not None:
+        table = os.fspath(directory / Path(config.pricing.table).expanduser())
+        config = replace(config, pricing=replace(config.pricing, table=table))
     return replace(config, server=replace(server, **found)) if found else config
 
 

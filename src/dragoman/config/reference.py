@@ -31,6 +31,8 @@ from dragoman.config.settings import (
     Client,
     Fallback,
     Models,
+    OwnPrice,
+    Pricing,
     Probe,
     Route,
     Server,
@@ -58,6 +60,8 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[storage]`", Storage),
     ("`[admin]`", Admin),
     ("`[webhook]`", Webhook),
+    ("`[pricing]`", Pricing),
+    ("`[[prices]]`", OwnPrice),
 )
 
 _INTRODUCTION: Final = """\

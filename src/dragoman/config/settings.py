@@ -193,6 +193,55 @@ class Probe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds between two probes of one account, on average: they are spread."""
 
 
+class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What answers cost: the table of vendors' prices, and where a cost is told."""
+
+    table: NonEmpty | None = None
+    """File of a table made by `dragoman prices update`, from the directory of the configuration
+    file. Absent: the one that is shipped."""
+    header: bool = False
+    """Tell clients what a whole answer cost, by `x-dragoman-cost-usd`. A stream's head is sent
+    before that is known."""
+
+
+Dollars = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?\Z",
+        description='US dollars as a text such as "0.20", with at most six decimals',
+    ),
+]
+
+
+class OwnPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A price of your own, which wins over the table. Of several whose `model` fits, the first
+    counts, with the others of the same `model` and `upstream`."""
+
+    model: NonEmpty
+    """Model name as the upstream is asked for it, `*` allowed."""
+    upstream: Name | None = None
+    """Name of the upstream that has this price; absent: all."""
+    input: Dollars
+    """US dollars for a million tokens of input, `"0.20"`. `"0"` says that it is free."""
+    output: Dollars
+    """The same for output."""
+    cached: Dollars | None = None
+    """The same for input read from a prompt cache; absent: as `input`."""
+    cache_write: Dollars | None = None
+    """The same for input written to one; absent: as `input`."""
+    cache_write_1h: Dollars | None = None
+    """The same for input written to one for an hour; absent: as `cache_write`."""
+    reasoning: Dollars | None = None
+    """The same for reasoning; absent: as `output`."""
+    search: Dollars = "0"
+    """US dollars for a thousand of the vendor's web searches."""
+    tier: Literal["batch", "flex", "priority", "fast"] | None = None
+    """Service tier that has this price; absent: the usual one, and all without a price of their
+    own."""
+    above: Annotated[int, Meta(ge=0)] = 0
+    """Tokens of a prompt above which this price holds, for all of its tokens."""
+
+
 class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A service that requests are sent to."""
 
@@ -253,6 +302,10 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     time has come."""
     models: tuple[NonEmpty, ...] | None = None
     """Models listed for this upstream by `/v1/models`; absent: those it lists itself."""
+    prices: NonEmpty | None = None
+    """Whose price list applies, by its name in the table of prices, such as `openai`; `none`: no
+    list. Absent: that of the vendor whose address `base_url` is; a service that nobody knows has
+    none. `dragoman prices show` lists them."""
     timeouts: Timeouts = Timeouts()
     """Limits for one call."""
     capabilities: Capabilities = Capabilities()
@@ -439,6 +492,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     storage: Storage = Storage()
     admin: Admin = Admin()
     webhook: Webhook = Webhook()
+    pricing: Pricing = Pricing()
+    prices: tuple[OwnPrice, ...] = ()
 
     def upstream(self, name: str) -> Upstream:
         """The upstream of that name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
@@ -31,8 +32,11 @@ from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.gateway.stored.upstream_responses import UpstreamResponses
 from dragoman.http.limits import files_to_share
+from dragoman.prices.loading import load_prices
 from dragoman.storage.opening import cipher_for, responses_for, store_for
 from dragoman.upstream.client import UpstreamClient
+
+_log = logging.getLogger("dragoman")
 
 
 class Services(Struct, frozen=True, kw_only=True):
@@ -95,7 +99,15 @@ def make_services(
     upstreams = Upstreams(pool, builders, client)
     router = Router(config, _sealer(config))
     large = LargeBodies()
-    exchange = Exchange(config.server, router, upstreams, large)
+    prices = load_prices(config, _Unpriced())
+    exchange = Exchange(
+        config.server,
+        router,
+        upstreams,
+        large,
+        prices,
+        shows_cost=config.pricing.header,
+    )
 
     scrape = Scrape(config, pool, account_sync, in_flight, slot)
     tally = Tally(scrape.metrics, None if account_sync is None else meter)
@@ -128,7 +140,7 @@ def make_services(
         catalogue=Catalogue(config, router, partial(fetch_models, upstreams), time.monotonic),
         scrape=scrape,
         tally=tally,
-        admin=Admin(config, pool, account_sync, client, scrape),
+        admin=Admin(config, pool, account_sync, client, scrape, prices),
         alerts=Alerts(config, pool, account_sync, client, scrape.metrics),
         prober=Prober(
             config,
@@ -139,6 +151,22 @@ def make_services(
             workers=1 if slot is None else slot.total,
         ),
     )
+
+
+class _Unpriced:
+    """Logs models that have no price, each once, and no more than can be read."""
+
+    def __init__(self) -> None:
+        self._room = 100
+
+    def __call__(self, upstream: str, model: str) -> None:
+        if self._room:
+            self._room -= 1
+            _log.warning(
+                "no price is known for the model %s of upstream %s: what it costs is not counted",
+                model[:200],
+                upstream,
+            )
 
 
 def _account_sync(config: Config, pool: AccountPool, meter: Meter) -> AccountSync | None:

@@ -211,6 +211,43 @@ _QUOTAS = (
     "CREATE TABLE claims (name TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _RESPONSES, _PINS, _ATTEMPTS, _QUOTAS)
+
+_CHARGES = (
+    # What was charged, by the hour; columns as in `ChargeKey` and `ChargeCount`.
+    """CREATE TABLE charges (
+        hour INTEGER NOT NULL,
+        account TEXT NOT NULL,
+        client TEXT NOT NULL,
+        model TEXT NOT NULL,
+        route TEXT NOT NULL,
+        upstream TEXT NOT NULL,
+        priced_as TEXT NOT NULL,
+        tier TEXT NOT NULL,
+        above INTEGER NOT NULL,
+        prices TEXT NOT NULL,
+        requests INTEGER NOT NULL,
+        unpriced INTEGER NOT NULL,
+        input INTEGER NOT NULL,
+        cached INTEGER NOT NULL,
+        cache_write INTEGER NOT NULL,
+        cache_write_1h INTEGER NOT NULL,
+        output INTEGER NOT NULL,
+        reasoning INTEGER NOT NULL,
+        searches INTEGER NOT NULL,
+        cost INTEGER NOT NULL,
+        PRIMARY KEY (
+            hour, account, client, model, route, upstream, priced_as, tier, above, prices
+        )
+    ) WITHOUT ROWID""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    _FIRST,
+    _RESPONSES,
+    _PINS,
+    _ATTEMPTS,
+    _QUOTAS,
+    _CHARGES,
+)
 """Statements that lead from each version of the tables to the next; the first from an empty
 file."""

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.accounts.decisions import apply, entry_of
 from dragoman.accounts.quota import Windows, merged
@@ -28,9 +29,12 @@ from dragoman.accounts.store import (
     SWEPT_AT_ONCE,
     Batch,
     Changes,
+    ChargeCount,
+    ChargeKey,
     Definition,
     ErrorKey,
     LastError,
+    Reprice,
     UsageCount,
     UsageKey,
 )
@@ -43,20 +47,36 @@ _HEARTBEAT_S = 1.0
 
 _COUNTED = UsageCount.__struct_fields__
 _KEYED = UsageKey.__struct_fields__
+_CHARGE_COUNTED = ChargeCount.__struct_fields__
+_CHARGE_KEYED = ChargeKey.__struct_fields__
 _DEFINED = (
     "name, upstream, sealed, models, priority, weight, max_concurrent, balance"  # as `Definition`
 )
 
+
 # Whatever there is many of goes in and comes out as one JSON value: SQLite then does all of it in
 # one step, during which the event loop's thread can run, rather than in one step for each row.
-_COLUMNS = _KEYED + _COUNTED
-_ADD_USAGE = (
-    f"INSERT INTO usage ({', '.join(_COLUMNS)})"
-    " SELECT "
-    + ", ".join(f"json_extract(value, '$[{column}]')" for column in range(len(_COLUMNS)))
-    + " FROM json_each(?) WHERE true"
-    f" ON CONFLICT ({', '.join(_KEYED)}) DO UPDATE SET "
-    + ", ".join(f"{name} = {name} + excluded.{name}" for name in _COUNTED)
+def _add(table: str, keyed: Sequence[str], counted: Sequence[str]) -> str:
+    """The statement that adds sums to those of their keys."""
+    columns = (*keyed, *counted)
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)})"
+        " SELECT "
+        + ", ".join(f"json_extract(value, '$[{column}]')" for column in range(len(columns)))
+        + " FROM json_each(?) WHERE true"
+        f" ON CONFLICT ({', '.join(keyed)}) DO UPDATE SET "
+        + ", ".join(f"{name} = {name} + excluded.{name}" for name in counted)
+    )
+
+
+_ADD_USAGE = _add("usage", _KEYED, _COUNTED)
+_ADD_CHARGES = _add("charges", _CHARGE_KEYED, _CHARGE_COUNTED)
+_CHARGES = (
+    f"SELECT {', '.join((*_CHARGE_KEYED, *_CHARGE_COUNTED))} FROM charges"
+    " WHERE hour >= ? AND hour < ?"
+)
+_DELETE_CHARGES = "DELETE FROM charges WHERE " + " AND ".join(
+    f"{name} = ?" for name in _CHARGE_KEYED
 )
 _SET_USED = (
     "INSERT INTO used SELECT key, ?1, value FROM json_each(?2) WHERE true"
@@ -259,6 +279,25 @@ class SqliteStore:
                     claimed.add(name)
         return claimed
 
+    def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
+        """See `Store.charges`."""
+        with self._file.reading() as connection:
+            return _charges(connection, since, until)
+
+    def reprice(self, since: float, until: float, reprice: Reprice) -> int:
+        """See `Store.reprice`."""
+        with self._file.writing_untold() as connection:
+            old: list[tuple[Any, ...]] = []
+            new: list[tuple[ChargeKey, ChargeCount]] = []
+            for key, count in _charges(connection, since, until).items():
+                other = reprice(key, count)
+                if other is not None and other != (key, count):
+                    old.append(msgspec.structs.astuple(key))
+                    new.append(other)
+            connection.executemany(_DELETE_CHARGES, old)
+            connection.execute(_ADD_CHARGES, (_json(_rows(new)),))
+        return len(new)
+
     def sweep(self, now: float) -> int:
         """See `Store.sweep`."""
         with self._file.writing_untold() as connection:
@@ -274,6 +313,7 @@ class SqliteStore:
                 (_SWEEP_HISTORY, self._history_s),
                 (_SWEEP_USAGE, self._usage_s),
                 (_SWEEP_ERRORS, self._usage_s),
+                (_SWEEP_CHARGES, self._usage_s),
                 (_SWEEP_PINS, self._pins_s),
                 (_SWEEP_CLAIMS, 0.0),
             ):
@@ -282,7 +322,7 @@ class SqliteStore:
         return max(counts)
 
     def _has_news(self, worker: str, batch: Batch, now: float) -> bool:
-        if batch.transitions or batch.usage or batch.used or batch.pins:
+        if batch.transitions or batch.usage or batch.charges or batch.used or batch.pins:
             return True
         if batch.errors or batch.last_errors or batch.quotas:
             return True
@@ -303,11 +343,9 @@ class SqliteStore:
     ) -> None:
         _apply(connection, version, batch.transitions)
         if batch.usage:
-            rows = [
-                (*msgspec.structs.astuple(key), *msgspec.structs.astuple(count))
-                for key, count in batch.usage.items()
-            ]
-            connection.execute(_ADD_USAGE, (_json(rows),))
+            connection.execute(_ADD_USAGE, (_json(_rows(batch.usage.items())),))
+        if batch.charges:
+            connection.execute(_ADD_CHARGES, (_json(_rows(batch.charges.items())),))
         if batch.errors:
             errors = [(*msgspec.structs.astuple(key), n) for key, n in batch.errors.items()]
             connection.execute(_ADD_ERRORS, (_json(errors),))
@@ -423,6 +461,8 @@ _SWEEP_ERRORS = """DELETE FROM errors WHERE (hour, account, kind) IN
     (SELECT hour, account, kind FROM errors WHERE hour < ? ORDER BY hour LIMIT ?)"""
 _SWEEP_CLAIMS = """DELETE FROM claims WHERE name IN
     (SELECT name FROM claims WHERE until < ? LIMIT ?)"""
+_SWEEP_CHARGES = f"""DELETE FROM charges WHERE ({", ".join(_CHARGE_KEYED)}) IN
+    (SELECT {", ".join(_CHARGE_KEYED)} FROM charges WHERE hour < ? ORDER BY hour LIMIT ?)"""
 # The oldest version is that of the pin that was written first.
 _SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND (version, digest) IN
     (SELECT version, digest FROM pins ORDER BY version LIMIT ?2)"""
@@ -486,6 +526,21 @@ def _latest(
         if known is None or known[1] < at:
             pins[digest] = account, at
     return pins
+
+
+def _rows(counts: Iterable[tuple[Struct, Struct]]) -> list[tuple[Any, ...]]:
+    """Keys and their sums as the values of rows."""
+    return [
+        (*msgspec.structs.astuple(key), *msgspec.structs.astuple(count)) for key, count in counts
+    ]
+
+
+def _charges(
+    connection: sqlite3.Connection, since: float, until: float
+) -> dict[ChargeKey, ChargeCount]:
+    keyed = len(_CHARGE_KEYED)
+    rows = connection.execute(_CHARGES, (since, until))
+    return {ChargeKey(*row[:keyed]): ChargeCount(*row[keyed:]) for row in rows}
 
 
 def _json(value: object) -> str:

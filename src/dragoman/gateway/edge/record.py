@@ -13,6 +13,8 @@ from msgspec import UNSET, Struct, UnsetType
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
 from dragoman.gateway.edge.log_format import timestamp
+from dragoman.prices.lookup import Charge
+from dragoman.prices.rates import dollars
 from dragoman.sse import escape
 
 _log = logging.getLogger("dragoman.requests")
@@ -65,6 +67,8 @@ class _Line(Struct, gc=False):
     accounts: int | UnsetType = UNSET
     failed: list[FailedAttempt] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
+    cost_usd: str | UnsetType = UNSET
+    unpriced: bool | UnsetType = UNSET
     losses: list[str] | UnsetType = UNSET
     losses_total: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
@@ -75,7 +79,8 @@ class Record:
 
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
     and counted then: what is told now only says so. `failed` are the attempts that failed, in
-    order, `accounts` is how many the upstream of the last of them has.
+    order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
+    costs, None without `usage`.
     """
 
     __slots__ = (
@@ -84,6 +89,7 @@ class Record:
         "address",
         "attempts",
         "caller",
+        "charge",
         "deferred",
         "error",
         "failed",
@@ -110,6 +116,7 @@ class Record:
         self.failed: Sequence[FailedAttempt] = ()
         self.stream = False
         self.usage: Usage | None = None
+        self.charge: Charge | None = None
         self.losses: Sequence[Loss] = ()
         self.error = ""
 
@@ -140,6 +147,11 @@ class Record:
                 line.failed = list(self.failed)
         if self.usage is not None:
             line.usage = self.usage
+        if self.charge is not None:
+            if self.charge.cost is None:
+                line.unpriced = True
+            else:
+                line.cost_usd = dollars(self.charge.cost)
         if self.losses:
             line.losses = [_told(loss) for loss in self.losses[:_LOGGED_LOSSES]]
             line.losses_total = len(self.losses)

@@ -33,6 +33,7 @@ from dragoman.administration.drafts import (
     shortened,
 )
 from dragoman.administration.errors import Conflict, ImportRejected, NoModel, UnknownAccount
+from dragoman.administration.pricing import price_views, reprice
 from dragoman.administration.rows import BadFile, rows_of
 from dragoman.administration.service import Administration
 from dragoman.administration.times import InvalidTime, parse_time
@@ -46,6 +47,7 @@ from dragoman.gateway.operation.probe import probe
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.http import ClientGone
 from dragoman.jsontext import JsonError
+from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import cipher_for
 from dragoman.upstream.client import UpstreamClient
 
@@ -105,7 +107,9 @@ class Admin:
         account_sync: AccountSync | None,
         client: UpstreamClient,
         scrape: Scrape,
+        prices: Prices,
     ) -> None:
+        self._prices = prices
         key = config.admin.key
         self._digest = None if key is None else _digest(key.reveal().encode())
         self._config = config
@@ -185,6 +189,10 @@ class Admin:
                 handlers = {"POST": lambda: self._test(name, incoming, query)}
             case ["usage"]:
                 handlers = {"GET": lambda: self._usage(query)}
+            case ["prices"]:
+                handlers = {"GET": lambda: self._prices_of(query)}
+            case ["prices", "reprice"]:
+                handlers = {"POST": lambda: self._reprice(query)}
             case ["health"]:
                 handlers = {"GET": lambda: self._health(query)}
             case _:
@@ -315,19 +323,32 @@ class Admin:
     async def _usage(self, query: Query) -> _Answer:
         dimensions = ("account", "client", "model", "route")
         _only(query, "since", "until", "by", *dimensions)
-        now = time.time()
-        try:
-            until = parse_time(query["until"], now) if "until" in query else now
-        except InvalidTime as error:
-            raise Refusal(400, "invalid_request", str(error), "until") from None
-        try:
-            since = parse_time(query["since"], now) if "since" in query else until - _DAY_S
-        except InvalidTime as error:
-            raise Refusal(400, "invalid_request", str(error), "since") from None
+        since, until = _times(query)
         by = [name for name in query.get("by", "").split(",") if name]
         only = {name: query[name] for name in dimensions if name in query}
         return 200, await self._ask(
             lambda administration: administration.usage(since, until, by, only)
+        )
+
+    async def _prices_of(self, query: Query) -> _Answer:
+        _only(query, "model")
+        model = query.get("model")
+        found: dict[str, object] = {"version": self._prices.version}
+        if model is not None:
+            found["prices"] = {
+                upstream: list(price_views(listed.prices(model)))
+                for upstream, listed in self._prices.lists.items()
+            }
+        return 200, found
+
+    async def _reprice(self, query: Query) -> _Answer:
+        _only(query, "since", "until", "dry_run")
+        since, until = _times(query)
+        dry_run = _flag(query, "dry_run")
+        if self._account_sync is None:
+            raise Refusal(409, "conflict", "Nothing is kept: [storage] path is not set.")
+        return 200, await self._account_sync.ask(
+            lambda store: reprice(store, self._prices, since, until, dry_run=dry_run)
         )
 
     async def _health(self, query: Query) -> _Answer:
@@ -414,6 +435,20 @@ def _only(query: Query, *known: str) -> None:
         if name not in known:
             problem = f"There is no such parameter; there is {', '.join(known) or 'none'}."
             _bad(problem, shortened(name))
+
+
+def _times(query: Query) -> tuple[float, float]:
+    """The time asked for: the last day if none is."""
+    now = time.time()
+    try:
+        until = parse_time(query["until"], now) if "until" in query else now
+    except InvalidTime as error:
+        raise Refusal(400, "invalid_request", str(error), "until") from None
+    try:
+        since = parse_time(query["since"], now) if "since" in query else until - _DAY_S
+    except InvalidTime as error:
+        raise Refusal(400, "invalid_request", str(error), "since") from None
+    return since, until
 
 
 def _choice(query: Query, name: str, choices: tuple[str, ...]) -> str | None:

@@ -93,6 +93,16 @@ class Tally:
             metered=metered,
             attempts=record.attempts - len(record.failed),
         )
+        if metered and record.charge is not None and record.usage is not None:
+            self._meter.charge(
+                now,
+                record.account,
+                record.caller,
+                record.model,
+                name,
+                record.usage,
+                record.charge,
+            )
 
     def _charge_failed(self, meter: Meter, now: float, name: str, record: Record) -> None:
         for number, one in enumerate(record.failed, 1):

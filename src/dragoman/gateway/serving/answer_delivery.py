@@ -73,6 +73,7 @@ async def deliver_whole(
         reply = await context.recorder.whole(reply)
     if len(reply) > _SMALL:
         hold(len(reply))
+    context.note_usage()
     await context.incoming.reply(200, reply, context.headers())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from dragoman.accounts.pool import Lease
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
@@ -13,7 +15,12 @@ from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Target
+from dragoman.prices.lookup import Prices
+from dragoman.prices.rates import dollars
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
+
+COST_HEADER = b"x-dragoman-cost-usd"
+"""Header that tells what a whole answer costs, in US dollars."""
 
 FALLBACK_HEADER = b"x-dragoman-upstream"
 """Header that names the upstream when it is not that of the model's route."""
@@ -27,6 +34,7 @@ class RequestContext:
     - `has_choice`: more than one account of the target's upstream can be asked.
     - `keys` are the keys of the conversation there.
     - `large` works on large bodies.
+    - `prices` are those of the upstreams, and `shows_cost` whether the client is told the cost.
     - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
       hold the bodies, are released then: a stream may be long.
     """
@@ -43,9 +51,11 @@ class RequestContext:
         "large",
         "ledger",
         "outcome",
+        "prices",
         "record",
         "recorder",
         "request",
+        "shows_cost",
         "stream",
         "target",
     )
@@ -59,7 +69,12 @@ class RequestContext:
         attempts: Attempts,
         large: LargeBodies,
         recorder: AnswerRecorder | None = None,
+        *,
+        prices: Prices,
+        shows_cost: bool = False,
     ) -> None:
+        self.prices = prices
+        self.shows_cost = shows_cost
         self.incoming = incoming
         self.caller = caller
         self.record = record
@@ -89,11 +104,23 @@ class RequestContext:
             self.delivery.announce(self.headers())
 
     def headers(self) -> Headers:
-        """Headers of the answer: the losses so far, and the upstream if it is a fallback."""
+        """Headers of the answer: the losses so far, the upstream if it is a fallback, and where it
+        is told what the answer costs, once that is known."""
         headers = losses_header(tuple(self.ledger))
         if self.fell_back:
             headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
+        charge = self.record.charge
+        if self.shows_cost and charge is not None and charge.cost is not None:
+            headers.append((COST_HEADER, dollars(charge.cost).encode()))
         return headers
+
+    def note_usage(self) -> None:
+        """Record what the answer used and what that costs, as far as it is known."""
+        record, usage = self.record, self.outcome.usage
+        if usage is not record.usage and usage is not None:
+            record.usage = usage
+            now = time.time()
+            record.charge = self.prices.charge(record.upstream, record.upstream_model, usage, now)
 
     def remember_account(self, lease: Lease) -> None:
         """The account of the lease has answered: remember it for the whole conversation."""

@@ -50,6 +50,7 @@ from dragoman.gateway.serving.routing import (
 )
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.gateway.serving.upstreams import Upstreams
+from dragoman.prices.lookup import Prices
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
 from dragoman.translation import Call, CallSettings, ClientRequest
@@ -66,8 +67,17 @@ class Exchange:
     """Answers requests for generation."""
 
     def __init__(
-        self, server: Server, router: Router, upstreams: Upstreams, large: LargeBodies
+        self,
+        server: Server,
+        router: Router,
+        upstreams: Upstreams,
+        large: LargeBodies,
+        prices: Prices,
+        *,
+        shows_cost: bool = False,
     ) -> None:
+        self._prices = prices
+        self._shows_cost = shows_cost
         self._server = server
         self._large = large
         self._router = router
@@ -102,7 +112,17 @@ class Exchange:
         if target is None:
             target = self.resolve(request, caller, record)
         attempts = Attempts(self._upstreams.pool, record)
-        context = RequestContext(incoming, caller, record, request, attempts, self._large, recorder)
+        context = RequestContext(
+            incoming,
+            caller,
+            record,
+            request,
+            attempts,
+            self._large,
+            recorder,
+            prices=self._prices,
+            shows_cost=self._shows_cost,
+        )
         # From here on the context alone holds the request, and releases it in time.
         del request
         await self._retarget(context, target)
@@ -121,7 +141,7 @@ class Exchange:
         finally:
             if context.delivery is not None:
                 context.delivery.close()
-            record.usage = context.outcome.usage
+            context.note_usage()
             record.losses = tuple(context.ledger)
 
     async def read(self, incoming: IncomingRequest) -> ClientRequest:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from dragoman.canonical.blocks import (
     Opaque,
     Reasoning,
@@ -471,10 +469,7 @@ class MessagesReader:
         return [Metered(self._counted(), tier)]
 
     def _counted(self) -> Usage:
-        usage = read_usage(self._usage)
-        if "server_tool_use" in self._usage and self._inbound.options.hosted_tools == "map":
-            return replace(usage, searches=web_search.searches_of(self._usage))
-        return usage
+        return read_usage(self._usage, searches=self._inbound.options.hosted_tools == "map")
 
     def _message_stop(self, event: JsonObject) -> list[Event]:
         events: list[Event] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.canonical.usage import Usage
+from dragoman.canonical.usage import Usage, told_tier
 from dragoman.protocols.fields import JsonObject
 
 TIERS = {"standard": "default", "priority": "priority"}
@@ -29,18 +29,27 @@ def merge_usage(known: JsonObject, update: Any) -> None:
                 known[name] = value
 
 
-def read_usage(usage: Mapping[str, Any]) -> Usage:
+def read_usage(usage: Mapping[str, Any], *, searches: bool = True) -> Usage:
     """Anthropic counts input without what was read from or written to a cache; our totals
-    include it."""
+    include it. `searches`: count the vendor's web searches, too."""
     written = _count(usage, "cache_creation_input_tokens")
     cached = _count(usage, "cache_read_input_tokens")
     details = usage.get("output_tokens_details")
+    creation = usage.get("cache_creation")
+    hosted = usage.get("server_tool_use") if searches else None
+    tier = told_tier(usage.get("service_tier"))
     return Usage(
         input=(_count(usage, "input_tokens") or 0) + (written or 0) + (cached or 0),
         output=_count(usage, "output_tokens") or 0,
         cached=cached,
         cache_write=written,
         reasoning=_count(details, "thinking_tokens") if isinstance(details, dict) else None,
+        searches=_count(hosted, "web_search_requests") if isinstance(hosted, dict) else None,
+        cache_write_1h=_count(creation, "ephemeral_1h_input_tokens")
+        if isinstance(creation, dict)
+        else None,
+        # A fast answer has a price of its own, whatever the capacity it was made with.
+        tier=usage["speed"] if usage.get("speed") == "fast" else tier,
     )
 
 

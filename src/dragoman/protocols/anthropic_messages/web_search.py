@@ -131,10 +131,3 @@ def sources_of(content: Any) -> tuple[str, ...]:
     found = content if isinstance(content, list) else ()
     urls = (item.get("url") for item in found if isinstance(item, dict))
     return tuple(url for url in urls if isinstance(url, str))
-
-
-def searches_of(usage: Mapping[str, Any]) -> int | None:
-    """How many searches an answer's usage counts."""
-    hosted = usage.get("server_tool_use")
-    count = hosted.get("web_search_requests") if isinstance(hosted, dict) else None
-    return count if type(count) is int and count >= 0 else None

@@ -126,7 +126,8 @@ def forward_response(
     for choice in choices:
         _check_finished(choice)
     usage = answer.get("usage")
-    counted = read_usage(usage) if type(usage) is dict else None
+    tier = answer.get("service_tier")
+    counted = read_usage(usage, tier=tier) if type(usage) is dict else None
     if answer.get("model") == model:
         return body, counted
     return to_json({**members, "model": model}), counted

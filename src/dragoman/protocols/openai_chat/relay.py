@@ -157,7 +157,7 @@ class ChatRelay:
         usage = chunk.get("usage")
         if type(usage) is not dict:
             return True
-        self.usage = read_usage(usage)
+        self.usage = read_usage(usage, tier=chunk.get("service_tier"))
         return self._wants_usage or bool(chunk.get("choices"))
 
     def _check(self, chunk: JsonObject, event: bytes) -> bytes:

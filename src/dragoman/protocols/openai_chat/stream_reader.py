@@ -185,7 +185,7 @@ class ChatReader:
 
     def _meter(self, usage: JsonObject, chunk: JsonObject, events: list[Event]) -> None:
         tier = _str(chunk.get("service_tier")) or None
-        metered = Metered(read_usage(usage, self._inbound.ledger), tier)
+        metered = Metered(read_usage(usage, self._inbound.ledger, tier), tier)
         if self._started:
             events.append(metered)
         else:

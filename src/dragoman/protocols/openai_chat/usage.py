@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.canonical.losses import Ledger, LossKind
-from dragoman.canonical.usage import Usage
+from dragoman.canonical.usage import Usage, told_tier
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat import wire
 
 
-def read_usage(usage: JsonObject, ledger: Ledger | None = None) -> Usage:
+def read_usage(usage: JsonObject, ledger: Ledger | None = None, tier: object = None) -> Usage:
     """The counts of a `usage` object; those that the canonical model lacks go into the ledger.
+    `tier` is the `service_tier` beside it.
 
     Compatible servers put cached and reasoning tokens in fields of their own; the official
     fields win.
@@ -42,6 +43,7 @@ def read_usage(usage: JsonObject, ledger: Ledger | None = None) -> Usage:
         cached=cached,
         cache_write=cache_write,
         reasoning=reasoning,
+        tier=told_tier(tier),
     )
 
 

@@ -22,6 +22,7 @@ from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses.errors import error_members, failed_in_stream
 from dragoman.protocols.openai_responses.settings import suits
 from dragoman.protocols.openai_responses.usage import read_usage
+from dragoman.protocols.openai_responses.web_search import searches_of
 from dragoman.protocols.openai_responses.wire import BACKGROUND_DETAIL
 from dragoman.protocols.raw import (
     blank_pattern,
@@ -197,6 +198,8 @@ class _Answer(Struct):
     status: Any = None
     id: Any = None
     model: Raw = _ABSENT
+    service_tier: Any = None
+    tool_usage: Any = None
 
 
 class _Lifecycle(Struct):
@@ -239,7 +242,11 @@ def forward_response(
         raise UpstreamError.unreadable("it has no output")
     if answer.status == "failed":
         raise UpstreamError(fault_of(answer.error))
-    return passed, read_usage(answer.usage)
+    return passed, _usage_of(answer)
+
+
+def _usage_of(answer: _Answer) -> Usage | None:
+    return read_usage(answer.usage, answer.service_tier, searches_of(answer.tool_usage))
 
 
 def _with(body: bytes, shown: Mapping[str, Any]) -> bytes:
@@ -336,7 +343,7 @@ class ResponsesRelay:
             self._created = data
             name = event.response.id
             self.answer_id = name if isinstance(name, str) else ""
-        self.usage = read_usage(event.response.usage) or self.usage
+        self.usage = _usage_of(event.response) or self.usage
         if isinstance(event.type, str) and event.type in _ENDS:
             self.ended = True
             self._created = b""

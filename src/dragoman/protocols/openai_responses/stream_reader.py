@@ -11,7 +11,6 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from dragoman import jsontext
 from dragoman.canonical.errors import UpstreamError
@@ -82,10 +81,11 @@ def started(response: JsonObject) -> Started:
 
 def metered(response: JsonObject, inbound: Inbound) -> list[Event]:
     """What an answer cost, if its response object says so."""
-    usage = read_usage(response.get("usage"))
-    if usage is not None and "tool_usage" in response and inbound.options.hosted_tools == "map":
-        usage = replace(usage, searches=searches_of(response["tool_usage"]))
-    return [] if usage is None else [Metered(usage, word(response, "service_tier"))]
+    tier, searches = word(response, "service_tier"), None
+    if "tool_usage" in response and inbound.options.hosted_tools == "map":
+        searches = searches_of(response["tool_usage"])
+    usage = read_usage(response.get("usage"), tier, searches)
+    return [] if usage is None else [Metered(usage, tier)]
 
 
 def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.canonical.usage import Usage
+from dragoman.canonical.usage import Usage, told_tier
 from dragoman.protocols.fields import JsonObject
 
 
-def read_usage(usage: Any) -> Usage | None:
-    """Token counts; None if there are none."""
+def read_usage(usage: Any, tier: object = None, searches: int | None = None) -> Usage | None:
+    """Token counts; None if there are none. `tier` is the `service_tier` of the response, and
+    `searches` are those its `tool_usage` counts."""
     if not isinstance(usage, dict):
         return None
     given = usage.get("input_tokens_details")
@@ -20,6 +21,8 @@ def read_usage(usage: Any) -> Usage | None:
         cached=_count(given, "cached_tokens"),
         cache_write=_count(given, "cache_write_tokens"),
         reasoning=_count(made, "reasoning_tokens"),
+        searches=searches,
+        tier=told_tier(tier),
     )
 
 

@@ -1,0 +1,122 @@
+"""What models cost, as an operator is shown it, and pricing anew what was counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from dragoman.accounts.store import ChargeCount, ChargeKey, Store
+from dragoman.accounts.usage import OTHER
+from dragoman.prices.lookup import Basis, Prices
+from dragoman.prices.rates import PER_MILLION, Price, dollars
+
+_SEARCHES = 1000
+
+
+class PriceView(Struct, frozen=True, kw_only=True):
+    """One price, in US dollars for a million tokens, a thousand searches, or one request. `since`
+    is the day it holds from (UTC), `hours` the time of the day, `tier` the service tier, `above`
+    the length of the prompt; empty, or 0, where that does not matter."""
+
+    since: str = ""
+    hours: str = ""
+    tier: str = ""
+    above: int = 0
+    input: str
+    cached: str
+    cache_write: str
+    cache_write_1h: str
+    output: str
+    reasoning: str
+    search: str
+    request: str
+
+
+class Repriced(Struct, frozen=True, kw_only=True):
+    """What pricing anew changed: rows, of how many, and their cost before and after. `unpriced` are
+    answers that still have no price."""
+
+    rows: int
+    changed: int
+    before_usd: str
+    after_usd: str
+    unpriced: int
+
+
+def price_views(prices: Sequence[Price]) -> Iterator[PriceView]:
+    """Prices in words."""
+    for price in prices:
+        yield PriceView(
+            since=time.strftime("%Y-%m-%d", time.gmtime(price.since)) if price.since else "",
+            hours=f"{_clock(price.begins)}-{_clock(price.ends)}"
+            if price.begins != price.ends
+            else "",
+            tier=price.tier,
+            above=price.above,
+            input=dollars(price.input * PER_MILLION),
+            cached=dollars(price.cached * PER_MILLION),
+            cache_write=dollars(price.cache_write * PER_MILLION),
+            cache_write_1h=dollars(price.cache_write_1h * PER_MILLION),
+            output=dollars(price.output * PER_MILLION),
+            reasoning=dollars(price.reasoning * PER_MILLION),
+            search=dollars(price.search * _SEARCHES),
+            request=dollars(price.request),
+        )
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // 60:02d}:{minute % 60:02d}"
+
+
+def reprice(
+    store: Store, prices: Prices, since: float, until: float, *, dry_run: bool = False
+) -> Repriced:
+    """Price anew what was counted in the hours that begin in [since, until), as of each hour.
+
+    What has no price stays as it is. With `dry_run` nothing is changed. A price that holds at times
+    of the day is that of the hour's beginning.
+
+    Raises:
+        StoreError: the store cannot be used; nothing is changed then.
+    """
+    rows = before = after = unpriced = changed = 0
+
+    def price(key: ChargeKey, count: ChargeCount) -> tuple[ChargeKey, ChargeCount] | None:
+        nonlocal rows, before, after, unpriced, changed
+        made = _priced(prices, key, count)
+        rows += 1
+        before += count.cost
+        after += made[1].cost
+        unpriced += made[1].unpriced
+        changed += made[1].cost != count.cost or made[1].unpriced != count.unpriced
+        return None if dry_run else made
+
+    store.reprice(since, until, price)
+    return Repriced(
+        rows=rows,
+        changed=changed,
+        before_usd=dollars(before),
+        after_usd=dollars(after),
+        unpriced=unpriced,
+    )
+
+
+def _priced(prices: Prices, key: ChargeKey, count: ChargeCount) -> tuple[ChargeKey, ChargeCount]:
+    if key.priced_as == OTHER:
+        return key, count
+    basis = Basis(key.upstream, key.priced_as, key.tier, key.above, key.prices)
+    found = prices.price(basis, key.hour)
+    if found is None:
+        return key, count
+    other, price = found
+    cost = price.cost_of(count, count.requests)
+    new_key = ChargeKey(
+        key.hour, key.account, key.client, key.model, key.route,
+        other.upstream, other.model, other.tier, other.above, other.prices,
+    )  # fmt: skip
+    sums = ChargeCount()
+    sums.add(count)
+    sums.cost, sums.unpriced = cost, 0
+    return new_key, sums

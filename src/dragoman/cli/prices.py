@@ -1,0 +1,244 @@
+"""`dragoman prices`: what models cost, a newer table of it, and pricing anew what was counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dragoman.cli.common import CONFIG, FILE, count, failures_told, print_json, read_config, table
+
+if TYPE_CHECKING:
+    from dragoman.prices.making import Made, Text
+
+GENAI = (
+    "https://raw.githubusercontent.com/pydantic/genai-prices/refs/heads/main"
+    "/prices/new_data/v2/data.json"
+)
+LITELLM = (
+    "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
+)
+
+_MOST_BYTES = 64 * 1024 * 1024
+_TIMEOUT_S = 30.0
+_SHOWN = 40
+
+
+@click.group()
+def prices() -> None:
+    """What models cost, by the table that is shipped or by one of your own."""
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    from dragoman.prices.table import PriceError
+
+    try:
+        yield
+    except PriceError as error:
+        raise click.ClickException(str(error)) from None
+
+
+@prices.command()
+@CONFIG
+@click.option("--provider", help="Show this provider's list rather than those of the upstreams.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("model", required=False)
+def show(config: Path, provider: str | None, as_json: bool, model: str | None) -> None:
+    """Show what MODEL costs at each upstream, in US dollars for a million tokens.
+
+    Without a model: where the prices come from, and whose list applies to each upstream.
+    """
+    import msgspec
+
+    from dragoman.administration.pricing import price_views
+    from dragoman.prices.loading import load_prices, load_table, provider_of
+    from dragoman.prices.lookup import PriceList
+
+    with _told():
+        if provider is not None:
+            used, found = load_table(), None
+            names = used.lists_for(provider)
+            lists = [[one for one in used.models if one.provider == name] for name in names]
+            places = {provider: PriceList((), lists)}
+        else:
+            settings = read_config(config, warn=False)
+            used, found = load_table(settings.pricing.table), settings
+            places = dict(load_prices(settings).lists)
+    if model is None:
+        whose = {
+            upstream.name: provider_of(upstream, used)
+            for upstream in (found.upstreams if found else ())
+        }
+        if as_json:
+            print_json(
+                {
+                    "version": used.version,
+                    "sources": used.sources,
+                    "upstreams": whose,
+                    "providers": [one.name for one in used.providers],
+                }
+            )
+            return
+        click.echo(f"version {used.version}: {count(len(used.models), 'model')}")
+        for source in used.sources:
+            click.echo(f"from {source.name}: {source.address} (SHA-256 {source.sha256[:16]})")
+        for upstream, name in whose.items():
+            click.echo(f"{upstream}: {name or 'no list applies; its answers are unpriced'}")
+        click.echo(f"providers: {', '.join(one.name for one in used.providers)}")
+        return
+    rows = {place: list(price_views(one.prices(model))) for place, one in places.items()}
+    if as_json:
+        print_json(rows)
+    elif not any(rows.values()):
+        raise click.ClickException(f"no price is known for {model}")
+    else:
+        fields = next(views[0] for views in rows.values() if views).__struct_fields__
+        lines = [
+            (place, *(str(value or "") for value in msgspec.structs.astuple(view)))
+            for place, views in rows.items()
+            for view in views
+        ]
+        heading = ("upstream", *fields)
+        click.echo(table([name.upper() for name in heading], lines))
+
+
+@prices.command()
+@click.option("--from", "first", default=GENAI, help="URL or file of genai-prices' data.json.")
+@click.option("--check", "second", default=LITELLM, help="URL or file of LiteLLM's prices.")
+@click.option("--no-check", is_flag=True, help="Do without a second source.")
+@click.option("--against", type=FILE, help="Table to tell changes from.  [default: the shipped]")
+@click.option("--force", is_flag=True, help="Take rates above 1000 dollars for a million tokens.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would change.")
+@click.argument("out", type=FILE, default="prices.json")
+def update(
+    first: str,
+    second: str,
+    no_check: bool,
+    against: Path | None,
+    force: bool,
+    dry_run: bool,
+    out: Path,
+) -> None:
+    """Make a table of prices from what genai-prices publishes, and write it to OUT.
+
+    Another source is compared with it, and fills in models that it lacks. This is the only command
+    that downloads anything. `[pricing] table` has the gateway use the file.
+    """
+    from dragoman.prices.loading import load_table
+    from dragoman.prices.making import changes, make_from
+    from dragoman.prices.table import write_table
+
+    with _told():
+        made = make_from(_read(first), None if no_check else _read(second), time.time())
+        old = load_table(None if against is None else str(against))
+    _tell("changed", list(changes(old, made.table)))
+    _tell_check(made)
+    _tell("cannot be told in a table", list(made.left_out))
+    if made.high and not force:
+        _tell("above 1000 dollars for a million tokens", list(made.high))
+        raise click.ClickException("nothing was written: --force takes these rates as they are")
+    if dry_run:
+        return
+    try:
+        out.write_bytes(write_table(made.table))
+    except OSError as error:
+        raise click.ClickException(f"cannot write {out}: {error.strerror}") from None
+    click.echo(f"{out}: {made.table.version}, {count(len(made.table.models), 'model')}")
+
+
+@prices.command()
+@CONFIG
+@click.option("--since", default="24h", show_default=True, help="24h, 7d, a date, or Unix seconds.")
+@click.option("--until", default="now", show_default=True, help="As --since.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would change.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) -> None:
+    """Price anew what was counted, by the prices of the configuration.
+
+    Whole hours are priced that begin in the time asked for, each as of its beginning. What has no
+    price stays as it is.
+    """
+    from dragoman.administration import pricing
+    from dragoman.administration.times import InvalidTime, parse_time
+    from dragoman.prices.loading import load_prices
+    from dragoman.storage.opening import store_for
+
+    now = time.time()
+    try:
+        begin, end = parse_time(since, now), now if until == "now" else parse_time(until, now)
+    except InvalidTime as error:
+        raise click.ClickException(str(error)) from None
+    settings = read_config(config, warn=False)
+    store = store_for(settings)
+    if store is None:
+        raise click.ClickException('[storage] path is "", so nothing was counted')
+    with _told(), failures_told():
+        try:
+            done = pricing.reprice(store, load_prices(settings), begin, end, dry_run=dry_run)
+        finally:
+            store.close()
+    if as_json:
+        print_json(done)
+        return
+    verb = "would be priced" if dry_run else "are priced"
+    click.echo(f"{done.changed} of {count(done.rows, 'row')} {verb} anew")
+    click.echo(f"cost: {done.before_usd} -> {done.after_usd} US dollars")
+    if done.unpriced:
+        click.echo(f"{count(done.unpriced, 'answer')} without a known price")
+
+
+def _read(place: str) -> Text:
+    """What is at a URL, or in a file."""
+    from dragoman.prices.making import Text
+    from dragoman.prices.table import PriceError
+
+    if not place.startswith("https://"):
+        try:
+            return Text(Path(place).name, Path(place).read_bytes())
+        except OSError as error:
+            raise PriceError(f"cannot read {place}: {error.strerror}") from None
+    from urllib.error import URLError
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(place, timeout=_TIMEOUT_S) as answer:
+            body: bytes = answer.read(_MOST_BYTES + 1)
+    except (URLError, OSError) as error:
+        reason = error.reason if isinstance(error, URLError) else error
+        raise PriceError(f"cannot read {place}: {reason}") from None
+    if len(body) > _MOST_BYTES:
+        raise PriceError(f"{place} is larger than {_MOST_BYTES} bytes")
+    return Text(place, body)
+
+
+def _tell_check(made: Made) -> None:
+    if made.check is None:
+        return
+    check = made.check
+    click.echo(f"compared: {count(check.equal, 'rate')} agree, {len(check.different)} do not")
+    _tell(
+        "the sources differ by more than 1 %",
+        [
+            f"{one.provider}/{one.model} {one.rate}: {one.ours}, the other says {one.theirs}"
+            for one in check.different
+        ],
+    )
+    _tell(
+        "filled in from the second source",
+        [f"{one.provider}/{one.names[0]}" for one in check.missing],
+    )
+
+
+def _tell(what: str, lines: list[str]) -> None:
+    if not lines:
+        return
+    click.echo(f"{what} ({len(lines)}):")
+    for line in lines[:_SHOWN]:
+        click.echo(f"  {line}")
+    if len(lines) > _SHOWN:
+        click.echo(f"  and {len(lines) - _SHOWN} more")

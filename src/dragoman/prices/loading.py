@@ -1,0 +1,87 @@
+"""The prices of a configuration, from the table that is shipped or one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+from dragoman.config import Config, OwnPrice, Upstream
+from dragoman.prices.lookup import PriceList, Prices, version_with
+from dragoman.prices.rates import Price, pico_per_token
+from dragoman.prices.table import PriceError, Table, read_table
+
+SNAPSHOT = "snapshot.json"
+"""File of the package that holds the table that is shipped."""
+
+NO_LIST = "none"
+"""In place of a provider: no list applies."""
+
+_PER_THOUSAND = 1000
+
+
+def load_table(path: str | None = None) -> Table:
+    """The table in a file, or the one that is shipped.
+
+    Raises:
+        PriceError: the file cannot be read, or is no table.
+    """
+    try:
+        text = (Path(__file__).with_name(SNAPSHOT) if path is None else Path(path)).read_bytes()
+    except OSError as error:
+        raise PriceError(f"cannot read {path}: {error.strerror}") from None
+    return read_table(text)
+
+
+def load_prices(config: Config, unknown: Callable[[str, str], None] | None = None) -> Prices:
+    """The prices of a configuration's upstreams. `unknown` is as for `Prices`.
+
+    Raises:
+        PriceError: its table cannot be read, or does not know the provider an upstream names.
+    """
+    table = load_table(config.pricing.table)
+    lists = {upstream.name: _list_of(upstream, table, config) for upstream in config.upstreams}
+    return Prices(lists, version_with(table, config.prices), unknown)
+
+
+def provider_of(upstream: Upstream, table: Table) -> str | None:
+    """Whose price list applies to an upstream; None if no one's."""
+    if upstream.prices is None:
+        return table.provider_of(upstream.base_url)
+    return None if upstream.prices == NO_LIST else upstream.prices
+
+
+def _list_of(upstream: Upstream, table: Table, config: Config) -> PriceList:
+    provider = provider_of(upstream, table)
+    try:
+        names = () if provider is None else table.lists_for(provider)
+    except PriceError as error:
+        raise PriceError(f"upstream {upstream.name}: {error}") from None
+    own: dict[tuple[str, str | None], list[Price]] = {}
+    for price in config.prices:
+        if price.upstream in (None, upstream.name):
+            own.setdefault((price.model, price.upstream), []).append(_own(price))
+    lists = [[model for model in table.models if model.provider == name] for name in names]
+    return PriceList(((model, prices) for (model, _), prices in own.items()), lists)
+
+
+def _own(price: OwnPrice) -> Price:
+    def rate(told: str | None, otherwise: int = 0) -> int:
+        return otherwise if told is None else pico_per_token(Decimal(told))
+
+    read, made = rate(price.input), rate(price.output)
+    written = rate(price.cache_write, read)
+    return Price(
+        since=0,
+        tier=price.tier or "",
+        above=price.above,
+        begins=0,
+        ends=0,
+        input=read,
+        cached=rate(price.cached, read),
+        cache_write=written,
+        cache_write_1h=rate(price.cache_write_1h, written),
+        output=made,
+        reasoning=rate(price.reasoning, made),
+        search=rate(price.search) * _PER_THOUSAND,
+    )

@@ -1,0 +1,212 @@
+"""What an answer costs, found at once: prices by upstream and model."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+import msgspec
+
+from dragoman.canonical.usage import Usage
+from dragoman.prices.rates import TIERS, Price
+from dragoman.prices.table import (
+    ModelPrices,
+    Table,
+    is_pattern,
+    literal_length,
+    names_model,
+)
+
+MOST_MODELS = 1024
+"""Models whose prices are remembered; where a pattern leads to an upstream, clients choose them."""
+
+STEPS = (32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000, 512_000, 524_288)
+"""Lengths of prompts from which vendors have other prices. What has no price yet is counted apart
+by them, so that it can be priced later."""
+
+_LONGEST_NAME = 200
+
+
+class Basis(NamedTuple):
+    """By what an answer is priced: everything besides its counts.
+
+    `tier` is one of `TIERS` or empty, `above` the length of the prompt above which the price holds,
+    `prices` the version of the table. Empty: no price is known.
+    """
+
+    upstream: str = ""
+    model: str = ""
+    tier: str = ""
+    above: int = 0
+    prices: str = ""
+
+
+class Charge(NamedTuple):
+    """What one answer costs, in pico-dollars; None if no price is known."""
+
+    basis: Basis
+    cost: int | None
+
+
+_Steps = tuple[Sequence[int], Sequence[tuple[Basis, Price | None]]]
+"""Lengths of prompts, and what holds up to the first of them, from there to the next, and so on."""
+
+
+class _Quote:
+    """The prices of one model until a time."""
+
+    __slots__ = ("tiers", "until")
+
+    def __init__(self, until: float, tiers: Mapping[str | None, _Steps]) -> None:
+        self.until = until
+        self.tiers = tiers
+
+
+class PriceList:
+    """What models cost at one upstream: own prices first, then the lists that apply to it.
+
+    A name that is spelled out wins over a pattern, and of patterns that which spells out most, the
+    earlier one if they are alike. Of own prices the first that fits wins.
+    """
+
+    __slots__ = ("_exact", "_own", "_patterns")
+
+    def __init__(
+        self, own: Iterable[tuple[str, Sequence[Price]]], lists: Iterable[Iterable[ModelPrices]]
+    ) -> None:
+        self._own = tuple(own)
+        self._exact: list[dict[str, Sequence[Price]]] = []
+        self._patterns: list[list[tuple[str, Sequence[Price]]]] = []
+        for models in lists:
+            exact: dict[str, Sequence[Price]] = {}
+            patterns: list[tuple[str, Sequence[Price]]] = []
+            for model in models:
+                for name in model.names:
+                    if is_pattern(name):
+                        patterns.append((name, model.prices))
+                    else:
+                        exact.setdefault(name.lower(), model.prices)
+            patterns.sort(key=lambda pair: -literal_length(pair[0]))
+            self._exact.append(exact)
+            self._patterns.append(patterns)
+
+    def prices(self, model: str) -> Sequence[Price]:
+        """All prices of a model, at whatever time; none if it is not known."""
+        name = model.lower()
+        for pattern, prices in self._own:
+            if names_model(pattern, name):
+                return prices
+        for exact, patterns in zip(self._exact, self._patterns, strict=True):
+            if (found := exact.get(name)) is not None:
+                return found
+            for pattern, prices in patterns:
+                if names_model(pattern, name):
+                    return prices
+        return ()
+
+
+class Prices:
+    """Prices by the name of an upstream and a model of it.
+
+    `lists` are those of the upstreams, `version` names all that they are made of. `unknown` is told
+    the upstream and the model of an answer that has no price, once for each while it is remembered.
+    """
+
+    __slots__ = ("_quotes", "_told", "_unknown", "lists", "version")
+
+    def __init__(
+        self,
+        lists: Mapping[str, PriceList],
+        version: str,
+        unknown: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self.version = version
+        self.lists = lists
+        self._unknown = unknown
+        self._told: set[tuple[str, str]] = set()
+        self._quotes: dict[tuple[str, str], _Quote] = {}
+
+    def charge(self, upstream: str, model: str, usage: Usage, now: float) -> Charge:
+        """What an answer of `usage` at `now` (Unix seconds) costs."""
+        quote = self._quotes.get((upstream, model))
+        if quote is None or now >= quote.until:
+            quote = self._quote(upstream, model, now)
+        steps, priced = quote.tiers.get(usage.tier) or quote.tiers[None]
+        # The step holds for prompts that are longer than it says.
+        basis, price = priced[bisect_left(steps, usage.input) if steps else 0]
+        if price is None:
+            self._tell(upstream, model)
+            return Charge(basis, None)
+        return Charge(basis, price.cost_of(usage))
+
+    def price(self, basis: Basis, at: float) -> tuple[Basis, Price] | None:
+        """The price, and what it is priced by, of what was counted under `basis` at a time; None if
+        none is known. Steps that were not told apart then cannot be now."""
+        quote = self._quote(basis.upstream, basis.model, at, keep=False)
+        steps, priced = quote.tiers.get(basis.tier or None) or quote.tiers[None]
+        found, price = priced[bisect_left(steps, basis.above + 1)]
+        return None if price is None else (found._replace(tier=basis.tier), price)
+
+    def _quote(self, upstream: str, model: str, at: float, *, keep: bool = True) -> _Quote:
+        prices = self.lists[upstream].prices(model) if upstream in self.lists else ()
+        quote = _make_quote(upstream, model[:_LONGEST_NAME], prices, self.version, at)
+        if keep:
+            if len(self._quotes) >= MOST_MODELS:
+                self._quotes.clear()
+                self._told.clear()
+            self._quotes[upstream, model] = quote
+        return quote
+
+    def _tell(self, upstream: str, model: str) -> None:
+        if self._unknown is not None and (upstream, model) not in self._told:
+            self._told.add((upstream, model))
+            self._unknown(upstream, model)
+
+
+def _make_quote(
+    upstream: str, model: str, prices: Sequence[Price], version: str, at: float
+) -> _Quote:
+    holding: dict[str, tuple[int, int, int]] = {}
+    for price in prices:
+        if price.holds(at):
+            holding[price.tier] = price.period
+    tiers: dict[str | None, _Steps] = {}
+    for tier, period in holding.items():
+        rows = sorted(
+            (price for price in prices if price.tier == tier and price.period == period),
+            key=lambda price: price.above,
+        )
+        bases = [(Basis(upstream, model, tier, row.above, version), row) for row in rows]
+        tiers[tier or None] = [row.above for row in rows[1:]], bases
+    if None not in tiers:
+        tiers = {tier or None: _unpriced(upstream, model, tier) for tier in ("", *TIERS)}
+    else:
+        usual_steps, usual = tiers[None]
+        for tier in TIERS:
+            # What has no price of its own is charged as usual, and told apart all the same.
+            named = [(basis._replace(tier=tier), price) for basis, price in usual]
+            tiers.setdefault(tier, (usual_steps, named))
+    return _Quote(_next_change(prices, at), tiers)
+
+
+def _unpriced(upstream: str, model: str, tier: str) -> _Steps:
+    return STEPS, [(Basis(upstream, model, tier, above), None) for above in (0, *STEPS)]
+
+
+def _next_change(prices: Sequence[Price], at: float) -> float:
+    """When another price may hold."""
+    changes = [float(price.since) for price in prices if price.since > at]
+    if any(price.begins != price.ends for price in prices):
+        changes.append(at // 60 * 60 + 60)
+    return min(changes, default=inf)
+
+
+def version_with(table: Table, own: Sequence[object]) -> str:
+    """The name of a table together with own prices over it."""
+    if not own:
+        return table.version
+    digest = hashlib.sha256(msgspec.json.encode(own)).hexdigest()
+    return f"{table.version}+{digest[:6]}"

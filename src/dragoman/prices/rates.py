@@ -1,0 +1,116 @@
+"""A price, and what usage comes to by it. Whole numbers of pico-dollars throughout."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+PICO: Final = 10**12
+"""Pico-dollars in a US dollar. One for a token is a millionth of a dollar for a million tokens."""
+
+PER_MILLION: Final = 10**6
+"""Pico-dollars for one token that costs one US dollar for a million."""
+
+BATCH, FLEX, PRIORITY, FAST = "batch", "flex", "priority", "fast"
+TIERS: Final = (BATCH, FLEX, PRIORITY, FAST)
+"""Service tiers with prices of their own, by the vendors' names (`Usage.tier`). The usual tier is
+the empty text."""
+
+
+class Counts(Protocol):
+    """Counts as in `Usage`: what is None is not known, and counts as none."""
+
+    @property
+    def input(self) -> int: ...
+    @property
+    def output(self) -> int: ...
+    @property
+    def cached(self) -> int | None: ...
+    @property
+    def cache_write(self) -> int | None: ...
+    @property
+    def cache_write_1h(self) -> int | None: ...
+    @property
+    def reasoning(self) -> int | None: ...
+    @property
+    def searches(self) -> int | None: ...
+
+
+class Price(Struct, frozen=True, array_like=True, gc=False):
+    """What the tokens of a model cost from `since` (Unix seconds) on, in one service tier, where
+    the prompt has more than `above` tokens.
+
+    `begins` and `ends` are the minutes of the day (UTC) between which it holds, over midnight if
+    `ends` is less; both 0: all day. Then the rates in pico-dollars: for a token of plain input, of
+    input read from a cache, written to one, written to one for an hour, of output, of reasoning;
+    for one of the vendor's web searches; and for the request as such.
+    """
+
+    since: int
+    tier: str
+    above: int
+    begins: int
+    ends: int
+    input: int
+    cached: int
+    cache_write: int
+    cache_write_1h: int
+    output: int
+    reasoning: int
+    search: int = 0
+    request: int = 0
+
+    @property
+    def period(self) -> tuple[int, int, int]:
+        """When it holds: what prices that hold together have in common."""
+        return self.since, self.begins, self.ends
+
+    def holds(self, at: float) -> bool:
+        """Whether it holds at a time (Unix seconds)."""
+        if at < self.since:
+            return False
+        if self.begins == self.ends:
+            return True
+        minute = int(at) % 86400 // 60
+        if self.begins < self.ends:
+            return self.begins <= minute < self.ends
+        return minute >= self.begins or minute < self.ends
+
+    def cost_of(self, counts: Counts, requests: int = 1) -> int:
+        """Pico-dollars for the counts of one answer, or for the sums of several `requests`.
+
+        A part that is said to be more than the whole counts as the whole.
+        """
+        total = requests * self.request + counts.input * self.input + counts.output * self.output
+        cached = counts.cached
+        if cached:
+            cached = min(cached, counts.input)
+            total += cached * (self.cached - self.input)
+        written = counts.cache_write
+        if written:
+            written = min(written, counts.input - (cached or 0))
+            total += written * (self.cache_write - self.input)
+            for_an_hour = counts.cache_write_1h
+            if for_an_hour:
+                total += min(for_an_hour, written) * (self.cache_write_1h - self.cache_write)
+        thought = counts.reasoning
+        if thought and self.reasoning != self.output:
+            total += min(thought, counts.output) * (self.reasoning - self.output)
+        searches = counts.searches
+        if searches:
+            total += searches * self.search
+        return total
+
+
+def pico_per_token(dollars: Decimal) -> int:
+    """Pico-dollars for one token, from US dollars for a million; the nearest whole number."""
+    return int((dollars * PER_MILLION).to_integral_value())
+
+
+def dollars(pico: int) -> str:
+    """An amount as US dollars, exact, without zeros at the end: `0.00425`, `12`."""
+    sign, rest = ("-", -pico) if pico < 0 else ("", pico)
+    whole, part = divmod(rest, PICO)
+    return f"{sign}{whole}.{part:012d}".rstrip("0").rstrip(".")

@@ -1,0 +1,140 @@
+"""`dragoman prices` and `dragoman usage --cost`, on a store."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dragoman.accounts.store import Batch, ChargeCount, ChargeKey, UsageCount, UsageKey
+from dragoman.cli import main
+from dragoman.prices.table import read_table
+from dragoman.storage.sqlite import SqliteStore
+from tests.cli.conftest import Shop
+
+HOUR = int(time.time()) // 3600 * 3600
+WHO = (HOUR, "fixed", "me", "gpt", "/v1/chat/completions")
+OWN = """
+[[prices]]
+model = "sim-*"
+input = "2"
+output = "10"
+"""
+
+
+def counted(shop: Shop, *charges: tuple[ChargeKey, ChargeCount]) -> None:
+    """Put charges into the store, and usage for each."""
+    store = SqliteStore(shop.folder / "dragoman.db")
+    usage = {UsageKey(*WHO): UsageCount(requests=sum(count.requests for _, count in charges))}
+    store.exchange("w", Batch(usage=usage, charges=dict(charges)), 0)
+    store.close()
+
+
+def key(tier: str = "", above: int = 0, prices: str = "", model: str = "sim-text") -> ChargeKey:
+    return ChargeKey(*WHO, "chat", model, tier, above, prices)
+
+
+def test_usage_tells_its_cost(shop: Shop) -> None:
+    counted(
+        shop,
+        (key(prices="v"), ChargeCount(requests=2, input=10, cost=1_500_000)),
+        (key(model="odd"), ChargeCount(requests=3, unpriced=3, input=10)),
+    )
+    report = json.loads(shop.run("usage", "--by", "client", "--cost", "--json").stdout)
+    (row,) = report["rows"]
+    assert (row["by"], row["requests"]) == ({"client": "me"}, 5)
+    assert (row["cost_usd"], row["unpriced"]) == ("0.0000015", 3)
+    assert report["total"]["cost_usd"] == "0.0000015"
+    heading, line, total = shop.run("usage", "--cost").stdout.splitlines()
+    assert heading.split()[-3:] == ["COST", "USD", "UNPRICED"]
+    assert line.split()[-2:] == total.split()[-2:] == ["0.0000015", "3"]
+    assert "COST" not in shop.run("usage").stdout
+    table = shop.run("usage", "--cost", "--csv").stdout.splitlines()
+    assert table[0].endswith(",milliseconds,cost_usd,unpriced")
+    assert table[1].endswith(",0.0000015,3")
+
+
+def test_what_was_counted_is_priced_anew(shop: Shop) -> None:
+    counted(
+        shop,
+        (key(), ChargeCount(requests=2, unpriced=2, input=1000, cached=500, output=10)),
+        (key(prices="old"), ChargeCount(requests=1, input=1000, output=10, cost=7)),
+        (key(model="odd"), ChargeCount(requests=1, unpriced=1, input=1)),
+        (key(model="(other)", prices="old"), ChargeCount(requests=1, input=1, cost=5)),
+    )
+    shop.file.write_text(shop.file.read_text() + OWN)
+    plan = json.loads(shop.run("prices", "reprice", "--dry-run", "--json").stdout)
+    assert (plan["rows"], plan["changed"], plan["unpriced"]) == (4, 2, 1)
+    assert (plan["before_usd"], plan["after_usd"]) == ("0.000000000012", "0.004200000005")
+    assert "0.000000000012" in shop.run("usage", "--cost").stdout, "a dry run changes nothing"
+    told = shop.run("prices", "reprice").stdout
+    assert "2 of 4 rows are priced anew" in told
+    assert "1 answer without a known price" in told
+    report = json.loads(shop.run("usage", "--json").stdout)
+    assert (report["total"]["cost_usd"], report["total"]["unpriced"]) == ("0.004200000005", 1)
+    assert report["total"]["requests"] == 5
+    # Rows that are priced by the same table now are one; once more changes nothing.
+    again = json.loads(shop.run("prices", "reprice", "--json").stdout)
+    assert (again["rows"], again["changed"]) == (3, 0)
+    assert again["before_usd"] == again["after_usd"] == "0.004200000005"
+
+
+def test_prices_are_shown(shop: Shop) -> None:
+    shop.file.write_text(shop.file.read_text() + OWN)
+    told = shop.run("prices", "show").stdout
+    assert "chat: no list applies" in told
+    assert "from genai-prices" in told
+    (price,) = json.loads(shop.run("prices", "show", "sim-text", "--json").stdout)["chat"]
+    assert (price["input"], price["cached"], price["output"]) == ("2", "2", "10")
+    assert "no price is known for odd" in shop.run("prices", "show", "odd", status=1).stderr
+    listed = shop.run("prices", "show", "--provider", "anthropic", "claude-haiku-5-5").stdout
+    assert "100000" in listed
+    assert "no provider named x" in shop.run("prices", "show", "--provider", "x", status=1).stderr
+
+
+def source(rate: float) -> bytes:
+    model = {"id": "m", "match": {"equals": "m"}, "prices": {"input_mtok": rate}}
+    provider = {"id": "openai", "name": "", "api_pattern": "https://x", "models": [model]}
+    return json.dumps([provider]).encode()
+
+
+@pytest.mark.parametrize("rate", [1, 1001])
+def test_a_table_is_made_from_files_and_used(shop: Shop, rate: int) -> None:
+    runner, out = CliRunner(), shop.folder / "prices.json"
+    (shop.folder / "data.json").write_bytes(source(rate))
+    base = ["prices", "update", "--from", str(shop.folder / "data.json"), "--no-check", str(out)]
+    tried = runner.invoke(main, [*base, "--dry-run"])
+    assert "changed (" in tried.output
+    assert not out.exists()
+    made = runner.invoke(main, base)
+    if rate > 1000:
+        assert made.exit_code == 1
+        assert not out.exists()
+        made = runner.invoke(main, [*base, "--force"])
+    assert made.exit_code == 0, made.output
+    assert read_table(out.read_bytes()).sources[0].address == "data.json"
+    shop.file.write_text(
+        shop.file.read_text().replace('name = "chat"', 'name = "chat"\nprices = "openai"')
+        + '[pricing]\ntable = "prices.json"\n'
+    )
+    (price,) = json.loads(shop.run("prices", "show", "m", "--json").stdout)["chat"]
+    assert price["input"] == str(rate)
+
+
+def test_a_bad_table_or_list_is_a_fault(shop: Shop, tmp_path: Path) -> None:
+    runner = CliRunner(env={"STORE_KEY": "the store's key for tests"})
+    text = shop.file.read_text()
+    for more, told in (
+        ('[pricing]\ntable = "none.json"\n', "cannot read"),
+        ('[pricing]\ntable = "dragoman.toml"\n', "not a table of prices"),
+    ):
+        shop.file.write_text(text + more)
+        checked = runner.invoke(main, ["check", str(shop.file)])
+        assert checked.exit_code == 1
+        assert told in checked.output
+    shop.file.write_text(text.replace('name = "chat"', 'name = "chat"\nprices = "opnai"'))
+    assert "no provider named opnai" in runner.invoke(main, ["check", str(shop.file)]).output
+    assert runner.invoke(main, ["serve", "--config", str(shop.file)]).exit_code == 1
