@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.canonical.errors import FaultKind
 from dragoman.protocols.settings import make_options
-from dragoman.sse import DEFAULT_MAX_EVENT
-from tests.tables.answers import LEAST_ANSWER
 from tests.tables.cells import (
     CHAT,
     CHAT_USAGE,
@@ -38,7 +35,6 @@ from tests.tables.cells import (
     text_block,
     tool_block,
 )
-from tests.tables.upstreams import STREAMS
 
 
 def head(index: int, arguments: str = "") -> Json:
@@ -568,18 +564,6 @@ def test_steps(client: str, upstream: str, steps: list[tuple[Json, list[str]]]) 
         assert [name for name, _ in events(translator.feed(stream))] == told
 
 
-@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
-@pytest.mark.parametrize("upstream", [CHAT, MESSAGES, RESPONSES])
-def test_what_some_readers_take_for_the_end_of_a_line_is_escaped(
-    client: str, upstream: str
-) -> None:
-    separators = "\u2028\u2029\x85"
-    given = STREAMS[upstream](LEAST_ANSWER[upstream]).replace(b'"x"', f'"{separators}"'.encode())
-    made = streamed(client, upstream, given).decode()
-    assert r"\u2028\u2029\u0085" in made
-    assert not any(separator in made for separator in separators)
-
-
 def test_a_stream_has_begun_with_its_content() -> None:
     """Before it another account could still answer. req: 92"""
     _, translator = streaming(MESSAGES, CHAT)
@@ -616,37 +600,3 @@ def test_what_no_client_could_make_sense_of(client: str, bad: Json) -> None:
     assert not translator.begun
     made = events(streamed(client, CHAT, chat_stream(ROLE, bad, STOP)))
     assert made[-1][0] == ("error" if client == MESSAGES else "response.failed")
-
-
-def test_an_event_without_end_is_the_upstreams_failure() -> None:
-    _, translator = streaming(MESSAGES, CHAT)
-    translator.feed(chat_stream(ROLE, HI, done=False))
-    (_, told) = events(translator.feed(b"data: " + bytes(DEFAULT_MAX_EVENT)))[-1]
-    assert told["error"]["type"] == "api_error"
-    fault = translator.outcome.fault
-    assert fault is not None
-    assert (fault.kind, fault.code) == (FaultKind.UPSTREAM_FAILED, "upstream_error")
-
-
-def test_white_space_in_arguments_is_counted() -> None:
-    """An empty piece says nothing; anything else ends the run, as the call's end does."""
-    _, translator = streaming(MESSAGES, CHAT)
-    translator.feed(chat_stream(ROLE, head(0, "{"), done=False))
-    counted = []
-    for piece in (" ", "  ", "", "\n", "x", " "):
-        translator.feed(chat_stream(more(0, piece), done=False))
-        counted.append(translator.blank)
-    assert counted == [1, 3, 3, 4, 0, 1]
-    translator.feed(chat_stream(CALLS, done=False))
-    assert translator.blank == 0
-
-
-def test_what_was_used_is_known_from_its_event_on() -> None:
-    """Also of an answer that is cut off."""
-    _, translator = streaming(CHAT, MESSAGES)
-    translator.feed(named_stream(message_start(input_tokens=9), *text_block(0, "Hi")))
-    translator.finish()
-    assert not translator.outcome.ended
-    usage = translator.outcome.usage
-    assert usage is not None
-    assert (usage.input, usage.output) == (9, 1)

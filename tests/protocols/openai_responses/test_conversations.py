@@ -8,11 +8,12 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.canonical.errors import InvalidRequest
+from dragoman.canonical.errors import FaultKind, InvalidRequest
 from dragoman.protocols.openai_responses.conversations import (
     GivenItems,
     given_items,
     named_item,
+    no_conversations,
     outputs_as_items,
     place_of,
     references,
@@ -194,3 +195,9 @@ def test_outputs_that_do_not_fit_the_calls(given: Any, param: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         outputs_as_items({"tool_outputs": given}, WAITING)
     assert caught.value.fault.param == param
+
+
+def test_conversations_of_the_services_are_an_unsupported_parameter() -> None:
+    fault = no_conversations().fault
+    assert (fault.kind, fault.param) == (FaultKind.INVALID_REQUEST, "conversation")
+    assert fault.code == "unsupported_parameter"
