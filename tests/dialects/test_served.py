@@ -223,9 +223,9 @@ def test_outputs_may_be_submitted_again_when_the_upstream_failed(
 
 @pytest.mark.parametrize("upstream", NAMES)
 def test_tokligence_counts_its_pings(start: Start, upstream: str) -> None:
-    gateway = start("tokligence", server="[server]\nkeepalive_s = 0.2")
+    gateway = start("tokligence", server="[server]\nkeepalive_s = 0.1")
     body = {
-        "model": f"{upstream}/sim-text?words=3&delay_ms=700",
+        "model": f"{upstream}/sim-text?words=2&delay_ms=250",
         "input": "Hi",
         "stream": True,
     }
@@ -282,9 +282,9 @@ def test_shroud_is_read_by_parsers_of_ten_lines(start: Start, upstream: str, lan
     """No comments, no named events, one blank line, and an error that is followed by the end.
     req: 155, 163, 164
     """
-    gateway = start("shroud", server="[server]\nkeepalive_s = 0.1\ncommit_after_s = 0.2")
+    gateway = start("shroud", server="[server]\nkeepalive_s = 0.1\ncommit_after_s = 0.1")
     body = {
-        "model": f"{upstream}/sim-multibyte?head_ms=500&delay_ms=300&chunks=3",
+        "model": f"{upstream}/sim-multibyte?head_ms=300&delay_ms=150&chunks=3",
         "messages": [{"role": "user", "content": "Hi"}],
         "stream": True,
     }
@@ -295,7 +295,8 @@ def test_shroud_is_read_by_parsers_of_ten_lines(start: Start, upstream: str, lan
     assert b'"usage":{' not in answer.body
     read = parsed(language, answer.body)
     assert read.returncode == 0, read.stderr
-    full = post(gateway, "/v1/chat/completions", {**body, "stream": False})
+    at_once = {**body, "model": f"{upstream}/sim-multibyte", "stream": False}
+    full = post(gateway, "/v1/chat/completions", at_once)
     assert read.stdout.decode() == full.json["choices"][0]["message"]["content"]
     body["model"] = f"{upstream}/sim-truncate?after=6"
     cut = post(gateway, "/v1/chat/completions", body)
