@@ -37,18 +37,19 @@ SUCCESS = ("message_stop", "response.completed")
 
 @pytest.fixture(scope="module")
 def faulty(stage: Stage) -> Iterator[str]:
-    """A gateway whose accounts fail with a status each; `calm` accounts do not."""
+    """A gateway whose accounts fail with a status each; `calm` accounts do not, and
+    `hasty` upstreams are not waited for."""
     simulator = stage.simulator
     text = CONFIG
-    for (api, protocol), label in itertools.product(PROTOCOLS.items(), ("calm", *STATUSES)):
+    labels = ("calm", "hasty", *STATUSES)
+    for (api, protocol), label in itertools.product(PROTOCOLS.items(), labels):
         text += UPSTREAM.format(
             api=api,
             protocol=protocol,
             label=label,
             base_url=simulator.base_url,
             key=f"sk-sim-{label}",
-            # Long enough for an answer that is there, short for the silence that has no end.
-            idle_s=0.2 if label == "calm" else 2.0,
+            idle_s=0.2 if label == "hasty" else 2.0,
         )
     with running_gateway(parse_config(text)) as gateway:
         yield gateway.base_url
@@ -116,7 +117,8 @@ def test_a_broken_answer_is_an_error(
     name = f"broken_{fault.kind}"
     scenario = Scenario(steps=(Text("one two three four five six seven"),), fault=fault)
     stage.script(name, scenario)
-    seen = ask(stage, faulty, judge, client, mode, f"{upstream}-calm/sim-{name}")
+    patience = "hasty" if fault.kind == "silence" else "calm"
+    seen = ask(stage, faulty, judge, client, mode, f"{upstream}-{patience}/sim-{name}")
     assert_no_success(seen)
 
 
