@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
+from dragoman import cli
 from dragoman.canonical.losses import Policy
 from dragoman.cli.translate import POLICIES
 from dragoman.protocols import CODECS
@@ -39,16 +41,10 @@ CHAT_ANSWER = {
 TO_MESSAGES = ("--from", "openai_chat", "--to", "anthropic_messages")
 
 
-def translate(data: object, *arguments: str) -> subprocess.CompletedProcess[str]:
+def translate(data: object, *arguments: str) -> Result:
     text = data if isinstance(data, str) else json.dumps(data)
-    return subprocess.run(
-        [sys.executable, "-m", "dragoman", "translate", *arguments],
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        input=text,
-        timeout=30,
-    )
+    runner = CliRunner(catch_exceptions=False)
+    return runner.invoke(cli.main, ["translate", *arguments], input=text)
 
 
 def chunk(delta: dict[str, Any], finish: str | None = None) -> str:
@@ -57,9 +53,23 @@ def chunk(delta: dict[str, Any], finish: str | None = None) -> str:
     return f"data: {json.dumps({**head, 'model': 'some-model', 'choices': [choice]})}\n\n"
 
 
+def test_in_a_pipe() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "dragoman", "translate", *TO_MESSAGES],
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        input=json.dumps(CHAT_REQUEST),
+        timeout=30,
+    )
+    assert result.returncode == 0
+    assert json.loads(result.stdout)["messages"][0]["role"] == "user"
+    assert result.stderr.startswith("lost: seed (knob): ")
+
+
 def test_a_request_and_what_it_lost() -> None:
     result = translate(CHAT_REQUEST, *TO_MESSAGES, "--model", "claude-x")
-    assert result.returncode == 0
+    assert result.exit_code == 0
     body = json.loads(result.stdout)
     assert body["model"] == "claude-x"
     assert body["messages"][0]["role"] == "user"
@@ -75,13 +85,13 @@ def test_losses_for_programs() -> None:
     nothing = translate(
         result.stdout, "--from", "anthropic_messages", "--to", "openai_chat", "--losses", "json"
     )
-    assert nothing.returncode == 0
+    assert nothing.exit_code == 0
     assert isinstance(json.loads(nothing.stderr), list)
 
 
 def test_a_request_that_the_policy_refuses() -> None:
     result = translate(CHAT_REQUEST, *TO_MESSAGES, "--policy", "strict")
-    assert result.returncode == 1
+    assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr.startswith("Error: seed: ")
 
@@ -95,7 +105,7 @@ def test_a_request_from_a_file(tmp_path: Path) -> None:
 
 def test_what_is_not_a_request() -> None:
     result = translate("{", *TO_MESSAGES)
-    assert result.returncode == 1
+    assert result.exit_code == 1
     assert "JSON" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -105,7 +115,7 @@ def test_what_is_not_a_request() -> None:
 )
 def test_an_answer_names_the_model(arguments: tuple[str, ...], model: str) -> None:
     result = translate(CHAT_ANSWER, *TO_MESSAGES, "--response", *arguments)
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.stderr
     body = json.loads(result.stdout)
     assert body["type"] == "message"
     assert body["model"] == model
@@ -129,7 +139,7 @@ def test_a_stream() -> None:
     stream = chunk({"role": "assistant", "content": "hel"}) + chunk({"content": "lo"})
     stream += chunk({}, "stop") + "data: [DONE]\n\n"
     result = translate(stream, *TO_MESSAGES, "--stream")
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.stderr
     events = [
         json.loads(line[6:]) for line in result.stdout.splitlines() if line.startswith("data: ")
     ]
@@ -142,7 +152,7 @@ def test_a_stream() -> None:
 
 def test_a_stream_that_is_cut_off_ends_in_an_error() -> None:
     result = translate(chunk({"role": "assistant", "content": "hel"}), *TO_MESSAGES, "--stream")
-    assert result.returncode == 1
+    assert result.exit_code == 1
     assert "event: error\n" in result.stdout
     assert result.stderr.startswith("Error: ")
 
@@ -154,7 +164,7 @@ def test_every_pair_translates_there_and_back(source: str, target: str) -> None:
     first = translate(CHAT_ANSWER, *arguments)
     there = translate(first.stdout, "--from", source, "--to", target, "--response")
     back = translate(there.stdout, "--from", target, "--to", "openai_chat", "--response")
-    assert back.returncode == 0, back.stderr
+    assert back.exit_code == 0, back.stderr
     answer = json.loads(back.stdout)
     assert answer["choices"][0]["message"]["content"] == "hello"
     assert answer["model"] == "some-model"

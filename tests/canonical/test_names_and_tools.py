@@ -130,7 +130,10 @@ def test_arguments_cut_by_the_output_limit_are_no_failure() -> None:
     ("arguments", "text"),
     [
         ('{"input": "x"}', "x"),
-        ('{"patch": "x"}', "x"),
+        *(
+            (f'{{"why": "y", "{name}": "x"}}', "x")
+            for name in ("input", "patch", "content", "text", "command")
+        ),
         ('{"anything": "x"}', "x"),
         ('"x"', "x"),
         ("", ""),

@@ -22,7 +22,7 @@ PROTOCOLS: dict[Api, str] = {
 CONFIG = """
 [server]
 port = 0
-keepalive_s = 0.2
+keepalive_s = 0.1
 commit_after_s = 1.0
 
 [[clients]]

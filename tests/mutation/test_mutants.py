@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from tests.mutation.counterparts import Place, counterpart
 from tests.mutation.mutants import Sites, mutants_of, sample
 from tests.mutation.sources import core_modules, parse
 
@@ -65,3 +66,21 @@ def test_a_sample_is_the_same_each_time_and_can_be_given_to_the_code() -> None:
         mutant.change(tree)
         assert ast.unparse(tree) != ast.unparse(parse(path))
         compile(ast.fix_missing_locations(tree), str(path), "exec")
+
+
+def test_a_counterpart_stands_in_the_most_alike_statement_of_the_same_package() -> None:
+    def place(module: str, statement: str, which: int = 0) -> Place:
+        function = f"{module}.read\ndef read():\n    {statement}"
+        return Place(f"{module}:1:negate:0", "negate", "a", which, statement, function)
+
+    ours = place("protocols.one.reader", "if a and not seen(b):")
+    alike = place("protocols.one.requests", "if a and not was_seen(b):")
+    others = [
+        place("protocols.two.reader", "if a and not seen(b):"),
+        place("protocols.one.reader", "if a and not seen(b):", which=1),
+        place("protocols.one.requests", "return [a for a in entries(value)]"),
+    ]
+    found = counterpart(ours, [*others, alike])
+    assert found is not None
+    assert found[0] is alike
+    assert counterpart(ours, others) is None

@@ -136,6 +136,11 @@ ROWS = [
         {"content[0]": KNOB, "content[1]": KNOB},
     ),
     Row(
+        "how often was searched, not mapped",
+        content(text("x"), usage={**MESSAGES_USAGE, "server_tool_use": SEARCHED_ONCE}),
+        answer(X),
+    ),
+    Row(
         "a web search, mapped",
         content(
             looked_for("q"),

@@ -118,6 +118,10 @@ FROM_CHAT: list[tuple[JsonObject, str]] = [
         f"{PATH}.image_url.url",
     ),
     (chat_part(type="image_url", image_url={"url": "data:image/png,abc"}), f"{PATH}.image_url.url"),
+    (
+        chat_part(type="image_url", image_url={"url": "data:image/png;charset=utf-8,aGk="}),
+        f"{PATH}.image_url.url",
+    ),
     (chat_part(type="image_url", image_url={"url": "data:;base64,aGk="}), f"{PATH}.image_url.url"),
     (
         chat_part(type="image_url", image_url={"url": PNG_URL, "detail": "huge"}),
@@ -428,6 +432,24 @@ def test_row(client: str, fields: JsonObject, path: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         translate_request(client, upstream, body)
     assert not isinstance(caught.value, Refused)
+    assert caught.value.fault.param == path
+
+
+@pytest.mark.parametrize("client", [C, A, R])
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        (b"{", None),
+        (b"[]", None),
+        (b"[" * 100_000, None),
+        (b'"\\ud800"', "body"),
+        (b'{"a": [5, "\\ud800"]}', "a[1]"),
+    ],
+    ids=["not JSON", "no object", "too deep", "a lone surrogate", "a lone surrogate inside"],
+)
+def test_a_body_that_is_no_object_of_json(client: str, body: bytes, path: str | None) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        translate_request(client, R if client == A else A, body)
     assert caught.value.fault.param == path
 
 

@@ -166,6 +166,17 @@ MESSAGES = [
         {"messages": [said("user", note("a note", title="a.txt"))]},
     ),
     Row(
+        "text file in bare base64",
+        parts(file(file_data=NOTE, filename="a.TXT")),
+        {"messages": [said("user", note("a note", title="a.TXT"))]},
+    ),
+    Row(
+        "file of an unknown type, for it has no name",
+        parts(file(file_data=NOTE), text("x")),
+        {"messages": [said("user", "x")]},
+        {"messages[0].content[0]": CONTENT},
+    ),
+    Row(
         "file of another type",
         parts(file(file_data=f"data:application/zip;base64,{NOTE}", filename="a"), text("x")),
         {"messages": [said("user", "x")]},
@@ -225,6 +236,18 @@ MESSAGES = [
             ("reasoning", "t"),
             ("reasoning_details", [{"type": "reasoning.text", "text": "t", "signature": "s"}]),
         )
+    ),
+    Row(
+        "an assistant message first",
+        msgs(assistant("so"), HI),
+        {
+            "messages": [
+                said("user", "(The conversation begins with the assistant.)"),
+                said("assistant", "so"),
+                said("user", "hi"),
+            ]
+        },
+        {"messages[0]": REPAIRED},
     ),
     Row(
         "a final assistant message is a prefill",

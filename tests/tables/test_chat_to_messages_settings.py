@@ -50,13 +50,16 @@ FREE = free()
 FREE_G = free(description="d", format=grammar("start: /x/"))
 
 
-def marked(ttl: str | None = None) -> JsonObject:
-    mark = {"mode": "explicit"} if ttl is None else {"mode": "explicit", "ttl": ttl}
-    return parts(text("x", prompt_cache_breakpoint=mark))
+def marked(*ttls: str | None) -> JsonObject:
+    """A message of texts with a cache mark each, of these lifetimes."""
+    marks = [{"mode": "explicit", **({"ttl": ttl} if ttl else {})} for ttl in ttls]
+    return parts(*(text("x", prompt_cache_breakpoint=mark) for mark in marks))
 
 
-def cached(**control: Any) -> list[JsonObject]:
-    return [said("user", text("x", cache_control={"type": "ephemeral", **control}))]
+def cached(*ttls: str | None) -> list[JsonObject]:
+    """The message that the service is sent for `marked`."""
+    marks = [{"type": "ephemeral", **({"ttl": ttl} if ttl else {})} for ttl in ttls]
+    return [said("user", *(text("x", cache_control=mark) for mark in marks))]
 
 
 OFFER = {"tools": [F, function("g")]}
@@ -331,25 +334,31 @@ SETTINGS = [
         {"metadata": {"user_id": "s"}},
         {"user": KNOB},
     ),
-    Row("cache mark", marked(), {"messages": cached()}),
+    Row("cache mark", marked(None), {"messages": cached(None)}),
     Row(
         "cache mark of 30 minutes",
         marked("30m"),
-        {"messages": cached(ttl="5m")},
+        {"messages": cached("5m")},
         {"messages[0].content[0]": KNOB},
     ),
     Row(
         "cache mark of 30 minutes, as an hour",
         marked("30m"),
-        {"messages": cached(ttl="1h")},
+        {"messages": cached("1h")},
         {"messages[0].content[0]": KNOB},
         upstream={"cache_ttl_30m_as": "1h"},
     ),
     Row(
         "cache mark of 12 hours",
         marked("12h"),
-        {"messages": cached(ttl="1h")},
+        {"messages": cached("1h")},
         {"messages[0].content[0]": KNOB},
+    ),
+    Row(
+        "cache mark of 12 hours behind a shorter one",
+        marked(None, "12h"),
+        {"messages": cached(None, "5m")},
+        {"messages[0].content[1]": KNOB},
     ),
     Row(
         "cache unasked", {}, {"cache_control": {"type": "ephemeral"}}, upstream={"auto_cache": True}

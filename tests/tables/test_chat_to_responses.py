@@ -82,6 +82,18 @@ MESSAGES = [
         parts(file(file_data=PDF_URL, filename="a.pdf"), file(file_id="file-1")),
         one(sent.file(file_data=PDF_URL, filename="a.pdf"), sent.file(file_id="file-1")),
     ),
+    *(
+        Row(
+            f"a file of the type {kind} without a name",
+            parts(file(file_data=f"data:{kind};base64,{NOTE}")),
+            one(sent.file(filename=name, file_data=f"data:{kind};base64,{NOTE}")),
+        )
+        for kind, name in (
+            ("application/pdf", "document.pdf"),
+            ("text/csv", "document.txt"),
+            ("application/zip", "document"),
+        )
+    ),
     Row(
         "recorded sound",
         parts({"type": "input_audio", "input_audio": {"data": NOTE, "format": "wav"}}, text("x")),

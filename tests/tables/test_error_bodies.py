@@ -187,6 +187,24 @@ def test_param_code_and_details_are_kept(protocol: str) -> None:
     assert shown == {**error, "type": "invalid_request_error", "message": "m"}
 
 
+@pytest.mark.parametrize(
+    ("status", "error", "code"),
+    [
+        (402, {"type": "billing_error"}, "insufficient_quota"),
+        (404, {"type": "not_found_error", "message": "model: x"}, "model_not_found"),
+        (
+            400,
+            {"type": "invalid_request_error", "message": "prompt is too long: 9 > 8"},
+            "context_length_exceeded",
+        ),
+        (400, {"type": "invalid_request_error"}, "theirs"),
+    ],
+)
+def test_kinds_have_the_codes_of_openai(status: int, error: JsonObject, code: str) -> None:
+    """In place of the upstream's own, where clients know one."""
+    assert read(A, status, {**error, "code": "theirs"}).code == code
+
+
 @pytest.mark.parametrize("protocol", [C, A])
 def test_details_replace_nothing(protocol: str) -> None:
     fault = Fault(Kind.INVALID_REQUEST, "m", details={"error_code": "e", "message": "no"})

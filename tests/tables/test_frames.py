@@ -531,6 +531,23 @@ STEPS: list[tuple[str, str, list[tuple[Json, list[str]]]]] = [
         ],
     ),
     (
+        RESPONSES,
+        MESSAGES,
+        [
+            (message_start(), ["response.created", "response.in_progress"]),
+            (text_block(0)[0], []),
+            (
+                text_block(0, "Hi")[1],
+                [
+                    "response.output_item.added",
+                    "response.content_part.added",
+                    "response.output_text.delta",
+                ],
+            ),
+            (text_block(0, "")[1], []),
+        ],
+    ),
+    (
         MESSAGES,
         CHAT,
         [

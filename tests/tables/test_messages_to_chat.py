@@ -17,6 +17,7 @@ from tests.tables.requests import (
     PNG,
     PNG_URL,
     REPAIRED,
+    SCHEMA,
     UNAVAILABLE,
     WEB,
     A,
@@ -36,6 +37,7 @@ from tests.tables.wire_messages import (
     stored,
     text,
     thinking,
+    tool,
     use,
 )
 
@@ -279,6 +281,25 @@ MESSAGES = [
         ),
         {"messages": [HI, sent.system("late")]},
         {"messages[1].content[0]": KNOB},
+    ),
+    Row(
+        "a tool declared in the conversation",
+        msgs(
+            HI,
+            said(
+                "system",
+                {
+                    "type": "tool_addition",
+                    "tool": {"type": "tool_definition", "definition": tool("f", SCHEMA)},
+                },
+                "late",
+            ),
+        ),
+        {
+            "messages": [HI, sent.system("late")],
+            "tools": [sent.function(parameters=SCHEMA)],
+        },
+        {"messages[1].content[0]": CONVERTED},
     ),
     Row(
         "a prefill",

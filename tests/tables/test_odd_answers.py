@@ -34,6 +34,7 @@ WHOLE: list[tuple[str, JsonObject, FaultKind]] = [
         {"type": "error", "error": {"type": "overloaded_error", "message": "m"}},
         FaultKind.OVERLOADED,
     ),
+    (A, {"error": {"type": "overloaded_error", "message": "m"}}, FaultKind.OVERLOADED),
     (A, {"error": {"message": "Network connection lost"}}, FaultKind.UPSTREAM_FAILED),
     (A, {"error": "text"}, FaultKind.UPSTREAM_FAILED),
     (A, {"type": "message"}, FaultKind.UPSTREAM_FAILED),

@@ -320,6 +320,7 @@ FROM_CHAT = [
         chat_stream(ROLE, X, STOP, delta(), delta(content=""), delta("stop", role="assistant")),
         PLAIN,
     ),
+    Row("a citation after the finish", chat_stream(ROLE, X, STOP, cited(0, 1)), PLAIN),
     *(
         Row(f"usage {where}", chat_stream(ROLE, X, *chunks), COUNTED)
         for where, chunks in {

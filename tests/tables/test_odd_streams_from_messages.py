@@ -245,12 +245,15 @@ FROM_MESSAGES = [
             b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0}\n\n',
             named_stream(piece(0, "text_delta", text=5)),
             named_stream(piece(3, "input_json_delta", partial_json="{}")),
-            named_stream(
-                {
-                    "type": "content_block_start",
-                    "index": 0,
-                    "content_block": {"type": "tool_use", "id": "t", "input": {}},
-                }
+            *(
+                named_stream(
+                    {
+                        "type": "content_block_start",
+                        "index": 0,
+                        "content_block": {"type": "tool_use", "id": "t", **name, "input": {}},
+                    }
+                )
+                for name in ({}, {"name": ""}, {"name": 5})
             ),
         )
     ),

@@ -452,6 +452,17 @@ FROM_RESPONSES = [
             {"type": "error", "code": code, "message": "m", "param": None},
         )
     ),
+    *(
+        Row(
+            f"signs of life that are broken: {data!r}",
+            stream_of(events_of(HELLO)[:1])
+            + b"event: response.in_progress\ndata: "
+            + data
+            + b"\n\n"
+            + stream_of(events_of(HELLO)[1:]),
+        )
+        for data in (b"{", b"5", b'{"type":"response.in_progress","response":"\xff"}')
+    ),
     Row(
         "an error in an object of its own",
         ended_by({"type": "error", "error": {"code": "rate_limit_exceeded", "message": "m"}}),

@@ -128,3 +128,24 @@ def test_a_200_that_is_no_answer(body: bytes, kind: FaultKind) -> None:
     with pytest.raises(UpstreamError) as caught:
         CODEC.passthrough.forward_response(body, "m")
     assert caught.value.fault.kind is kind
+
+
+@pytest.mark.parametrize(
+    ("event", "begun"),
+    [
+        ({"type": "ping"}, False),
+        ({"type": "content_block_start", "content_block": {"type": "text", "text": ""}}, False),
+        ({"type": "content_block_start", "content_block": {"type": "thinking"}}, False),
+        ({"type": "content_block_start", "content_block": {"type": "text", "text": "x"}}, True),
+        ({"type": "content_block_start", "content_block": {"type": "tool_use"}}, True),
+        ({"type": "content_block_delta", "delta": {"type": "text_delta", "text": ""}}, False),
+        ({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "x"}}, True),
+        ({"type": "content_block_delta", "delta": 5}, False),
+    ],
+)
+def test_an_answer_has_begun_with_its_content(event: dict[str, object], begun: bool) -> None:
+    """Before it another account could still answer."""
+    relay = CODEC.passthrough.relay(None, False)
+    for frame in Decoder().feed(named_stream(event)):
+        relay.relay(frame)
+    assert relay.begun is begun

@@ -8,10 +8,13 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from dragoman.canonical.errors import FaultKind, InvalidRequest
 from dragoman.protocols.openai_responses.conversations import (
     GivenItems,
     given_items,
     named_item,
+    no_conversations,
+    outputs_as_items,
     place_of,
     references,
     unstored_body,
@@ -158,3 +161,43 @@ def test_what_else_is_asked_for_stays_so() -> None:
     given = Raw(b'["message.output_text.logprobs"]')
     made: Any = msgspec.json.decode(unstored_body({"include": given}))
     assert made["include"] == ["message.output_text.logprobs", "reasoning.encrypted_content"]
+
+
+WAITING = {"c1": "function_call_output", "c2": "custom_tool_call_output"}
+FIRST, SECOND = ({"tool_call_id": called, "output": "x"} for called in WAITING)
+
+
+def test_outputs_of_tools_become_items() -> None:
+    """In the order of the calls. req: 11"""
+    parts = [{"type": "input_text", "text": "y"}]
+    outputs = [{**SECOND, "output": parts}, FIRST]
+    assert outputs_as_items({"tool_outputs": outputs}, WAITING) == [
+        {"type": "function_call_output", "call_id": "c1", "output": "x"},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": parts},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        (None, "tool_outputs"),
+        ([], "tool_outputs"),
+        ("none", "tool_outputs"),
+        ([FIRST], "tool_outputs"),
+        ([None, SECOND], "tool_outputs[0]"),
+        ([FIRST, SECOND, FIRST], "tool_outputs[2].tool_call_id"),
+        ([FIRST, SECOND, {**FIRST, "tool_call_id": "c3"}], "tool_outputs[2].tool_call_id"),
+        ([{"output": "x"}, SECOND], "tool_outputs[0].tool_call_id"),
+        ([{**FIRST, "output": 1}, SECOND], "tool_outputs[0].output"),
+    ],
+)
+def test_outputs_that_do_not_fit_the_calls(given: Any, param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        outputs_as_items({"tool_outputs": given}, WAITING)
+    assert caught.value.fault.param == param
+
+
+def test_conversations_of_the_services_are_an_unsupported_parameter() -> None:
+    fault = no_conversations().fault
+    assert (fault.kind, fault.param) == (FaultKind.INVALID_REQUEST, "conversation")
+    assert fault.code == "unsupported_parameter"

@@ -38,9 +38,10 @@ OUTPUTS: dict[str, tuple[dict[str, Any], str]] = {
             "output": [
                 {"stdout": "a.txt\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
                 {"stdout": "", "stderr": "slow", "outcome": {"type": "timeout"}},
+                {"stdout": "no end"},
             ],
         },
-        "a.txt\n\n[exit code 0]\nslow\n[timed out]",
+        "a.txt\n\n[exit code 0]\nslow\n[timed out]\nno end\n[timed out]",
     ),
     "local_shell": ({"id": "c1", "output": "a.txt"}, "a.txt"),
     "apply_patch": ({"call_id": "c1", "status": "failed", "output": "why"}, "failed: why"),

@@ -243,6 +243,54 @@ class TestStreams:
         assert decoded(relay.finish())[0]["type"] == "error"
 
 
+@pytest.mark.parametrize(
+    ("event", "begun"),
+    [
+        ({"type": "keepalive"}, False),
+        ({"type": "response.output_item.added", "item": {"type": "message"}}, False),
+        ({"type": "response.output_item.added", "item": {"type": "function_call"}}, True),
+        (
+            {
+                "type": "response.output_item.added",
+                "item": {"type": "reasoning", "summary": [{"text": ""}]},
+            },
+            False,
+        ),
+        (
+            {
+                "type": "response.output_item.added",
+                "item": {"type": "reasoning", "summary": [{"text": "x"}]},
+            },
+            True,
+        ),
+        (
+            {
+                "type": "response.content_part.added",
+                "part": {"type": "output_text", "text": ""},
+            },
+            False,
+        ),
+        (
+            {
+                "type": "response.content_part.done",
+                "part": {"type": "refusal", "refusal": "x"},
+            },
+            True,
+        ),
+        ({"type": "response.output_text.delta", "delta": ""}, False),
+        ({"type": "response.output_text.delta", "delta": "x"}, True),
+        ({"type": "response.output_text.done", "text": ""}, False),
+        ({"type": "response.output_text.done", "text": "x"}, True),
+        ({"type": "response.refusal.done", "refusal": ""}, False),
+        ({"type": "response.web_search_call.searching"}, True),
+    ],
+)
+def test_an_answer_has_begun_with_its_content(event: JsonObject, begun: bool) -> None:
+    """Before it another account could still answer."""
+    _, relay = relayed(stream_of([event]))
+    assert relay.begun is begun
+
+
 def test_the_keepalive_is_a_comment() -> None:
     """A `ping` event makes openai-node throw. req: 129"""
     assert CODEC.translate.keepalive == b": keepalive\n\n"
