@@ -49,6 +49,7 @@ from dragoman.protocols.anthropic_messages.usage import (
     read_usage,
 )
 from dragoman.protocols.base import Inbound, to_json_text
+from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import DONE, Frame
 
@@ -145,9 +146,11 @@ class MessagesReader:
         if self._over or kind == "ping":
             return []
         if kind == "error" or event.get("error"):
-            return self._error(event.get("error"))
+            return self._failed(fault_of(stray_error(event)))
         handler = _HANDLERS.get(kind)
         if handler is None:
+            if not kind and (error := stray_error(event)) is not None:
+                return self._failed(fault_of(error))
             self._lose(kind[:60])
             return []
         if self._started or kind == "message_start":
@@ -178,9 +181,6 @@ class MessagesReader:
         self._over = True
         self.fault = self.fault or fault
         return [Failed(fault)]
-
-    def _error(self, error: Any) -> list[Event]:
-        return self._failed(fault_of(error))
 
     def _lose(self, path: str, detail: str = _DETAIL) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)

@@ -16,6 +16,7 @@ from dragoman.jsontext import object_of
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.base import Outbound
 from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.numbers import token_count
 from dragoman.protocols.searches import read_location
 
 NAME = "web_search"
@@ -137,4 +138,4 @@ def searches_of(usage: Mapping[str, Any]) -> int | None:
     """How many searches an answer's usage counts."""
     hosted = usage.get("server_tool_use")
     count = hosted.get("web_search_requests") if isinstance(hosted, dict) else None
-    return count if type(count) is int and count >= 0 else None
+    return token_count(count)
