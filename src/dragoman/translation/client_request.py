@@ -16,7 +16,7 @@ from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import Request
 from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import Beginning, Codec, Operation
+from dragoman.protocols.base import Beginning, Codec, Operation, to_json
 from dragoman.protocols.fields import check_shape, decode_object
 
 
@@ -27,7 +27,17 @@ class ClientRequest:
     another protocol needs it. `shown` are members that answers repeat instead of those in `body`.
     """
 
-    __slots__ = ("_request", "body", "codec", "members", "model", "operation", "shown", "stream")
+    __slots__ = (
+        "_request",
+        "body",
+        "codec",
+        "members",
+        "mended",
+        "model",
+        "operation",
+        "shown",
+        "stream",
+    )
 
     def __init__(
         self,
@@ -43,6 +53,10 @@ class ClientRequest:
                 type.
         """
         self.codec: Codec = CODECS[protocol]
+        self.mended = jsontext.has_halves(body)
+        """Whether texts of the client had halves of characters, which no upstream takes."""
+        if self.mended:
+            body = to_json(decode_object(body))
         self.body = body
         self._request: Request | None = None
         self.shown = shown or {}
@@ -56,7 +70,7 @@ class ClientRequest:
         one of the same protocol."""
         made = cls.__new__(cls)
         made.codec, made.body, made.members = CODECS[protocol], b"", {}
-        made.shown, made.operation = {}, None
+        made.shown, made.operation, made.mended = {}, None, False
         made.model, made.stream, made._request = request.model, request.stream, request
         return made
 
@@ -66,7 +80,9 @@ class ClientRequest:
         Raises:
             InvalidRequest: as the constructor.
         """
-        return ClientRequest(self.codec.name, body, shown, self.operation)
+        made = ClientRequest(self.codec.name, body, shown, self.operation)
+        made.mended = made.mended or self.mended
+        return made
 
     def read(self, sealer: Sealer) -> Request:
         """The whole request in canonical form.

@@ -22,6 +22,7 @@ from dragoman.canonical.events import (
     Sealed,
 )
 from dragoman.canonical.finish import Finish
+from dragoman.canonical.halves import Halves
 from dragoman.canonical.masking import Mask, StreamMask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.sequencer import Sequencer
@@ -137,7 +138,7 @@ class AnswerStream:
 class TranslatedStream(AnswerStream):
     """A stream between two protocols: reader, tool restorer, sequencer, writer."""
 
-    __slots__ = ("_calls", "_reader", "_restorer", "_sequencer", "_writer")
+    __slots__ = ("_calls", "_halves", "_reader", "_restorer", "_sequencer", "_writer")
 
     def __init__(
         self,
@@ -145,9 +146,11 @@ class TranslatedStream(AnswerStream):
         names: ToolNames,
         writer: AnswerWriter,
         mask: Mask | None = None,
+        halves: Halves | None = None,
     ) -> None:
         super().__init__(mask)
         self._reader = reader
+        self._halves = halves
         self._restorer = ToolRestorer(names)
         self._sequencer = Sequencer()
         self._writer = writer
@@ -170,6 +173,9 @@ class TranslatedStream(AnswerStream):
 
     def _pass_on(self, events: Iterable[Event]) -> bytes:
         written: list[bytes] = []
+        halves = self._halves
+        if halves is not None and halves.seen:
+            events = [mended for event in events for mended in halves.push(event)]
         try:
             for event in events:
                 self._watch(event)
@@ -219,9 +225,10 @@ class CutStream(TranslatedStream):
         names: ToolNames,
         writer: AnswerWriter,
         mask: Mask | None,
+        halves: Halves | None,
         stops: Sequence[str],
     ) -> None:
-        super().__init__(reader, names, writer, mask)
+        super().__init__(reader, names, writer, mask, halves)
         self._cutter = StopCutter(stops)
 
     @property

@@ -33,7 +33,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError, decode
+from dragoman.jsontext import JsonError
 from dragoman.protocols.anthropic_messages import web_search, wire
 from dragoman.protocols.anthropic_messages.annotations import read_annotation
 from dragoman.protocols.anthropic_messages.errors import fault_of
@@ -127,7 +127,7 @@ class MessagesReader:
         if self._over:
             return ()
         try:
-            event = decode(frame.data)
+            event = self._inbound.decode(frame.data)
         except JsonError:
             if frame.data.strip() == DONE:
                 return ()

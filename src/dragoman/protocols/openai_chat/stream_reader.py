@@ -32,7 +32,7 @@ from dragoman.canonical.events import (
     Started,
 )
 from dragoman.canonical.losses import LossKind, Policy
-from dragoman.jsontext import JsonError, decode
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import UNKNOWN, JsonObject
@@ -117,7 +117,7 @@ class ChatReader:
             return ()
         data = frame.data
         try:
-            chunk = decode(data)
+            chunk = self._inbound.decode(data)
         except JsonError:
             if data.strip() == DONE:
                 return self._end(terminated=True)

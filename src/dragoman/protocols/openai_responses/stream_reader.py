@@ -171,7 +171,7 @@ class ResponsesReader:
 
     def _read_event(self, frame: Frame) -> list[Event]:
         try:
-            value = jsontext.decode(frame.data)
+            value = self._inbound.decode(frame.data)
         except JsonError:
             raise UpstreamError.unreadable("an event is not JSON") from None
         if not isinstance(value, dict):
