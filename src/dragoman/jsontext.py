@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
@@ -13,7 +16,7 @@ Text: TypeAlias = bytes | msgspec.Raw | str
 
 
 class JsonError(ValueError):
-    """The text is not JSON: malformed, not UTF-8, or (a `str`) with a lone surrogate."""
+    """The text is not JSON: malformed, or not UTF-8."""
 
 
 class JsonTooDeep(JsonError):
@@ -43,8 +46,102 @@ def _guarded(raw_decode: Callable[[Any], T]) -> Callable[[Text], T]:
     return decoded
 
 
-decode: Callable[[Text], Any] = _guarded(msgspec.json.Decoder().decode)
-"""Decodes JSON text of any type. Raises `JsonError`."""
+strict: Callable[[Text], Any] = _guarded(msgspec.json.Decoder().decode)
+"""Decodes JSON text of any type as most readers do. Raises `JsonError`."""
+
+
+def decode(text: Text) -> Any:
+    """Decodes JSON text of any type: also with halves of characters, each of which becomes U+FFFD,
+    and with numbers that no double holds, which are kept as they are written. Raises `JsonError`.
+    """
+    try:
+        return strict(text)
+    except JsonTooDeep:
+        raise
+    except JsonError:
+        return decode_odd(text)
+
+
+_ODD = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]|[eE]\+?\d{3}|\d{300}")
+"""What JSON text has where a stricter reader than the grammar fails."""
+
+_HALF = re.compile("[\ud800-\udfff]")
+_WHOLE_DIGITS = 18
+
+
+def decode_odd(text: Text, pieces: frozenset[str] = frozenset()) -> Any:
+    """As `decode`, for text that a strict reader refused. At the ends of texts that are members of
+    the names `pieces`, halves of characters stay: the other half may come in the next piece.
+
+    Raises:
+        JsonError: it is no JSON either way.
+    """
+    try:
+        said = text if isinstance(text, str) else bytes(text).decode()
+        if _ODD.search(said) is None:
+            raise JsonError("it is malformed")
+        value = json.loads(
+            said, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number
+        )
+        return _mended(value, pieces, ends=False)
+    except RecursionError:
+        raise JsonTooDeep("nested too deeply") from None
+    except ValueError as error:
+        raise JsonError(str(error)) from None
+
+
+def _refuse(word: str) -> NoReturn:
+    raise JsonError(f"{word} is no JSON")
+
+
+def _whole_number(digits: str) -> Any:
+    return int(digits) if len(digits) <= _WHOLE_DIGITS else msgspec.Raw(digits.encode())
+
+
+def _number(digits: str) -> Any:
+    number = float(digits)
+    return number if math.isfinite(number) else msgspec.Raw(digits.encode())
+
+
+def _mended(value: Any, pieces: frozenset[str], *, ends: bool) -> Any:
+    if isinstance(value, str):
+        if _HALF.search(value) is None:
+            return value
+        if not ends:
+            return mended(value)
+        first = value[:1] if _HALF.match(value) else ""
+        last = value[-1:] if len(value) > 1 and _HALF.match(value[-1]) else ""
+        return first + mended(value[len(first) : len(value) - len(last)]) + last
+    if isinstance(value, dict):
+        return {
+            _mended(name, pieces, ends=False): _mended(inner, pieces, ends=name in pieces)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_mended(inner, pieces, ends=False) for inner in value]
+    return value
+
+
+def mended(text: str) -> str:
+    """A text in which halves of characters that meet are joined, and others are U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def has_halves(data: bytes) -> bool:
+    """Whether JSON text has escapes of halves of characters, so that strict readers refuse it."""
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return False
+    if len(_ESCAPES.findall(data)) == 2 * len(_PAIRS.findall(data)):
+        return False
+    try:
+        strict(data)  # an escaped backslash may stand before the letter
+    except JsonError:
+        return True
+    return False
+
+
+_ESCAPES = re.compile(rb"\\u[dD][89a-fA-F]")
+_PAIRS = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
 members: Callable[[Text], dict[str, msgspec.Raw]] = decoder(dict[str, msgspec.Raw])

@@ -85,7 +85,6 @@ ANSWERS: dict[str, str] = {
     "ChoiceDeltaToolCall.index": "Calls are told apart by their order.",
     # Said a second time.
     "*.total_tokens": "The sum of two counts that are carried.",
-    "Response?*.status=*": "A cut item is the last one, and the answer's end says so.",
     "ResponseCreatedEvent": "The events after it say the same.",
     "ResponseInProgressEvent": "The events after it say the same.",
     "ResponseQueuedEvent": "The events after it say the same.",

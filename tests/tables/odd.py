@@ -19,7 +19,7 @@ from tests.tables.clients import answer_of
 from tests.tables.requests import LEAST, A, C, JsonObject, R
 
 TOOLS = ("f", "g", "get_weather")
-"""Names of the tools that can be called."""
+"""Names of the tools that a Chat upstream can call."""
 
 CLIENTS = {C: R, A: C, R: C}
 """The client that is shown most of what each upstream can say."""
@@ -29,9 +29,9 @@ def calling(upstream: str) -> Call:
     """A call whose answer is shown whole."""
     client = CLIENTS[upstream]
     body: JsonObject = {**LEAST[client], "stream": True}
-    body["tools"] = [{"type": "function", "name": name} for name in TOOLS]
+    if upstream == C:
+        body["tools"] = [{"type": "function", "name": name} for name in TOOLS]
     if client == C:
-        body["tools"] = [{"type": "function", "function": {"name": name}} for name in TOOLS]
         body["stream_options"] = {"include_usage": True}
     else:
         body["include"] = ["reasoning.encrypted_content"]

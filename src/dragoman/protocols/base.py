@@ -15,11 +15,13 @@ from msgspec import Struct
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault
 from dragoman.canonical.events import Event
+from dragoman.canonical.halves import Halves
 from dragoman.canonical.losses import Ledger
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Request
 from dragoman.canonical.usage import Usage
+from dragoman.jsontext import JsonError, JsonTooDeep, decode_odd, strict
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Frame
 
@@ -29,7 +31,7 @@ class Inbound(Struct, frozen=True):
 
     `account` tags opaque reasoning state with the account it is bound to. `ledger` takes the
     losses of an answer (a request's reader keeps them in `Request.extras` instead). `names` are
-    the tools that can be called.
+    the tools that can be called, `halves` the stage that mends what streams cut.
     """
 
     sealer: Sealer
@@ -37,6 +39,41 @@ class Inbound(Struct, frozen=True):
     options: Options = Options()
     account: str = ""
     names: ToolNames = ToolNames((), 0)
+    halves: Halves | None = None
+
+    def decode(self, data: bytes) -> Any:
+        """An event of a stream, in which a text may end with half of a character.
+
+        Raises:
+            JsonError: it is no JSON.
+        """
+        try:
+            return strict(data)
+        except JsonTooDeep:
+            raise
+        except JsonError:
+            if self.halves is None:
+                return decode_odd(data)
+            value = decode_odd(data, PIECES)
+            self.halves.seen = True
+            return value
+
+
+PIECES = frozenset(
+    {
+        "arguments",
+        "content",
+        "delta",
+        "input",
+        "partial_json",
+        "reasoning",
+        "reasoning_content",
+        "refusal",
+        "text",
+        "thinking",
+    }
+)
+"""Members of events that hold pieces of texts."""
 
 
 class Outbound(Struct, frozen=True):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dragoman.jsontext import object_of
+from dragoman.protocols.numbers import token_count
 
 
 def read_count(body: bytes) -> int | None:
     """The number of tokens in an answer of either vendor, None if it holds none."""
     counted = (object_of(body) or {}).get("input_tokens")
-    return counted if type(counted) is int and counted >= 0 else None
+    return token_count(counted)

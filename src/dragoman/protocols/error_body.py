@@ -46,6 +46,20 @@ def read_error_body(body: bytes) -> ErrorBody:
     return ErrorBody({}, report)
 
 
+def stray_error(value: JsonObject, *answer: str) -> Any:
+    """The error in an answer or event that has none of the members `answer`: its `error`, or the
+    whole object where that says what is wrong itself, as servers and proxies write it. None if it
+    tells of no error."""
+    if not value.keys().isdisjoint(answer):
+        return value.get("error") or None
+    if value.get("error"):
+        return value["error"]
+    told = value.get("message") or value.get("detail")
+    if isinstance(told, str | list | dict) and told:
+        return value
+    return {} if "error" in value else None
+
+
 def error_in(error: Any) -> JsonObject:
     """The error object in an `error` member; a text is its message."""
     if isinstance(error, str):

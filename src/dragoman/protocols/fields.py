@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import Any, NoReturn, TypeAlias
 
@@ -52,8 +52,7 @@ def decode_object(body: bytes) -> JsonObject:
     """The JSON object in a request body.
 
     Raises:
-        InvalidRequest: not JSON, not an object, nested without end, or text with a lone
-            surrogate.
+        InvalidRequest: not JSON, not an object, or nested without end.
     """
     try:
         value = jsontext.decode(body)
@@ -71,29 +70,12 @@ def _explain(body: bytes) -> NoReturn:
     import json  # only on the way to an error
 
     try:
-        path = _find_surrogate(json.loads(body), "")
+        json.loads(body)
     except RecursionError:
         raise InvalidRequest.at("", "The request body is nested too deeply.") from None
     except ValueError as error:
         raise InvalidRequest.at("", f"The request body is not valid JSON: {error}.") from None
-    if path is not None:
-        raise InvalidRequest.at(path or "body", "text holds a lone surrogate")
     raise InvalidRequest.at("", "The request body is not valid JSON.")
-
-
-def _find_surrogate(value: Any, path: str) -> str | None:
-    if isinstance(value, str):
-        return path if any("\ud800" <= char <= "\udfff" for char in value) else None
-    children: Iterable[tuple[str, Any]] = ()
-    if isinstance(value, dict):
-        children = ((f"{path}.{key}" if path else str(key), item) for key, item in value.items())
-    elif isinstance(value, list):
-        children = ((f"{path}[{number}]", item) for number, item in enumerate(value))
-    for child_path, item in children:
-        found = _find_surrogate(item, child_path)
-        if found is not None:
-            return found
-    return None
 
 
 def check_shape(body: bytes, shape: Callable[[bytes], Any]) -> None:

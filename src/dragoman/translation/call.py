@@ -15,7 +15,8 @@ from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Closed, Event, Failed, Opened
-from dragoman.canonical.losses import Ledger, Loss
+from dragoman.canonical.halves import MENDED, Halves
+from dragoman.canonical.losses import Ledger, Loss, LossKind
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
@@ -199,7 +200,12 @@ class Call:
         """Whether `drop_reasoning` has to look for reasoning that it would leave out."""
         return (bound and (moved or not self.passes_through)) or least > 0
 
+    def _report_mended(self) -> None:
+        if self._source.mended:
+            self.ledger.add("body", LossKind.REPAIRED, MENDED)
+
     def _forward(self, without: int) -> bytes:
+        self._report_mended()
         settings, source = self.settings, self._source
         model = settings.model or source.model
         body = source.forward(model, settings.capabilities, self.ledger, without)
@@ -218,6 +224,7 @@ class Call:
 
     def _write(self, request: Request) -> bytes:
         settings = self.settings
+        self._report_mended()
         if self.streams is not request.stream:
             request = replace(request, stream=self.streams)
         outbound = Outbound(
@@ -300,13 +307,14 @@ class Call:
                 self.request_id,
             )
             return RelayedStream(relay, self.codec.translate.keepalive, self.mask)
-        reader = self.codec.translate.stream_reader(self._inbound())
+        halves = Halves(self.ledger)
+        reader = self.codec.translate.stream_reader(self._inbound(halves))
         writer = self._source.codec.translate.answer_writer(self._reply(), True)
         if self._stops:
             prompt = estimate_tokens(self._source.read(self.settings.sealer))
             cut = self._stops, self.ledger, prompt
-            return CutStream(reader, self._names, writer, self.mask, *cut)
-        return TranslatedStream(reader, self._names, writer, self.mask)
+            return CutStream(reader, self._names, writer, self.mask, halves, *cut)
+        return TranslatedStream(reader, self._names, writer, self.mask, halves)
 
     def response_as_stream(self, body: bytes, outcome: Outcome | None = None) -> bytes:
         """The client's stream for an upstream that answered whole although asked to stream.
@@ -323,13 +331,19 @@ class Call:
         Raises:
             UpstreamError: the stream failed or is not complete.
         """
-        reader = self.codec.translate.stream_reader(self._inbound())
+        halves = Halves(self.ledger)
+        reader = self.codec.translate.stream_reader(self._inbound(halves))
         decoder = Decoder()
         frames = [*decoder.feed(stream), *decoder.finish()]
         events = [event for frame in frames for event in reader.read(frame)]
-        return self._whole([*events, *reader.finish()], outcome or Outcome())
+        events += reader.finish()
+        if halves.seen:
+            events = [mended for event in events for mended in halves.push(event)]
+        return self._whole(events, outcome or Outcome())
 
     def _events(self, body: bytes) -> Iterable[Event]:
+        if jsontext.has_halves(body):
+            self.ledger.add("text", LossKind.REPAIRED, MENDED)
         return self.codec.translate.read_response(decode_answer(body), self._inbound())
 
     def _whole(self, events: Iterable[Event], outcome: Outcome) -> bytes:
@@ -368,7 +382,7 @@ class Call:
             raise UpstreamError.unreadable("it ends before the model finished")
         return written
 
-    def _inbound(self) -> Inbound:
+    def _inbound(self, halves: Halves | None = None) -> Inbound:
         settings = self.settings
         return Inbound(
             sealer=settings.sealer,
@@ -376,6 +390,7 @@ class Call:
             options=settings.options,
             account=self.account,
             names=self._names,
+            halves=halves,
         )
 
     def _reply(self) -> Reply:

@@ -17,18 +17,20 @@ from dragoman.canonical.options import Capabilities
 from dragoman.canonical.requests import Request
 from dragoman.jsontext import JsonError
 from dragoman.protocols import CODECS
-from dragoman.protocols.base import Beginning, Codec, Operation
+from dragoman.protocols.base import Beginning, Codec, Operation, to_json
 from dragoman.protocols.fields import check_shape, decode_object
 
 
 class Outline(Struct, frozen=True):
     """What the beginning of `ClientRequest` finds out about a body. `members` are the places,
-    begin and end, of the values of its top-level members."""
+    begin and end, of the values of its top-level members; `mended` is as in `ClientRequest`, where
+    they are places in its body."""
 
     model: str
     stream: bool
     members: dict[str, tuple[int, int]]
     beginning: Beginning
+    mended: bool
 
 
 class ClientRequest:
@@ -45,6 +47,7 @@ class ClientRequest:
         "body",
         "codec",
         "members",
+        "mended",
         "model",
         "operation",
         "shown",
@@ -65,6 +68,10 @@ class ClientRequest:
                 type.
         """
         self.codec: Codec = CODECS[protocol]
+        self.mended = jsontext.has_halves(body)
+        """Whether texts of the client had halves of characters, which no upstream takes."""
+        if self.mended:
+            body = to_json(decode_object(body))
         self.body = body
         self._request: Request | None = None
         self._for_answer: Request | None = None
@@ -80,7 +87,7 @@ class ClientRequest:
         one of the same protocol."""
         made = cls.__new__(cls)
         made.codec, made.body, made.members = CODECS[protocol], b"", {}
-        made.shown, made.operation = {}, None
+        made.shown, made.operation, made.mended = {}, None, False
         made.model, made.stream, made._request = request.model, request.stream, request
         made._for_answer = made._beginning = None
         return made
@@ -92,6 +99,7 @@ class ClientRequest:
         """A request whose `outline` another process made of its body."""
         made = cls.__new__(cls)
         made.codec, made.body, made.operation, made.shown = CODECS[protocol], body, operation, {}
+        made.mended = outline.mended
         made.model, made.stream = outline.model, outline.stream
         made._request, made._for_answer, made._beginning = None, None, outline.beginning
         view = memoryview(body)
@@ -112,7 +120,7 @@ class ClientRequest:
                 start = self.body.find(text)
             end = start + len(text)
             places[name] = start, end
-        return Outline(self.model, self.stream, places, self.beginning())
+        return Outline(self.model, self.stream, places, self.beginning(), self.mended)
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Pickled is what the translation of an answer needs, which is not the body."""
@@ -123,6 +131,7 @@ class ClientRequest:
         name, self.model, self.stream, self.operation, self.shown, self._for_answer = state
         self.codec, self.body, self.members = CODECS[name], b"", {}
         self._request = self._beginning = None
+        self.mended = False
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
         """The same request with another body.
@@ -130,7 +139,9 @@ class ClientRequest:
         Raises:
             InvalidRequest: as the constructor.
         """
-        return ClientRequest(self.codec.name, body, shown, self.operation)
+        made = ClientRequest(self.codec.name, body, shown, self.operation)
+        made.mended = made.mended or self.mended
+        return made
 
     def read(self, sealer: Sealer) -> Request:
         """The whole request in canonical form.

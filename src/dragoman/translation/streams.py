@@ -24,8 +24,9 @@ from dragoman.canonical.events import (
     Sealed,
 )
 from dragoman.canonical.finish import Finish
+from dragoman.canonical.halves import Halves
 from dragoman.canonical.losses import Ledger, LossKind
-from dragoman.canonical.masking import Mask
+from dragoman.canonical.masking import Mask, StreamMask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import StopCutter
@@ -68,11 +69,12 @@ class AnswerStream:
     some models never stop.
     """
 
-    __slots__ = ("_decoder", "_mask", "begun", "blank", "outcome")
+    __slots__ = ("_decoder", "_hiding", "_mask", "begun", "blank", "outcome")
 
     def __init__(self, mask: Mask | None = None) -> None:
         self._decoder = Decoder()
         self._mask = mask
+        self._hiding = StreamMask(mask) if mask is not None and mask.secrets else None
         self.outcome = Outcome()
         self.begun = False
         self.blank = 0
@@ -99,17 +101,31 @@ class AnswerStream:
         except EventTooLarge as error:
             return self.fail(Fault(FaultKind.UPSTREAM_FAILED, str(error), code="upstream_error"))
         if len(frames) == 1:
-            return self._take(frames[0])
-        return b"".join([self._take(frame) for frame in frames])
+            written = self._take(frames[0])
+        else:
+            written = b"".join([self._take(frame) for frame in frames])
+        hiding = self._hiding
+        return written if hiding is None or not written else self._hidden(hiding, written)
+
+    def _hidden(self, hiding: StreamMask, written: bytes) -> bytes:
+        """What was written with the account's secrets hidden."""
+        shown = hiding.push(written)
+        return shown + hiding.flush() if self.over else shown
 
     def finish(self) -> bytes:
         """The upstream's bytes are over; return the rest for the client (an explicit error if
         the answer is not whole)."""
-        rest = b"".join([self._take(frame) for frame in self._decoder.finish()])
-        return rest + self._close()
+        rest = b"".join([self._take(frame) for frame in self._decoder.finish()]) + self._close()
+        return rest if self._hiding is None else self._hidden(self._hiding, rest)
 
     def fail(self, fault: Fault) -> bytes:
         """End the client's stream with an error in its own form; nothing if it is over."""
+        if self.over:
+            return b""
+        written = self._failed(fault)
+        return written if self._hiding is None else self._hidden(self._hiding, written)
+
+    def _failed(self, fault: Fault) -> bytes:
         raise NotImplementedError
 
     def keepalive(self) -> bytes:
@@ -126,7 +142,7 @@ class AnswerStream:
 class TranslatedStream(AnswerStream):
     """A stream between two protocols: reader, tool restorer, sequencer, writer."""
 
-    __slots__ = ("_calls", "_reader", "_restorer", "_sequencer", "_writer")
+    __slots__ = ("_calls", "_halves", "_reader", "_restorer", "_sequencer", "_writer")
 
     def __init__(
         self,
@@ -134,9 +150,11 @@ class TranslatedStream(AnswerStream):
         names: ToolNames,
         writer: AnswerWriter,
         mask: Mask | None = None,
+        halves: Halves | None = None,
     ) -> None:
         super().__init__(mask)
         self._reader = reader
+        self._halves = halves
         self._restorer = ToolRestorer(names)
         self._sequencer = Sequencer()
         self._writer = writer
@@ -154,11 +172,14 @@ class TranslatedStream(AnswerStream):
     def _close(self) -> bytes:
         return b"" if self.over else self._pass_on(self._reader.finish())
 
-    def fail(self, fault: Fault) -> bytes:
+    def _failed(self, fault: Fault) -> bytes:
         return b"" if self.over else self._write(Failed(fault))
 
     def _pass_on(self, events: Iterable[Event]) -> bytes:
         written: list[bytes] = []
+        halves = self._halves
+        if halves is not None and halves.seen:
+            events = [mended for event in events for mended in halves.push(event)]
         try:
             for event in events:
                 self._watch(event)
@@ -168,7 +189,7 @@ class TranslatedStream(AnswerStream):
                         written.append(self._write(ordered))  # noqa: PERF401
         except (IllegalEvent, DragomanError) as error:
             fault = error.fault if isinstance(error, DragomanError) else _ILLEGAL
-            written.append(self.fail(fault))
+            written.append(self._failed(fault))
         return written[0] if len(written) == 1 else b"".join(written)
 
     def _watch(self, event: Event) -> None:
@@ -213,11 +234,12 @@ class CutStream(TranslatedStream):
         names: ToolNames,
         writer: AnswerWriter,
         mask: Mask | None,
+        halves: Halves | None,
         stops: Sequence[str],
         ledger: Ledger,
         prompt: int,
     ) -> None:
-        super().__init__(reader, names, writer, mask)
+        super().__init__(reader, names, writer, mask, halves)
         self._cutter = StopCutter(stops)
         self._ledger = ledger
         self._prompt = prompt
@@ -300,27 +322,23 @@ class RelayedStream(AnswerStream):
     def finish(self) -> bytes:
         """As for every stream, but half an event, which no client could read, is not passed on."""
         frames = [frame for frame in self._decoder.finish() if _is_readable(frame.data)]
-        return b"".join([self._take(frame) for frame in frames]) + self._close()
+        rest = b"".join([self._take(frame) for frame in frames]) + self._close()
+        return rest if self._hiding is None else self._hidden(self._hiding, rest)
 
     def _close(self) -> bytes:
         if self.over:
             return b""
         return self._observed(self._relay.finish())
 
-    def fail(self, fault: Fault) -> bytes:
-        if self.over:
-            return b""
+    def _failed(self, fault: Fault) -> bytes:
         return self._observed(self._relay.fail(fault))
 
     def _observed(self, passed: bytes) -> bytes:
-        """`passed`, the relay's last output, with secrets hidden. They are looked for in every
-        event: what is not of the protocol passes, too."""
+        """`passed`, the relay's last output; an error with names of accounts hidden."""
         relay, outcome = self._relay, self.outcome
         outcome.usage, outcome.ended, outcome.fault = relay.usage, relay.ended, relay.fault
-        if self._mask is None:
+        if self._mask is None or outcome.fault is None:
             return passed
-        if outcome.fault is None:
-            return self._mask.secrets_in(passed)
         outcome.fault = self._mask.fault(outcome.fault)
         return self._mask.error(passed)
 

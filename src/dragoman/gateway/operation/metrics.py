@@ -38,6 +38,8 @@ OTHER = "(other)"
 _SLOT_BYTES = 1024 * 1024
 _HEAD_BYTES = 8
 _READS = 3
+_MOST = 2**60
+"""Where a count of tokens stays: the published form has 64 bits, for the sum of all workers."""
 
 
 class Histogram(Struct, array_like=True):
@@ -170,11 +172,11 @@ class Metrics:
             latency.total += first_byte
         if usage is not None:
             tokens = series.tokens
-            tokens[0] += usage.input
-            tokens[1] += usage.cached or 0
-            tokens[2] += usage.cache_write or 0
-            tokens[3] += usage.output
-            tokens[4] += usage.reasoning or 0
+            tokens[0] = min(tokens[0] + usage.input, _MOST)
+            tokens[1] = min(tokens[1] + (usage.cached or 0), _MOST)
+            tokens[2] = min(tokens[2] + (usage.cache_write or 0), _MOST)
+            tokens[3] = min(tokens[3] + usage.output, _MOST)
+            tokens[4] = min(tokens[4] + (usage.reasoning or 0), _MOST)
         if record.error:
             _one_more(counts.errors, f"{record.upstream} {record.error}")
         for loss in record.losses:

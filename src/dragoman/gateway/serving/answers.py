@@ -51,7 +51,7 @@ def holds_events(body: bytes) -> bool:
 
 def is_error_object(body: bytes) -> bool:
     """Whether a body is an error as all three protocols write it."""
-    return "error" in (object_of(body) or ())
+    return isinstance((object_of(body) or {}).get("error"), dict)
 
 
 async def read_error(answer: UpstreamResponse) -> bytes:

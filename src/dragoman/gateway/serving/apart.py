@@ -26,11 +26,12 @@ repeats of the request. 50,000 take about ten milliseconds."""
 
 
 class Source(Struct, frozen=True):
-    """What a client's request is made of, but for its body."""
+    """What a client's request is made of, but for its body; `mended` as in `ClientRequest`."""
 
     protocol: str
     operation: Operation | None
     shown: Mapping[str, Any]
+    mended: bool = False
 
 
 class Given(Struct, frozen=True):
@@ -56,12 +57,13 @@ def request_of(body: bytes, source: Source) -> ClientRequest:
     if _last is None or _last[1] != source or _last[0] != body:
         _last = None  # One at a time: it may be large.
         read = ClientRequest(source.protocol, body, source.shown, source.operation)
+        read.mended = read.mended or source.mended
         _last = body, source, read
     return _last[2]
 
 
 def outlined(body: bytes, source: Source) -> tuple[Outline, bytes]:
-    """The outline of a request.
+    """The outline of a request, and its body if that was mended.
 
     Raises:
         InvalidRequest: as `ClientRequest`.
@@ -70,7 +72,7 @@ def outlined(body: bytes, source: Source) -> tuple[Outline, bytes]:
     request = request_of(body, source)
     if len(request.members) > _MOST_MEMBERS:
         raise too_large(f"The request body has more than {_MOST_MEMBERS} members.")
-    return request.outline(), b""
+    return request.outline(), request.body if request.mended else b""
 
 
 def translated(

@@ -96,8 +96,8 @@ class LargeBodies:
             DragomanError: as there, or TOO_LARGE.
         """
         source = Source(protocol, operation, shown or {})
-        outline, _ = await self._done(outlined, body, source)
-        request = ClientRequest.outlined(protocol, body, operation, outline)
+        outline, mended = await self._done(outlined, body, source)
+        request = ClientRequest.outlined(protocol, mended or body, operation, outline)
         request.shown = source.shown
         return request
 
@@ -166,7 +166,7 @@ class LargeBodies:
         Raises:
             DragomanError: that of the function, or TOO_LARGE.
         """
-        source = Source(request.codec.name, request.operation, request.shown)
+        source = Source(request.codec.name, request.operation, request.shown, request.mended)
         return await self._done(function, request.body, source, *arguments)
 
     async def _done(

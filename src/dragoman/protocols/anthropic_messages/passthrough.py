@@ -30,6 +30,7 @@ from dragoman.protocols.anthropic_messages.thinking import MIN_BUDGET, room_for_
 from dragoman.protocols.anthropic_messages.threads import check_thread
 from dragoman.protocols.anthropic_messages.usage import read_usage
 from dragoman.protocols.base import NOTHING, Passthrough, to_json
+from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.limits import whole, within
 from dragoman.protocols.raw import join_list, join_object, split_list, split_object, text_of
 
@@ -135,7 +136,6 @@ class _Answer(Struct):
     model: Any = None
     usage: Any = None
     content: Raw = _ABSENT
-    error: Any = None
 
 
 _read_answer = jsontext.decoder(_Answer)
@@ -153,9 +153,10 @@ def forward_response(
         answer = _read_answer(body)
     except JsonError:
         raise UpstreamError.unreadable("it is not a JSON object") from None
-    if answer.type == "error" or (answer.content == _ABSENT and answer.error):
-        raise UpstreamError(fault_of(answer.error))
-    if answer.content == _ABSENT:
+    if answer.type == "error" or answer.content == _ABSENT:
+        error = stray_error(jsontext.object_of(body) or {})
+        if error is not None or answer.type == "error":
+            raise UpstreamError(fault_of(error))
         raise UpstreamError.unreadable("it has no content")
     if answer.model != model:
         body = _renamed(body, model)

@@ -7,6 +7,7 @@ from dragoman.canonical.events import Event
 from dragoman.protocols.anthropic_messages.errors import fault_of
 from dragoman.protocols.anthropic_messages.stream_reader import MessagesReader
 from dragoman.protocols.base import Inbound
+from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
 
 _STOP_FIELDS = ("stop_reason", "stop_sequence", "stop_details")
@@ -19,8 +20,10 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
         UpstreamError: it is an error, or not an answer of this protocol.
     """
     content = body.get("content")
-    if body.get("type") == "error" or (body.get("error") and content is None):
-        raise UpstreamError(fault_of(body.get("error")))
+    if body.get("type") == "error" or content is None:
+        error = stray_error(body)
+        if error is not None or body.get("type") == "error":
+            raise UpstreamError(fault_of(error))
     if not isinstance(content, list):
         raise UpstreamError.unreadable("it has no content")
     stop = {name: body.get(name) for name in _STOP_FIELDS}

@@ -31,7 +31,7 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.losses import LossKind
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError, decode
+from dragoman.jsontext import JsonError
 from dragoman.protocols.anthropic_messages import web_search, wire
 from dragoman.protocols.anthropic_messages.annotations import read_annotation
 from dragoman.protocols.anthropic_messages.errors import fault_of
@@ -47,6 +47,7 @@ from dragoman.protocols.anthropic_messages.usage import (
     read_usage,
 )
 from dragoman.protocols.base import Inbound, to_json_text
+from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import DONE, Frame
 
@@ -124,7 +125,7 @@ class MessagesReader:
         if self._over:
             return ()
         try:
-            event = decode(frame.data)
+            event = self._inbound.decode(frame.data)
         except JsonError:
             if frame.data.strip() == DONE:
                 return ()
@@ -143,9 +144,11 @@ class MessagesReader:
         if self._over or kind == "ping":
             return []
         if kind == "error" or event.get("error"):
-            return self._error(event.get("error"))
+            return self._failed(fault_of(stray_error(event)))
         handler = _HANDLERS.get(kind)
         if handler is None:
+            if not kind and (error := stray_error(event)) is not None:
+                return self._failed(fault_of(error))
             self._lose(kind[:60])
             return []
         if self._started or kind == "message_start":
@@ -176,9 +179,6 @@ class MessagesReader:
         self._over = True
         self.fault = self.fault or fault
         return [Failed(fault)]
-
-    def _error(self, error: Any) -> list[Event]:
-        return self._failed(fault_of(error))
 
     def _lose(self, path: str, detail: str = _DETAIL) -> None:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)

@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.canonical.usage import Usage, told_tier
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.numbers import token_count
 
 TIERS = {"standard": "default", "priority": "priority"}
 """Names of service tiers, with those of the OpenAI protocols."""
@@ -54,8 +55,7 @@ def read_usage(usage: Mapping[str, Any], *, searches: bool = True) -> Usage:
 
 
 def _count(usage: Mapping[str, Any], name: str) -> int | None:
-    value = usage.get(name)
-    return value if type(value) is int and value >= 0 else None
+    return token_count(usage.get(name))
 
 
 def read_tier(usage: Mapping[str, Any], map_fast: bool) -> str | None:

@@ -18,6 +18,7 @@ from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, Passthrough, to_json
+from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_chat.errors import failure, is_failure
@@ -118,8 +119,8 @@ def forward_response(
         answer = jsontext.decode(body)
     except JsonError:
         raise UpstreamError.unreadable("it is not a JSON object") from None
-    if answer.get("error"):
-        raise UpstreamError(fault_of(answer["error"]))
+    if (error := stray_error(answer, "choices")) is not None:
+        raise UpstreamError(fault_of(error))
     choices = answer.get("choices")
     if type(choices) is not list or not choices:
         raise UpstreamError.unreadable("it has no choices")

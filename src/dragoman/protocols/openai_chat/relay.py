@@ -12,6 +12,7 @@ from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, to_json
+from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat.errors import (
     error_frames,
@@ -28,10 +29,10 @@ _MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
 
 _NEEDS_DECODING = re.compile(
-    rb'"(?:(?:finish_reason|usage)"\s*:\s*["{]|error"\s*:|message"\s*:\s*\{|index"\s*:\s*[1-9])'
+    rb'"(?:(?:finish_reason|usage)"\s*:\s*["{]|error"\s*:|(?:message|detail)"\s*:|index"\s*:\s*[1-9])'
 )
-"""What makes a frame worth decoding: a finish reason, usage, an error, a message where deltas
-belong, or a choice (else a tool call) that is not the first."""
+"""What makes a frame worth decoding: a finish reason, usage, an error, a message, which may be
+that of an error or be where deltas belong, or a choice (else a tool call) that is not the first."""
 
 _BLANK = blank_pattern("arguments")
 """Arguments of a tool call that are nothing but white space."""
@@ -104,7 +105,9 @@ class ChatRelay:
             chunk = _decoded(data)
             if not self._is_shown(chunk):
                 return b""
-            after = self._check(chunk, frame.event)
+            if self._is_error(chunk, frame.event):
+                return self._error(chunk, frame)
+            after = self._check(chunk)
             if b'"message"' in data and (streamed := _streamed(chunk)) is not None:
                 data = to_json(streamed)
                 frame = Frame(b"", data, encode(data))
@@ -160,12 +163,21 @@ class ChatRelay:
         self.usage = read_usage(usage, tier=chunk.get("service_tier"))
         return self._wants_usage or bool(chunk.get("choices"))
 
-    def _check(self, chunk: JsonObject, event: bytes) -> bytes:
-        """Note how the answer ends; return what has to follow the chunk if it failed."""
+    def _is_error(self, chunk: JsonObject, event: bytes) -> bool:
+        """Whether a frame tells of an error in place of an answer."""
+        return event == b"error" or stray_error(chunk, "choices", "usage") is not None
+
+    def _error(self, chunk: JsonObject, frame: Frame) -> bytes:
+        """The error that ends the stream: as it came, if clients can read it."""
         error = chunk.get("error")
-        if error or event == b"error":
-            self.fault = fault_of(error or chunk)
-            return encode(DONE)  # the upstream's own terminator may never come
+        if type(error) is not dict:
+            return self.fail(fault_of(error or stray_error(chunk) or chunk))
+        self.fault = fault_of(error)
+        # The upstream's own terminator may never come.
+        return encode(frame.data) + encode(DONE)
+
+    def _check(self, chunk: JsonObject) -> bytes:
+        """Note how the answer ends; return what has to follow the chunk if it failed."""
         choices = chunk.get("choices")
         for choice in choices if type(choices) is list else ():
             if type(choice) is not dict:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Event
 from dragoman.protocols.base import Inbound
+from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat.stream_reader import ChatReader, numbered
+from dragoman.protocols.openai_errors import fault_of
 
 
 def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
@@ -27,6 +29,9 @@ def _as_chunk(body: JsonObject) -> JsonObject:
     """An answer that can be read as a chunk: itself, unless something has to be put right."""
     if body.get("error"):
         return body
+    error = stray_error(body, "choices")
+    if error is not None:
+        raise UpstreamError(fault_of(error))
     choices = body.get("choices")
     if type(choices) is not list or len(choices) != 1:
         count = len(choices) if type(choices) is list else "no"

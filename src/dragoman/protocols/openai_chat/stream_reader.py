@@ -32,16 +32,18 @@ from dragoman.canonical.events import (
     Started,
 )
 from dragoman.canonical.losses import LossKind, Policy
-from dragoman.jsontext import JsonError, decode
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
+from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import UNKNOWN, JsonObject
+from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
 from dragoman.protocols.openai_chat.errors import failure
 from dragoman.protocols.openai_chat.finish import is_known_reason, read_finish
 from dragoman.protocols.openai_chat.reasoning import Details, pick_text
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
-from dragoman.protocols.openai_chat.usage import read_usage, whole_number
+from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.sse import DONE, Frame
 
@@ -115,7 +117,7 @@ class ChatReader:
             return ()
         data = frame.data
         try:
-            chunk = decode(data)
+            chunk = self._inbound.decode(data)
         except JsonError:
             if data.strip() == DONE:
                 return self._end(terminated=True)
@@ -152,6 +154,8 @@ class ChatReader:
         error = chunk.get("error")
         if error or event == b"error":
             raise UpstreamError(fault_of(error or chunk))
+        if "choices" not in chunk and (error := stray_error(chunk, "choices", "usage")) is not None:
+            raise UpstreamError(fault_of(error))
         self._report_unknown(chunk, wire.CHUNK_FIELDS, "")
         choices = chunk.get("choices")
         if choices:

@@ -7,6 +7,7 @@ from typing import Any
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.usage import Usage, told_tier
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.numbers import token_count
 from dragoman.protocols.openai_chat import wire
 
 
@@ -21,15 +22,15 @@ def read_usage(usage: JsonObject, ledger: Ledger | None = None, tier: object = N
     completion = usage.get("completion_tokens_details")
     cached = cache_write = reasoning = None
     if type(prompt) is dict:
-        cached = whole_number(prompt.get("cached_tokens"))
-        cache_write = whole_number(prompt.get("cache_write_tokens"))
+        cached = token_count(prompt.get("cached_tokens"))
+        cache_write = token_count(prompt.get("cache_write_tokens"))
     if type(completion) is dict:
-        reasoning = whole_number(completion.get("reasoning_tokens"))
+        reasoning = token_count(completion.get("reasoning_tokens"))
     if not wire.OFFICIAL_USAGE.issuperset(usage):
         if cached is None:
             cached = _first(usage.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"))
         if reasoning is None:
-            reasoning = whole_number(usage.get("reasoning_tokens"))
+            reasoning = token_count(usage.get("reasoning_tokens"))
         _report_unknown(usage, wire.USAGE_FIELDS, "usage", ledger)
     if prompt:
         _report_unknown(prompt, wire.PROMPT_DETAILS, "usage.prompt_tokens_details", ledger)
@@ -38,8 +39,8 @@ def read_usage(usage: JsonObject, ledger: Ledger | None = None, tier: object = N
             completion, wire.COMPLETION_DETAILS, "usage.completion_tokens_details", ledger
         )
     return Usage(
-        input=whole_number(usage.get("prompt_tokens")) or 0,
-        output=whole_number(usage.get("completion_tokens")) or 0,
+        input=token_count(usage.get("prompt_tokens")) or 0,
+        output=token_count(usage.get("completion_tokens")) or 0,
         cached=cached,
         cache_write=cache_write,
         reasoning=reasoning,
@@ -67,15 +68,8 @@ def write_usage(usage: Usage) -> JsonObject:
 
 
 def _first(first: Any, second: Any) -> int | None:
-    number = whole_number(first)
-    return whole_number(second) if number is None else number
-
-
-def whole_number(value: Any) -> int | None:
-    """A count or a time as an upstream writes it (some write 5.0); None if it is neither."""
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and value >= 0 else None
+    number = token_count(first)
+    return token_count(second) if number is None else number
 
 
 def _report_unknown(value: Any, known: frozenset[str], path: str, ledger: Ledger | None) -> None:

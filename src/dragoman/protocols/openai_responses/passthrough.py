@@ -17,6 +17,8 @@ from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import NOTHING, Beginning, Passthrough, to_json
+from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses.errors import error_members, failed_in_stream
@@ -186,6 +188,7 @@ _BLANK = blank_pattern("delta")
 """A piece of a tool call's arguments that is nothing but white space."""
 
 _ABSENT = Raw()
+_NO_ERROR: JsonObject = {}
 _NULL = Raw(b"null")
 
 
@@ -237,8 +240,9 @@ def forward_response(
     except JsonError:
         raise UpstreamError.unreadable("it is not a response object") from None
     if answer.output in (_ABSENT, _NULL):
-        if answer.error:
-            raise UpstreamError(fault_of(answer.error))
+        error = answer.error or stray_error(jsontext.object_of(body) or {})
+        if error is not None:
+            raise UpstreamError(fault_of(error))
         raise UpstreamError.unreadable("it has no output")
     if answer.status == "failed":
         raise UpstreamError(fault_of(answer.error))
@@ -314,11 +318,16 @@ class ResponsesRelay:
             name = _type_of(frame.data)
             frame = Frame(name, frame.data, encode(frame.data, name))
         name = frame.event
-        if not name and b'"error"' in frame.data:
-            name = b"error"
+        if not name:
+            error = stray_error(jsontext.object_of(frame.data) or {})
+            if error is not None:
+                return self._stray(frame, error)
         if name in _LIFECYCLE:
             return self._lifecycle(frame)
         if name == b"error":
+            event = jsontext.object_of(frame.data) or {}
+            if type(event.get("error", _NO_ERROR)) is not dict and "message" not in event:
+                return self._stray(frame, stray_error(event))
             return frame.raw + self._error(frame.data)
         if not self.begun:
             self.begun = _has_content(name, frame.data)
@@ -350,6 +359,14 @@ class ResponsesRelay:
             if event.type == "response.failed":
                 self.fault = fault_of(event.response.error)
         return raw
+
+    def _stray(self, frame: Frame, error: Any) -> bytes:
+        """An error in a form that clients cannot read, written anew."""
+        event = jsontext.object_of(frame.data) or {}
+        if not frame.event and type(event.get("error")) is dict:
+            return encode(frame.data, b"error") + self._error(frame.data)
+        self.ended = True
+        return self.fail(fault_of(error))
 
     def _error(self, data: bytes) -> bytes:
         """An error event ends the stream; the failed response that belongs after it is written

@@ -18,7 +18,9 @@ from dragoman.canonical.events import Delta, Ended, Event, Failed, Finished, Met
 from dragoman.canonical.losses import LossKind
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
+from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.finish import read_finish
@@ -70,13 +72,19 @@ def _says_nothing_new(data: bytes) -> bool:
 
 def started(response: JsonObject) -> Started:
     """The beginning of an answer, from a response object."""
-    created = response.get("created_at")
     return Started(
         id=word(response, "id") or "",
         model=word(response, "model") or "",
-        created=int(created) if isinstance(created, int | float) else 0,
+        created=_seconds(response.get("created_at")),
         service_tier=word(response, "service_tier"),
     )
+
+
+def _seconds(created: Any) -> int:
+    """A time, which some servers give with fractions."""
+    if type(created) is float and 0 <= created < 1e15:
+        created = int(created)
+    return whole_number(created) or 0
 
 
 def metered(response: JsonObject, inbound: Inbound) -> list[Event]:
@@ -96,6 +104,8 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     """
     status = body.get("status")
     if not body.get("error") and status not in _FAILED:
+        if not isinstance(body.get("output"), list) and (error := stray_error(body)) is not None:
+            raise UpstreamError(fault_of(error))
         if status not in _FINISHED:
             raise UpstreamError.unreadable(f"its status is {status}")
         if not isinstance(body.get("output"), list):
@@ -161,7 +171,7 @@ class ResponsesReader:
 
     def _read_event(self, frame: Frame) -> list[Event]:
         try:
-            value = jsontext.decode(frame.data)
+            value = self._inbound.decode(frame.data)
         except JsonError:
             raise UpstreamError.unreadable("an event is not JSON") from None
         if not isinstance(value, dict):
@@ -169,6 +179,8 @@ class ResponsesReader:
         kind = word(value, "type") or frame.event.decode(errors="replace")
         if kind == "error" or (value.get("error") and not kind.startswith("response.")):
             raise UpstreamError(fault_of(value.get("error") or value))
+        if not kind and (error := stray_error(value)) is not None:
+            raise UpstreamError(fault_of(error))
         known = _EVENTS.get(kind)
         if known is None:
             if kind not in wire.IGNORED_EVENTS:

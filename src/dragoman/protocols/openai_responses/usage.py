@@ -6,6 +6,7 @@ from typing import Any
 
 from dragoman.canonical.usage import Usage, told_tier
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.numbers import token_count
 
 
 def read_usage(usage: Any, tier: object = None, searches: int | None = None) -> Usage | None:
@@ -27,8 +28,7 @@ def read_usage(usage: Any, tier: object = None, searches: int | None = None) -> 
 
 
 def _count(counts: Any, name: str) -> int | None:
-    value = counts.get(name) if isinstance(counts, dict) else None
-    return value if type(value) is int and value >= 0 else None
+    return token_count(counts.get(name)) if isinstance(counts, dict) else None
 
 
 def write_usage(usage: Usage | None) -> JsonObject:

@@ -16,6 +16,7 @@ from dragoman.canonical.losses import LossKind
 from dragoman.canonical.requests import Extra, HostedTool, Request, SearchTool, Tool
 from dragoman.protocols.base import Outbound, Reply
 from dragoman.protocols.fields import Fields, JsonObject
+from dragoman.protocols.numbers import token_count
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.searches import CONTEXT_SIZES, read_location
 
@@ -169,7 +170,7 @@ def searches_of(usage: Any) -> int | None:
     """How many searches the `tool_usage` of an answer counts."""
     counts = usage.get("web_search") if isinstance(usage, dict) else None
     count = counts.get("num_requests") if isinstance(counts, dict) else None
-    return count if type(count) is int and count >= 0 else None
+    return token_count(count)
 
 
 def counts_only_searches(usage: Any) -> bool:

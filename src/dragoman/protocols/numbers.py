@@ -1,0 +1,23 @@
+"""Whole numbers in an upstream's answers, which may be anything: `1e308` is JSON as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MOST_TOKENS = 10**9
+"""No answer costs more tokens; what says so is no count. Sums of many stay within 64 bits."""
+
+_LARGEST = 2**53
+"""The largest whole number that every JSON reader takes."""
+
+
+def whole_number(value: Any, most: int = _LARGEST) -> int | None:
+    """A number from 0 to `most` (some write 5.0); None of anything else."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value <= most else None
+
+
+def token_count(value: Any) -> int | None:
+    """A number of tokens; None of what is none."""
+    return whole_number(value, MOST_TOKENS)
