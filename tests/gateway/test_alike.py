@@ -1,4 +1,4 @@
-"""Conversations that begin alike, of clients that do not name them: parallel samples, sub-agents."""
+"""Conversations that begin alike, of clients that do not name them, such as parallel samples."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def test_each_goes_back_to_the_account_that_holds_its_reasoning(
     config = config_for(simulator.base_url, keys=KEYS)
     upstreams = [replace(entry, reasoning_bound_to="account") for entry in config.upstreams]
     gateway = start(replace(config, upstreams=tuple(upstreams)))
-    talks = [
-        Conversation(gateway, client, f"{upstream}/sim-reasoning_roundtrip") for _ in KEYS
-    ]
+    talks = [Conversation(gateway, client, f"{upstream}/sim-reasoning_roundtrip") for _ in KEYS]
     for talk in talks:
         talk.say("Hello")
     assert keys_of(simulator) == list(KEYS)

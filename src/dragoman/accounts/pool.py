@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 
 from msgspec import Struct
@@ -23,12 +24,15 @@ from msgspec import Struct
 from dragoman.accounts.account_proxies import AccountProxies
 from dragoman.accounts.affinity import MOST_PINS
 from dragoman.accounts.decisions import apply, classify
+from dragoman.accounts.holds import Holds
+from dragoman.accounts.hosts import Hosts, dials_again
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.members import Member, MemberSettings
 from dragoman.accounts.proxies import shown
 from dragoman.accounts.rotation import Choice
 from dragoman.accounts.rules import RuleSet
 from dragoman.accounts.shortage import AllBusy, NoAccount
+from dragoman.accounts.silence import rest_after_silence, trial
 from dragoman.accounts.states import (
     AccountState,
     Decision,
@@ -60,6 +64,10 @@ _log = logging.getLogger("dragoman.accounts")
 _MOST_TRANSITIONS = 50_000
 """Transitions that are kept for a store that cannot be reached, or is not there; the oldest are
 dropped. So are pins, of which there are no more than are remembered for an upstream."""
+
+
+_PROXY, _SILENCE = "proxy", "silence"
+"""Causes for which an account is avoided that is not at fault, or not for sure."""
 
 
 class LeaseRequest(Struct, frozen=True):
@@ -100,7 +108,9 @@ class AccountPool:
         self._in_flight: dict[str, int] = {}
         self._leaving: dict[str, tuple[str, Member]] = {}
         self._elsewhere: set[str] = set()
-        self._account_proxies = AccountProxies(self._hold)
+        self._holds = Holds(self._hold)
+        self._account_proxies = AccountProxies(partial(self._hold_for, _PROXY))
+        self._hosts = Hosts()
         self._batch = Batch()
         self._lost: deque[Lease] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -145,15 +155,15 @@ class AccountPool:
             if len(pool.wait_queue.waiters) >= pool.upstream.queue_size or seconds <= 0:
                 raise
         self._loop = asyncio.get_running_loop()
-        return await pool.wait_queue.wait(
-            wanted.model, wanted.pin, tried, seconds, wanted.account
-        )
+        return await pool.wait_queue.wait(wanted.model, wanted.pin, tried, seconds, wanted.account)
 
     def _lend(
         self, pool: UpstreamPool, choice: Choice, model: str, pin: bytes, now: float, moved: bool
     ) -> Lease:
         """The lease of an account that was chosen."""
         name = choice.member.name
+        if choice.member.held is not None:
+            self._try_silent(pool, name, now)
         self._in_flight[name] = self._in_flight.get(name, 0) + 1
         self._batch.used[name] = choice.member.used
         account = self._accounts[name]
@@ -162,7 +172,7 @@ class AccountPool:
         if account.proxy is None and pool.proxies is not None:
             index = pool.proxies.choose(now)
             proxy = pool.upstream.proxies[index]
-        return Lease(self, choice, account, model, pin, proxy, index, now, moved)
+        return Lease(self, choice, account, model, pin, proxy, index, now, moved, pool.waits)
 
     # Outcomes of leases
 
@@ -217,7 +227,10 @@ class AccountPool:
 
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
         """The upstream failed to answer the request of a lease."""
-        decision = classify(symptom, self._pools[lease.account.upstream].rules.rules)
+        pool = self._pools[lease.account.upstream]
+        if symptom.status and self._hosts:
+            self._hosts.answered(pool.host(lease.proxy))
+        decision = classify(symptom, pool.rules.rules)
         key = fingerprint(lease.account.key)
         if key != self._fingerprints.get(lease.account.name, key):
             # It says nothing of the key that the account has by now.
@@ -225,6 +238,37 @@ class AccountPool:
         outcome = Failed(decision, status=symptom.status, key=key, began=lease.taken)
         self._observe(lease.account.name, outcome, lease.model, self._clock())
         return decision
+
+    def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
+        """A good answer to the request of a lease began after so many seconds."""
+        if self._hosts:
+            self._hosts.answered(self._pools[lease.account.upstream].host(lease.proxy))
+        if lease.choice.member.held is not None and not 0.0 < limit < seconds:
+            name = lease.account.name
+            rest = self._holds.rest(name, _SILENCE)
+            if rest is not None and lease.taken >= rest.since:
+                self._hold_for(_SILENCE, name, None, self._clock())
+
+    def lease_silent(self, lease: Lease) -> bool:
+        """The call of a lease has been silent for far too long."""
+        pool, name, now = self._pools[lease.account.upstream], lease.account.name, self._clock()
+        if not lease.choice.member.removed:
+            before = self._holds.rest(name, _SILENCE)
+            rest = rest_after_silence(before, lease.taken, now, self._spread())
+            if rest is not None:
+                _log.warning("account %s: %s, avoided for %.0f s", name, rest.why, rest.until - now)
+                self._hold_for(_SILENCE, name, rest, now)
+        return pool.upstream.silent_calls == "move"
+
+    def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool) -> bool:
+        """The call of a lease did not get a connection to its host."""
+        host, now = self._pools[lease.account.upstream].host(lease.proxy), self._clock()
+        before = self._hosts.rest(host)
+        rest = self._hosts.failed(host, lease.taken, now, self._spread())
+        if rest is not None:
+            _log.warning("%r cannot be reached: avoided for %.1f s", host, rest.until - now)
+        was_known = before is not None and before.since <= lease.taken
+        return dials_again(failed=failed, timed_out=timed_out, was_known=was_known)
 
     def lease_proxy_failed(self, lease: Lease) -> None:
         """The call of a lease did not get through its proxy."""
@@ -290,13 +334,38 @@ class AccountPool:
         self.observe(Transition(name, outcome, now, model, self._spread()))
 
     def _put(self, pool: UpstreamPool, name: str, state: AccountState, now: float) -> None:
-        pool.rotation.put(name, state, now)
-        if pool.probes is not None:
-            pool.probes.consider(state, now, self._spread())
+        self._know(pool, name, state, now)
         if pool.wait_queue.waiters:
             pool.wait_queue.serve()
 
+    def _know(self, pool: UpstreamPool, name: str, state: AccountState, now: float) -> None:
+        if state.renewed > pool.rotation.member(name).state.renewed:
+            self._hold_for(_SILENCE, name, None, now)
+        pool.rotation.put(name, state, now)
+        if pool.probes is not None:
+            pool.probes.consider(state, now, self._spread())
+
     # What there is
+
+    def avoids(self, upstream: str) -> bool:
+        """Whether other upstreams are asked before this one, because its host cannot be reached.
+        Now and then the answer is False, and the request is the trial."""
+        if not self._hosts:
+            return False
+        host = self._pools[upstream].only_host
+        return host is not None and self._hosts.is_avoided(host, self._clock())
+
+    def same_way(self, lease: Lease) -> list[str]:
+        """The accounts whose calls go the same way as that of the lease, to the same host."""
+        if lease.proxy_index >= 0:
+            return [lease.account.name]
+        upstream = self._pools[lease.account.upstream].upstream
+        return [
+            account.name
+            for account in self._accounts.values()
+            if account.upstream == upstream.name
+            and (account.proxy or upstream.proxy) == lease.proxy
+        ]
 
     def rules(self, upstream: str) -> RuleSet:
         """The rule set of the upstream, its own rows first."""
@@ -423,7 +492,8 @@ class AccountPool:
         rest: Rest | None = None
         if account.proxy is not None:
             rest = self._account_proxies.add(account.proxy.reveal(), name)
-        pool.rotation.hold(name, rest, now)
+            pool.own_proxies += 1
+        self._hold_for(_PROXY, name, rest, now)
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Remove accounts; those that are not there are passed over. Requests in flight end as
@@ -442,6 +512,7 @@ class AccountPool:
             if name in self._in_flight:
                 self._leaving[name] = account.upstream, member
             self._forget_proxy(account)
+            self._holds.forget(name)
             del self._fingerprints[name]
             self._tagged.pop(account_tag(name), None)
         for pool in touched.values():
@@ -450,7 +521,19 @@ class AccountPool:
 
     def _forget_proxy(self, account: Account) -> None:
         if account.proxy is not None:
+            self._pools[account.upstream].own_proxies -= 1
             self._account_proxies.remove(account.proxy.reveal(), account.name)
+
+    def _hold_for(self, cause: str, name: str, rest: Rest | None, now: float) -> None:
+        self._holds.set(name, cause, rest, now)
+
+    def _try_silent(self, pool: UpstreamPool, name: str, now: float) -> None:
+        """The account is used again after a silence: by one call at first."""
+        rest = self._holds.rest(name, _SILENCE)
+        if rest is not None:
+            tried = trial(rest, max(wait.limit for wait in pool.waits), now)
+            if tried is not None:
+                self._hold_for(_SILENCE, name, tried, now)
 
     def _hold(self, name: str, rest: Rest | None, now: float) -> None:
         self._pools[self._accounts[name].upstream].rotation.hold(name, rest, now)
@@ -488,9 +571,7 @@ class AccountPool:
             if pool is not None:
                 for transition in pending.get(name, ()):
                     state = apply(state, transition)
-                pool.rotation.put(name, state, now)
-                if pool.probes is not None:
-                    pool.probes.consider(state, now, self._spread())
+                self._know(pool, name, state, now)
         for name in self._elsewhere - changes.leases.keys():
             if (pool := self._side_of(name)) is not None:
                 pool.rotation.in_flight_elsewhere(name, 0)

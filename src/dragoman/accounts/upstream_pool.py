@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from urllib.parse import urlsplit
 
 from dragoman.accounts.affinity import Affinity
+from dragoman.accounts.hosts import Host
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.members import Member
 from dragoman.accounts.ordering import ORDERS
@@ -13,8 +15,9 @@ from dragoman.accounts.proxies import ProxySet
 from dragoman.accounts.rotation import Choice, Rotation
 from dragoman.accounts.rules import table
 from dragoman.accounts.shortage import AllBusy, NoAccount, no_account
+from dragoman.accounts.silence import UsualWait
 from dragoman.accounts.wait_queue import Waiter, WaitQueue
-from dragoman.config import Upstream
+from dragoman.config import Secret, Upstream
 
 
 class UpstreamPool:
@@ -28,12 +31,14 @@ class UpstreamPool:
         "_clock",
         "_make_lease",
         "affinity",
+        "own_proxies",
         "probes",
         "proxies",
         "rotation",
         "rules",
         "upstream",
         "wait_queue",
+        "waits",
     )
 
     def __init__(
@@ -52,6 +57,23 @@ class UpstreamPool:
             else ProbeSchedule(upstream.probe.model, upstream.probe.every_s)
         )
         self.wait_queue: WaitQueue[Lease] = WaitQueue(self)
+        self.waits = UsualWait(), UsualWait()
+        """How long it commonly takes to begin whole answers, and streams."""
+        self.own_proxies = 0
+        """Accounts that have a proxy of their own."""
+
+    def host(self, proxy: Secret | None) -> Host:
+        """The host of the upstream as it is reached through `proxy`, None for none."""
+        where = urlsplit(self.upstream.base_url)
+        port = where.port or (443 if where.scheme == "https" else 80)
+        return Host(where.hostname or "", port, "" if proxy is None else proxy.reveal())
+
+    @property
+    def only_host(self) -> Host | None:
+        """The host through which all accounts are reached; None if they go several ways."""
+        if self.proxies is not None or self.own_proxies:
+            return None
+        return self.host(self.upstream.proxy)
 
     def choose(
         self, model: str, pin: bytes, tried: Collection[str], now: float, account: str = ""
@@ -89,9 +111,7 @@ class UpstreamPool:
 
     def lend(self, waiter: Waiter[Lease]) -> Lease | None:
         """A lease for the waiter, None if there is none for it now."""
-        return self.choose(
-            waiter.model, waiter.pin, waiter.tried, self._clock(), waiter.account
-        )
+        return self.choose(waiter.model, waiter.pin, waiter.tried, self._clock(), waiter.account)
 
     def refusal(self, waiter: Waiter[Lease], *, final: bool) -> NoAccount | None:
         """The error for a waiter that is to wait no longer; None if it should, unless `final`."""
