@@ -50,7 +50,7 @@ class Lease:
     `account` is the account; `proxy` is the URL of the proxy to call through, None for none;
     `moved` says that the conversation was with another account before, whose reasoning this one
     may not be able to use. `waits` are how long the upstream commonly takes to begin whole answers,
-    and streams.
+    and streams; `counted` is whether it counts for the account over all workers.
     """
 
     __slots__ = (
@@ -58,6 +58,7 @@ class Lease:
         "_pool",
         "account",
         "choice",
+        "counted",
         "model",
         "moved",
         "pinned",
@@ -79,6 +80,7 @@ class Lease:
         taken: float,
         moved: bool,
         waits: tuple[UsualWait, UsualWait],
+        counted: bool = False,
     ) -> None:
         self._pool = pool
         self._given_back = False
@@ -91,6 +93,7 @@ class Lease:
         self.taken = taken
         self.moved = moved
         self.waits = waits
+        self.counted = counted
 
     def __repr__(self) -> str:
         return f"Lease({self.account.name})"

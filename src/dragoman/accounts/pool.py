@@ -43,7 +43,7 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
-from dragoman.accounts.store import Batch, Changes
+from dragoman.accounts.store import Batch, Changes, Counts
 from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.upstream_pool import UpstreamPool
 from dragoman.config import Account, Config
@@ -65,6 +65,9 @@ _MOST_TRANSITIONS = 50_000
 """Transitions that are kept for a store that cannot be reached, or is not there; the oldest are
 dropped. So are pins, of which there are no more than are remembered for an upstream."""
 
+
+_LOOK_S = 0.01
+"""Seconds between two looks whether other workers gave back what requests here wait for."""
 
 _PROXY, _SILENCE = "proxy", "silence"
 """Causes for which an account is avoided that is not at fault, or not for sure."""
@@ -111,6 +114,7 @@ class AccountPool:
         self._holds = Holds(self._hold)
         self._account_proxies = AccountProxies(partial(self._hold_for, _PROXY))
         self._hosts = Hosts()
+        self._counts: Counts | None = None
         self._batch = Batch()
         self._lost: deque[Lease] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -155,7 +159,28 @@ class AccountPool:
             if len(pool.wait_queue.waiters) >= pool.upstream.queue_size or seconds <= 0:
                 raise
         self._loop = asyncio.get_running_loop()
+        if pool.counts is not None and not pool.looks:
+            pool.looks = True
+            self._loop.call_later(_LOOK_S, self._look, pool)
         return await pool.wait_queue.wait(wanted.model, wanted.pin, tried, seconds, wanted.account)
+
+    def _look(self, pool: UpstreamPool) -> None:
+        """As long as anybody waits, see whether other workers have given back."""
+        pool.looks = bool(pool.wait_queue.waiters) and self._loop is not None
+        if pool.looks:
+            if pool.full and pool.look(list(pool.full)):
+                pool.wait_queue.serve()
+            assert self._loop is not None
+            self._loop.call_later(_LOOK_S, self._look, pool)
+
+    def share(self, counts: Counts | None) -> None:
+        """Hold `max_concurrent` to `counts` from now on, over all workers; None: to what is in
+        flight here, and what the store tells of others."""
+        former, self._counts = self._counts, counts
+        if former is not None:
+            former.close()
+        for pool in self._pools.values():
+            pool.counts = counts
 
     def _lend(
         self, pool: UpstreamPool, choice: Choice, model: str, pin: bytes, now: float, moved: bool
@@ -172,7 +197,10 @@ class AccountPool:
         if account.proxy is None and pool.proxies is not None:
             index = pool.proxies.choose(now)
             proxy = pool.upstream.proxies[index]
-        return Lease(self, choice, account, model, pin, proxy, index, now, moved, pool.waits)
+        counted = pool.counts is not None and choice.member.settings.max_concurrent is not None
+        return Lease(
+            self, choice, account, model, pin, proxy, index, now, moved, pool.waits, counted
+        )
 
     # Outcomes of leases
 
@@ -180,6 +208,8 @@ class AccountPool:
         """A lease was given back."""
         member, pool = lease.choice.member, self._pools[lease.account.upstream]
         self._one_less(member.name)
+        if lease.counted and self._counts is not None:
+            self._counts.give_back(member.name)
         pool.rotation.returned(lease.choice)
         if pool.wait_queue.waiters and not member.removed:
             pool.offer(member)
@@ -574,11 +604,13 @@ class AccountPool:
                 self._know(pool, name, state, now)
         for name in self._elsewhere - changes.leases.keys():
             if (pool := self._side_of(name)) is not None:
-                pool.rotation.in_flight_elsewhere(name, 0)
+                pool.rotation.in_flight_elsewhere(name, self._in_flight_elsewhere(pool, name, 0))
         self._elsewhere = set(changes.leases)
         for name, count in changes.leases.items():
             if (pool := self._side_of(name)) is not None:
-                pool.rotation.in_flight_elsewhere(name, count)
+                pool.rotation.in_flight_elsewhere(
+                    name, self._in_flight_elsewhere(pool, name, count)
+                )
         for name, at in changes.used.items():
             if (pool := self._side_of(name)) is not None:
                 pool.rotation.used_elsewhere(name, at)
@@ -590,6 +622,17 @@ class AccountPool:
                 pool.affinity.merge(digest, name, at)
         for pool in touched.values():
             pool.wait_queue.serve()
+
+    def _in_flight_elsewhere(self, pool: UpstreamPool, name: str, told: int) -> int:
+        """The requests of other workers: what was told of them, or the exact number."""
+        member = pool.rotation.member(name)
+        most = member.settings.max_concurrent
+        if self._counts is None or most is None:
+            return told
+        elsewhere = self._counts.elsewhere(name)
+        if member.in_flight + elsewhere >= most:
+            pool.full[name] = None
+        return elsewhere
 
     def _side_of(self, name: str) -> UpstreamPool | None:
         account = self._accounts.get(name)
