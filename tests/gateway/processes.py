@@ -89,9 +89,12 @@ def gateway_process(
     name: str = "one",
     server: str = "",
     files: int | None = None,
+    account: str = "",
+    store: str = STORE,
 ) -> Iterator[GatewayProcess]:
     """Serve with an account for each of `keys`; gateways of one folder share a store. `server` are
-    further settings of it, `files` those that each process may have open."""
+    further settings of it, `account` of each account, `files` those that each process may have
+    open."""
     from dragoman.gateway.processes.listening import bind
 
     with bind("127.0.0.1", 0) as plug:
@@ -103,11 +106,11 @@ def gateway_process(
         server=server,
         key=KEY,
         base_url=base_url,
-        store=STORE,
+        store=store,
         sync_s=SYNC_S,
     )
     file.write_text(
-        text + "".join(ACCOUNT.format(name=name, key=key) for name, key in keys.items())
+        text + "".join(ACCOUNT.format(name=name, key=key) + account for name, key in keys.items())
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "dragoman", "serve", "--config", str(file)],

@@ -1,4 +1,4 @@
-"""Conversations that begin alike, of clients that do not name them: samples, sub-agents."""
+"""Conversations that begin alike, of clients that do not name them, such as parallel samples."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Protocol
 
 from dragoman.accounts.rotation import Choice
+from dragoman.accounts.silence import UsualWait
 from dragoman.accounts.states import Decision
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Secret
@@ -26,6 +27,16 @@ class Lender(Protocol):
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
         """The upstream failed: what to do about it."""
 
+    def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
+        """A good answer began after so many seconds; more than `limit` (0: unknown) are far too
+        many."""
+
+    def lease_silent(self, lease: Lease) -> bool:
+        """The call has been silent for far too long. Whether it is to end."""
+
+    def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool) -> bool:
+        """The call did not get a connection. Whether the host is tried once more."""
+
     def lease_proxy_failed(self, lease: Lease) -> None:
         """A call did not get through its proxy."""
 
@@ -38,7 +49,8 @@ class Lease:
 
     `account` is the account; `proxy` is the URL of the proxy to call through, None for none;
     `moved` says that the conversation was with another account before, whose reasoning this one
-    may not be able to use.
+    may not be able to use. `waits` are how long the upstream commonly takes to begin whole answers,
+    and streams; `counted` is whether it counts for the account over all workers.
     """
 
     __slots__ = (
@@ -46,12 +58,14 @@ class Lease:
         "_pool",
         "account",
         "choice",
+        "counted",
         "model",
         "moved",
         "pinned",
         "proxy",
         "proxy_index",
         "taken",
+        "waits",
     )
 
     def __init__(
@@ -65,6 +79,8 @@ class Lease:
         proxy_index: int,
         taken: float,
         moved: bool,
+        waits: tuple[UsualWait, UsualWait],
+        counted: bool = False,
     ) -> None:
         self._pool = pool
         self._given_back = False
@@ -76,6 +92,8 @@ class Lease:
         self.proxy_index = proxy_index
         self.taken = taken
         self.moved = moved
+        self.waits = waits
+        self.counted = counted
 
     def __repr__(self) -> str:
         return f"Lease({self.account.name})"
@@ -111,6 +129,22 @@ class Lease:
     def failed(self, symptom: Symptom) -> Decision:
         """The upstream failed with `symptom`: what to do about it."""
         return self._pool.lease_failed(self, symptom)
+
+    def began(self, seconds: float, *, stream: bool) -> None:
+        """A good answer, whole or a stream, began so many seconds after it was asked for."""
+        wait = self.waits[stream]
+        self._pool.lease_began(self, seconds, wait.limit)
+        wait.heard(seconds)
+
+    def fell_silent(self) -> bool:
+        """The call says nothing for far longer than is usual: the account is avoided for a while.
+        Returns whether the call is to end, although it may be at work."""
+        return self._pool.lease_silent(self)
+
+    def unreached(self, *, failed: int, timed_out: bool) -> bool:
+        """The call got no connection, the `failed`-th of its request. Returns whether the host is
+        tried once more."""
+        return self._pool.lease_unreached(self, failed=failed, timed_out=timed_out)
 
     def proxy_failed(self) -> None:
         """The call did not get through `proxy`: the account is not to blame."""

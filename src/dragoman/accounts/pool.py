@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 
 from msgspec import Struct
@@ -23,6 +24,8 @@ from msgspec import Struct
 from dragoman.accounts.account_proxies import AccountProxies
 from dragoman.accounts.affinity import MOST_PINS
 from dragoman.accounts.decisions import apply, classify
+from dragoman.accounts.holds import Holds
+from dragoman.accounts.hosts import Hosts, dials_again
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.members import Member, MemberSettings
 from dragoman.accounts.proxies import shown
@@ -30,6 +33,7 @@ from dragoman.accounts.quota import Quotas
 from dragoman.accounts.rotation import Choice
 from dragoman.accounts.rules import RuleSet
 from dragoman.accounts.shortage import AllBusy, NoAccount
+from dragoman.accounts.silence import rest_after_silence, trial
 from dragoman.accounts.states import (
     AccountState,
     Decision,
@@ -40,7 +44,7 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
-from dragoman.accounts.store import Batch, Changes
+from dragoman.accounts.store import Batch, Changes, Counts
 from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.upstream_pool import UpstreamPool
 from dragoman.config import Account, Config
@@ -65,6 +69,12 @@ dropped. So are pins, of which there are no more than are remembered for an upst
 
 _MOST_HEARD = 64
 """Accounts of which the headers of an answer are held unread."""
+
+_LOOK_S = 0.01
+"""Seconds between two looks whether other workers gave back what requests here wait for."""
+
+_PROXY, _SILENCE = "proxy", "silence"
+"""Causes for which an account is avoided that is not at fault, or not for sure."""
 
 
 class LeaseRequest(Struct, frozen=True):
@@ -106,7 +116,10 @@ class AccountPool:
         self._in_flight: dict[str, int] = {}
         self._leaving: dict[str, tuple[str, Member]] = {}
         self._elsewhere: set[str] = set()
-        self._account_proxies = AccountProxies(self._hold)
+        self._holds = Holds(self._hold)
+        self._account_proxies = AccountProxies(partial(self._hold_for, _PROXY))
+        self._hosts = Hosts()
+        self._counts: Counts | None = None
         self._batch = Batch()
         self._lost: deque[Lease] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -153,13 +166,36 @@ class AccountPool:
             if len(pool.wait_queue.waiters) >= pool.upstream.queue_size or seconds <= 0:
                 raise
         self._loop = asyncio.get_running_loop()
+        if pool.counts is not None and not pool.looks:
+            pool.looks = True
+            self._loop.call_later(_LOOK_S, self._look, pool)
         return await pool.wait_queue.wait(wanted.model, wanted.pin, tried, seconds, wanted.account)
+
+    def _look(self, pool: UpstreamPool) -> None:
+        """As long as anybody waits, see whether other workers have given back."""
+        pool.looks = bool(pool.wait_queue.waiters) and self._loop is not None
+        if pool.looks:
+            if pool.full and pool.look(list(pool.full)):
+                pool.wait_queue.serve()
+            assert self._loop is not None
+            self._loop.call_later(_LOOK_S, self._look, pool)
+
+    def share(self, counts: Counts | None) -> None:
+        """Hold `max_concurrent` to `counts` from now on, over all workers; None: to what is in
+        flight here, and what the store tells of others."""
+        former, self._counts = self._counts, counts
+        if former is not None:
+            former.close()
+        for pool in self._pools.values():
+            pool.counts = counts
 
     def _lend(
         self, pool: UpstreamPool, choice: Choice, model: str, pin: bytes, now: float, moved: bool
     ) -> Lease:
         """The lease of an account that was chosen."""
         name = choice.member.name
+        if choice.member.held is not None:
+            self._try_silent(pool, name, now)
         self._in_flight[name] = self._in_flight.get(name, 0) + 1
         self._batch.used[name] = choice.member.used
         account = self._accounts[name]
@@ -168,7 +204,10 @@ class AccountPool:
         if account.proxy is None and pool.proxies is not None:
             index = pool.proxies.choose(now)
             proxy = pool.upstream.proxies[index]
-        return Lease(self, choice, account, model, pin, proxy, index, now, moved)
+        counted = pool.counts is not None and choice.member.settings.max_concurrent is not None
+        return Lease(
+            self, choice, account, model, pin, proxy, index, now, moved, pool.waits, counted
+        )
 
     # Outcomes of leases
 
@@ -176,6 +215,8 @@ class AccountPool:
         """A lease was given back."""
         member, pool = lease.choice.member, self._pools[lease.account.upstream]
         self._one_less(member.name)
+        if lease.counted and self._counts is not None:
+            self._counts.give_back(member.name)
         pool.rotation.returned(lease.choice)
         if pool.wait_queue.waiters and not member.removed:
             pool.offer(member)
@@ -223,7 +264,10 @@ class AccountPool:
 
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
         """The upstream failed to answer the request of a lease."""
-        decision = classify(symptom, self._pools[lease.account.upstream].rules.rules)
+        pool = self._pools[lease.account.upstream]
+        if symptom.status and self._hosts:
+            self._hosts.answered(pool.host(lease.proxy))
+        decision = classify(symptom, pool.rules.rules)
         key = fingerprint(lease.account.key)
         if key != self._fingerprints.get(lease.account.name, key):
             # It says nothing of the key that the account has by now.
@@ -231,6 +275,37 @@ class AccountPool:
         outcome = Failed(decision, status=symptom.status, key=key, began=lease.taken)
         self._observe(lease.account.name, outcome, lease.model, self._clock())
         return decision
+
+    def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
+        """A good answer to the request of a lease began after so many seconds."""
+        if self._hosts:
+            self._hosts.answered(self._pools[lease.account.upstream].host(lease.proxy))
+        if lease.choice.member.held is not None and not 0.0 < limit < seconds:
+            name = lease.account.name
+            rest = self._holds.rest(name, _SILENCE)
+            if rest is not None and lease.taken >= rest.since:
+                self._hold_for(_SILENCE, name, None, self._clock())
+
+    def lease_silent(self, lease: Lease) -> bool:
+        """The call of a lease has been silent for far too long."""
+        pool, name, now = self._pools[lease.account.upstream], lease.account.name, self._clock()
+        if not lease.choice.member.removed:
+            before = self._holds.rest(name, _SILENCE)
+            rest = rest_after_silence(before, lease.taken, now, self._spread())
+            if rest is not None:
+                _log.warning("account %s: %s, avoided for %.0f s", name, rest.why, rest.until - now)
+                self._hold_for(_SILENCE, name, rest, now)
+        return pool.upstream.silent_calls == "move"
+
+    def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool) -> bool:
+        """The call of a lease did not get a connection to its host."""
+        host, now = self._pools[lease.account.upstream].host(lease.proxy), self._clock()
+        before = self._hosts.rest(host)
+        rest = self._hosts.failed(host, lease.taken, now, self._spread())
+        if rest is not None:
+            _log.warning("%r cannot be reached: avoided for %.1f s", host, rest.until - now)
+        was_known = before is not None and before.since <= lease.taken
+        return dials_again(failed=failed, timed_out=timed_out, was_known=was_known)
 
     def lease_proxy_failed(self, lease: Lease) -> None:
         """The call of a lease did not get through its proxy."""
@@ -298,11 +373,16 @@ class AccountPool:
         self.observe(Transition(name, outcome, now, model, self._spread()))
 
     def _put(self, pool: UpstreamPool, name: str, state: AccountState, now: float) -> None:
+        self._know(pool, name, state, now)
+        if pool.wait_queue.waiters:
+            pool.wait_queue.serve()
+
+    def _know(self, pool: UpstreamPool, name: str, state: AccountState, now: float) -> None:
+        if state.renewed > pool.rotation.member(name).state.renewed:
+            self._hold_for(_SILENCE, name, None, now)
         pool.rotation.put(name, state, now)
         if pool.probes is not None:
             pool.probes.consider(state, now, self._spread())
-        if pool.wait_queue.waiters:
-            pool.wait_queue.serve()
 
     # Quotas
 
@@ -326,6 +406,26 @@ class AccountPool:
             pool.rotation.quota(name, used)
 
     # What there is
+
+    def avoids(self, upstream: str) -> bool:
+        """Whether other upstreams are asked before this one, because its host cannot be reached.
+        Now and then the answer is False, and the request is the trial."""
+        if not self._hosts:
+            return False
+        host = self._pools[upstream].only_host
+        return host is not None and self._hosts.is_avoided(host, self._clock())
+
+    def same_way(self, lease: Lease) -> list[str]:
+        """The accounts whose calls go the same way as that of the lease, to the same host."""
+        if lease.proxy_index >= 0:
+            return [lease.account.name]
+        upstream = self._pools[lease.account.upstream].upstream
+        return [
+            account.name
+            for account in self._accounts.values()
+            if account.upstream == upstream.name
+            and (account.proxy or upstream.proxy) == lease.proxy
+        ]
 
     def rules(self, upstream: str) -> RuleSet:
         """The rule set of the upstream, its own rows first."""
@@ -460,7 +560,8 @@ class AccountPool:
         rest: Rest | None = None
         if account.proxy is not None:
             rest = self._account_proxies.add(account.proxy.reveal(), name)
-        pool.rotation.hold(name, rest, now)
+            pool.own_proxies += 1
+        self._hold_for(_PROXY, name, rest, now)
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Remove accounts; those that are not there are passed over. Requests in flight end as
@@ -480,6 +581,7 @@ class AccountPool:
                 self._leaving[name] = account.upstream, member
             self._forget_proxy(account)
             self.quotas.forget(name)
+            self._holds.forget(name)
             del self._fingerprints[name]
             self._tagged.pop(account_tag(name), None)
         for pool in touched.values():
@@ -488,7 +590,19 @@ class AccountPool:
 
     def _forget_proxy(self, account: Account) -> None:
         if account.proxy is not None:
+            self._pools[account.upstream].own_proxies -= 1
             self._account_proxies.remove(account.proxy.reveal(), account.name)
+
+    def _hold_for(self, cause: str, name: str, rest: Rest | None, now: float) -> None:
+        self._holds.set(name, cause, rest, now)
+
+    def _try_silent(self, pool: UpstreamPool, name: str, now: float) -> None:
+        """The account is used again after a silence: by one call at first."""
+        rest = self._holds.rest(name, _SILENCE)
+        if rest is not None:
+            tried = trial(rest, max(wait.limit for wait in pool.waits), now)
+            if tried is not None:
+                self._hold_for(_SILENCE, name, tried, now)
 
     def _hold(self, name: str, rest: Rest | None, now: float) -> None:
         self._pools[self._accounts[name].upstream].rotation.hold(name, rest, now)
@@ -528,16 +642,16 @@ class AccountPool:
             if pool is not None:
                 for transition in pending.get(name, ()):
                     state = apply(state, transition)
-                pool.rotation.put(name, state, now)
-                if pool.probes is not None:
-                    pool.probes.consider(state, now, self._spread())
+                self._know(pool, name, state, now)
         for name in self._elsewhere - changes.leases.keys():
             if (pool := self._side_of(name)) is not None:
-                pool.rotation.in_flight_elsewhere(name, 0)
+                pool.rotation.in_flight_elsewhere(name, self._in_flight_elsewhere(pool, name, 0))
         self._elsewhere = set(changes.leases)
         for name, count in changes.leases.items():
             if (pool := self._side_of(name)) is not None:
-                pool.rotation.in_flight_elsewhere(name, count)
+                pool.rotation.in_flight_elsewhere(
+                    name, self._in_flight_elsewhere(pool, name, count)
+                )
         for name, at in changes.used.items():
             if (pool := self._side_of(name)) is not None:
                 pool.rotation.used_elsewhere(name, at)
@@ -551,6 +665,17 @@ class AccountPool:
                 pool.affinity.merge(digest, name, at)
         for pool in touched.values():
             pool.wait_queue.serve()
+
+    def _in_flight_elsewhere(self, pool: UpstreamPool, name: str, told: int) -> int:
+        """The requests of other workers: what was told of them, or the exact number."""
+        member = pool.rotation.member(name)
+        most = member.settings.max_concurrent
+        if self._counts is None or most is None:
+            return told
+        elsewhere = self._counts.elsewhere(name)
+        if member.in_flight + elsewhere >= most:
+            pool.full[name] = None
+        return elsewhere
 
     def _side_of(self, name: str) -> UpstreamPool | None:
         account = self._accounts.get(name)

@@ -227,6 +227,23 @@ class Changes(Struct, frozen=True, kw_only=True):
     quotas: Mapping[str, Windows] = {}
 
 
+class Counts(Protocol):
+    """Requests in flight by account, counted exactly over all worker processes of a machine: what
+    `max_concurrent` is held to. None of it waits for a disk."""
+
+    def take(self, name: str, most: int) -> bool:
+        """Count one request more of the account in; False if all workers together have `most`."""
+
+    def give_back(self, name: str) -> None:
+        """A request that was counted in has ended."""
+
+    def elsewhere(self, name: str) -> int:
+        """The requests of the account that other workers have in flight."""
+
+    def close(self) -> None:
+        """Give everything up. Harmless if it was done before."""
+
+
 class Store(Protocol):
     """A store. Every method raises `StoreError` when the store cannot be used, and has then
     changed nothing."""

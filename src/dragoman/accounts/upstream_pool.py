@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from urllib.parse import urlsplit
 
 from dragoman.accounts.affinity import Affinity
+from dragoman.accounts.hosts import Host
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.members import Member
 from dragoman.accounts.ordering import ORDERS
@@ -13,8 +15,13 @@ from dragoman.accounts.proxies import ProxySet
 from dragoman.accounts.rotation import Choice, Rotation
 from dragoman.accounts.rules import table
 from dragoman.accounts.shortage import AllBusy, NoAccount, no_account
+from dragoman.accounts.silence import UsualWait
+from dragoman.accounts.store import Counts
 from dragoman.accounts.wait_queue import Waiter, WaitQueue
-from dragoman.config import Upstream
+from dragoman.config import Secret, Upstream
+
+_MOST_LOOKS = 64
+"""Accounts that were full that one choice looks at."""
 
 
 class UpstreamPool:
@@ -28,12 +35,17 @@ class UpstreamPool:
         "_clock",
         "_make_lease",
         "affinity",
+        "counts",
+        "full",
+        "looks",
+        "own_proxies",
         "probes",
         "proxies",
         "rotation",
         "rules",
         "upstream",
         "wait_queue",
+        "waits",
     )
 
     def __init__(
@@ -52,6 +64,30 @@ class UpstreamPool:
             else ProbeSchedule(upstream.probe.model, upstream.probe.every_s)
         )
         self.wait_queue: WaitQueue[Lease] = WaitQueue(self)
+        self.waits = UsualWait(), UsualWait()
+        """How long it commonly takes to begin whole answers, and streams."""
+        self.counts: Counts | None = None
+        """Counts `max_concurrent` over all workers; None: this one is alone, as far as is known."""
+        self.full: dict[str, None] = {}
+        """Accounts that were last seen to have as many requests in flight as they may, most of them
+        of other workers."""
+        self.looks = False
+        """Whether somebody looks at them now and then."""
+        self.own_proxies = 0
+        """Accounts that have a proxy of their own."""
+
+    def host(self, proxy: Secret | None) -> Host:
+        """The host of the upstream as it is reached through `proxy`, None for none."""
+        where = urlsplit(self.upstream.base_url)
+        port = where.port or (443 if where.scheme == "https" else 80)
+        return Host(where.hostname or "", port, "" if proxy is None else proxy.reveal())
+
+    @property
+    def only_host(self) -> Host | None:
+        """The host through which all accounts are reached; None if they go several ways."""
+        if self.proxies is not None or self.own_proxies:
+            return None
+        return self.host(self.upstream.proxy)
 
     def choose(
         self, model: str, pin: bytes, tried: Collection[str], now: float, account: str = ""
@@ -64,11 +100,57 @@ class UpstreamPool:
             pinned = account
             if not account or account in tried or not self.rotation.can_serve(account, model, now):
                 pinned = self.affinity.account(pin, now) or account
-        choice = self.rotation.choose(model, tried, now, pinned)
+        choice = self._choose(model, tried, now, pinned)
         if choice is None:
             return None
         moved = bool(pinned) and (account or pinned) != choice.member.name
         return self._make_lease(self, choice, model, pin, now, moved)
+
+    def _choose(self, model: str, tried: Collection[str], now: float, pinned: str) -> Choice | None:
+        """The account for a request, counted in over all workers."""
+        counts = self.counts
+        if counts is None:
+            return self.rotation.choose(model, tried, now, pinned)
+        if pinned in self.full:
+            self.look([pinned])
+        looked = False
+        while True:
+            choice = self.rotation.choose(model, tried, now, pinned)
+            if choice is None:
+                if looked or not self.full:
+                    return None
+                looked = True
+                if not self.look(list(self.full)[:_MOST_LOOKS]):
+                    return None
+                continue
+            member = choice.member
+            most = member.settings.max_concurrent
+            if most is None or counts.take(member.name, most):
+                return choice
+            self.full[member.name] = None
+            self.rotation.in_flight_elsewhere(member.name, counts.elsewhere(member.name))
+            self.rotation.returned(choice)
+
+    def look(self, names: Collection[str]) -> bool:
+        """Look at what other workers have in flight with accounts that were full. Returns whether
+        one has room again."""
+        counts = self.counts
+        if counts is None:
+            return False
+        found = False
+        for name in names:
+            if name not in self.rotation:
+                self.full.pop(name, None)
+                continue
+            elsewhere = counts.elsewhere(name)
+            member = self.rotation.member(name)
+            most = member.settings.max_concurrent
+            if elsewhere != member.in_flight_elsewhere:
+                self.rotation.in_flight_elsewhere(name, elsewhere)
+            if most is None or member.in_flight + elsewhere < most:
+                self.full.pop(name, None)
+                found = True
+        return found
 
     def shortage(self, model: str, tried: Collection[str], now: float) -> NoAccount:
         """Why `choose` has just found no account."""

@@ -277,8 +277,15 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     first whatever is chosen here."""
     attempts: Annotated[int, Meta(ge=1, le=100)] = 10
     """Accounts tried for one request at most; none is tried twice."""
-    attempts_within_s: Seconds = 120.0
-    """Seconds after which no further account is tried for a request; 0 for no limit."""
+    attempts_within_s: Seconds = 900.0
+    """Seconds after which no further account is tried for a request; 0 for no limit. It should be
+    longer than `timeouts.first_byte_s`: else the client is shown the failure of an account that
+    hangs, while others are good."""
+    silent_calls: Literal["wait", "move"] = "wait"
+    """What is done about a call that was sent whole and says nothing for far longer than is usual
+    here, which is learned. In either case its account is avoided until it answers as usual again.
+    `wait`: the call goes on until `timeouts.first_byte_s`, since the service may be at work.
+    `move`: it ends, and the next account is asked; the service may bill both."""
     queue_size: Annotated[int, Meta(ge=0)] = 100
     """Requests that may wait in each worker while every account that could serve them has as many
     in flight as it may."""

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
 import uvloop
@@ -156,6 +157,7 @@ def _run_workers(
     count = config.server.workers
     dealt = deal(sockets, count)
     board, table = Board(count), WorkerTable(count)
+    counts = _directory_for_counts(config)
 
     def work(number: int) -> None:
         async def main(server: Server) -> None:
@@ -174,7 +176,8 @@ def _run_workers(
             with handled_signals(stop, partial(reload_all, server.reloads) if as_service else None):
                 await server.serve(own)
 
-        _run_server(config, WorkerSlot(board, number, count, table), main)
+        shared = None if counts is None else f"{counts.name}/counts"
+        _run_server(config, WorkerSlot(board, number, count, table, shared), main)
 
     def on_serving() -> None:
         if predecessor is not None:
@@ -196,7 +199,23 @@ def _run_workers(
         on_serving=on_serving,
         on_stop=on_stop,
     )
-    supervisor.run()
+    try:
+        supervisor.run()
+    finally:
+        if counts is not None:
+            counts.cleanup()
+
+
+def _directory_for_counts(config: Config) -> TemporaryDirectory[str] | None:
+    """Where workers without a store count requests in flight together."""
+    if config.storage.path:
+        return None
+    try:
+        return TemporaryDirectory(prefix="dragoman-")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        _log.error("no temporary file: %s: workers may exceed max_concurrent in a burst", reason)
+        return None
 
 
 def _run_server(

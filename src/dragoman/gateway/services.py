@@ -10,6 +10,7 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.store import Counts
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.envelope import Sealer
@@ -33,7 +34,7 @@ from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.gateway.stored.upstream_responses import UpstreamResponses
 from dragoman.http.limits import files_to_share
 from dragoman.prices.loading import load_prices
-from dragoman.storage.opening import cipher_for, responses_for, store_for
+from dragoman.storage.opening import cipher_for, counts_for, responses_for, store_for
 from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman")
@@ -59,10 +60,12 @@ class Services(Struct, frozen=True, kw_only=True):
     admin: Admin
     prober: Prober
     alerts: Alerts
+    open_counts: Callable[[], Counts | None]
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
         await self.client.start()
+        self.pool.share(self.open_counts())
         if self.account_sync is not None:
             await self.account_sync.start()
         self.background.start(self.responses)
@@ -80,6 +83,7 @@ class Services(Struct, frozen=True, kw_only=True):
             await self.responses.aclose()
         if self.account_sync is not None:
             await self.account_sync.close()
+        self.pool.share(None)
         await self.scrape.close()
         self.large.close()
 
@@ -150,6 +154,7 @@ def make_services(
             worker=0 if slot is None else slot.number,
             workers=1 if slot is None else slot.total,
         ),
+        open_counts=partial(counts_for, config, None if slot is None else slot.counts),
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dragoman.accounts.store import Store
+import logging
+
+from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.responses import ResponseStore
+
+_log = logging.getLogger("dragoman.accounts")
 
 _SHORTEST_PINS_S = 60.0
 
@@ -23,6 +27,22 @@ def store_for(config: Config) -> Store | None:
         usage_days=settings.usage_days,
         pins_s=max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S),
     )
+
+
+def counts_for(config: Config, shared: str | None) -> Counts | None:
+    """What counts requests in flight over the processes that use the same store, or else the file
+    `shared`; None if there is neither, or it cannot be used, which is logged."""
+    path = f"{config.storage.path}-counts" if config.storage.path else shared
+    if path is None:
+        return None
+    from dragoman.storage.shared_counts import SharedCounts
+
+    try:
+        return SharedCounts(path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        _log.error("%s: %s: workers may exceed max_concurrent in a burst", path, reason)
+        return None
 
 
 def responses_for(config: Config) -> ResponseStore | None:

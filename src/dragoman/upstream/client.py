@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Self
 
@@ -26,6 +26,10 @@ from dragoman.upstream.proxies import Proxy, parse_proxy
 from dragoman.upstream.request import UpstreamRequest, render_head
 from dragoman.upstream.response import UpstreamResponse
 from dragoman.upstream.urls import Target, parse_url
+
+_LEAST_CONNECT_S = 5.0
+"""Seconds that a connection is given however fast answers commonly are: two lost packets of its
+handshake are made good after one and three seconds."""
 
 
 class UpstreamClient:
@@ -89,8 +93,17 @@ class UpstreamClient:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+    async def send(
+        self,
+        request: UpstreamRequest,
+        silent_s: float = 0.0,
+        on_silent: Callable[[], bool] | None = None,
+    ) -> UpstreamResponse:
         """Send a request and wait for the head of its answer.
+
+        `silent_s` seconds after it was sent (0: never) `on_silent` is called if there is no head
+        yet: True ends the call. One whose connection does not stand by then, or a few seconds, or
+        that was not taken whole, ends without being asked, since it cannot have done anything.
 
         A pooled connection may have been closed by the upstream just as the request went out. If
         not a single byte came back, the request is sent once more on a fresh connection (RFC
@@ -115,7 +128,9 @@ class UpstreamClient:
 
         connection = self._pool.take(key)
         if connection is not None:
-            incoming = IncomingResponse(self.clock, request.timeouts, total_at, connection)
+            incoming = IncomingResponse(
+                self.clock, request.timeouts, total_at, connection, silent_s, on_silent
+            )
             connection.begin(incoming, head, request.body)
             try:
                 await incoming.head()
@@ -124,8 +139,13 @@ class UpstreamClient:
                     raise
             else:
                 return _response(incoming, forwarded=forward is not None)
-        connection = await self._dial(target, proxy, key, request, total_at)
-        incoming = IncomingResponse(self.clock, request.timeouts, total_at, connection)
+        connect_s = request.timeouts.connect
+        if silent_s and (not connect_s or silent_s < connect_s):
+            connect_s = max(silent_s, min(connect_s or _LEAST_CONNECT_S, _LEAST_CONNECT_S))
+        connection = await self._dial(target, proxy, key, request, total_at, connect_s)
+        incoming = IncomingResponse(
+            self.clock, request.timeouts, total_at, connection, silent_s, on_silent
+        )
         connection.begin(incoming, head, request.body)
         await incoming.head()
         return _response(incoming, forwarded=forward is not None)
@@ -137,16 +157,17 @@ class UpstreamClient:
         key: Hashable,
         request: UpstreamRequest,
         total_at: float,
+        connect_s: float,
     ) -> Connection:
         limits = request.timeouts
-        connect_at = self._loop.time() + limits.connect if limits.connect else 0.0
+        connect_at = self._loop.time() + connect_s if connect_s else 0.0
         deadline = min((at for at in (connect_at, total_at) if at), default=None)
         try:
             connection = await dial(target, proxy, self._context, lambda: self._make(key), deadline)
         except TimeoutError:
             if deadline == total_at:
                 raise TotalTimeout(f"the call took longer than {limits.total:g} s") from None
-            raise ConnectTimeout(f"no connection within {limits.connect:g} s") from None
+            raise ConnectTimeout(f"no connection within {connect_s:g} s") from None
         if not connection.is_open:
             raise ConnectFailed("the upstream accepted the connection and closed it")
         if not self._started:

@@ -90,6 +90,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def is_sending(self) -> bool:
+        """Whether some of the request waits here because the upstream does not take it."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
     def pause(self, paused: bool) -> None:
         """Stop or resume reading from the socket."""
         if self.is_open:

@@ -56,6 +56,12 @@ class ConnectTimeout(UpstreamTimeout):
     cause = "connect_timeout"
 
 
+class SendTimeout(UpstreamTimeout):
+    """The upstream did not take the whole request in far more than the usual time of an answer."""
+
+    sent = False
+
+
 class FirstByteTimeout(UpstreamTimeout):
     """The request was sent, but no answer began within `Timeouts.first_byte`."""
 

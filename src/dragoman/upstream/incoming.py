@@ -11,6 +11,7 @@ from dragoman.upstream.errors import (
     ConnectionReset,
     FirstByteTimeout,
     IdleTimeout,
+    SendTimeout,
     TotalTimeout,
     Truncated,
 )
@@ -29,6 +30,9 @@ class Carrier(Protocol):
     def pause(self, paused: bool) -> None:
         """Stop or resume reading from the socket."""
 
+    def is_sending(self) -> bool:
+        """Whether some of the request was not taken yet, so that nobody can have read all of it."""
+
 
 class IncomingResponse:
     """The state of one answer.
@@ -44,7 +48,9 @@ class IncomingResponse:
         "_clock",
         "_connection",
         "_loop",
+        "_on_silent",
         "_sent_at",
+        "_silent_s",
         "_sink",
         "_timeouts",
         "_timer",
@@ -66,6 +72,8 @@ class IncomingResponse:
         timeouts: Timeouts,
         total_at: float,
         connection: Carrier,
+        silent_s: float = 0.0,
+        on_silent: Callable[[], bool] | None = None,
     ) -> None:
         """The request is handed to the connection: the clock runs.
 
@@ -74,6 +82,8 @@ class IncomingResponse:
             timeouts: limits of the call.
             total_at: loop time at which the whole call must be over; 0 for no limit.
             connection: the connection.
+            silent_s: seconds without a head after which `on_silent` is called, 0 for never.
+            on_silent: says whether the call is to end.
         """
         self._connection = connection
         self._clock = clock
@@ -99,7 +109,10 @@ class IncomingResponse:
         self.complete = False
         self.error: CallError | None = None
         """What ended the call early. Copies are raised: with a traceback it would hold itself."""
-        self._limit(timeouts.first_byte)
+        self._silent_s = silent_s
+        self._on_silent = on_silent
+        limit = timeouts.first_byte
+        self._limit(silent_s if silent_s and (not limit or silent_s < limit) else limit)
 
     # What the caller does
 
@@ -203,6 +216,7 @@ class IncomingResponse:
         """Status and headers are complete."""
         self.status = status
         self.has_head = True
+        self._on_silent = None
         self._wake()
 
     def on_body(self, data: bytes) -> None:
@@ -287,6 +301,8 @@ class IncomingResponse:
         if not self.has_head:
             if self._timeouts.first_byte:
                 deadlines.append(self._sent_at + self._timeouts.first_byte)
+            if self._silent_s:
+                deadlines.append(self._sent_at + self._silent_s)
         elif self._timeouts.idle:
             since = self._waiting_since if self._waiter is not None else self._loop.time()
             deadlines.append(since + self._timeouts.idle)
@@ -301,10 +317,22 @@ class IncomingResponse:
         elif not self.has_head:
             if limits.first_byte and now >= self._sent_at + limits.first_byte:
                 self.fail(FirstByteTimeout(f"no answer began within {limits.first_byte:g} s"))
+            elif self._silent_s and now >= self._sent_at + self._silent_s:
+                self._fell_silent()
         elif limits.idle and self._waiter is not None and now >= self._waiting_since + limits.idle:
             self.fail(IdleTimeout(f"the answer was silent for {limits.idle:g} s"))
         if self.error is None:
             self._arm()
+
+    def _fell_silent(self) -> None:
+        """Ask whether to go on. A request that was not even taken is not waited for."""
+        seconds, self._silent_s = self._silent_s, 0.0
+        on_silent, self._on_silent = self._on_silent, None
+        ends = on_silent is not None and on_silent()
+        if self._connection.is_sending():
+            self.fail(SendTimeout(f"the request was not taken within {seconds:g} s"))
+        elif ends:
+            self.fail(FirstByteTimeout(f"no answer began within {seconds:g} s, as is usual"))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

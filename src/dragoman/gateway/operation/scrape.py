@@ -27,12 +27,14 @@ _MOST_QUOTAS = 2000
 
 class WorkerSlot(Struct, frozen=True):
     """Where a worker publishes its counts: slot `number` of the `total` slots of a board.
-    `table` tells how the workers are."""
+    `table` tells how the workers are; `counts` is a file in which they count requests in flight if
+    they have no store, None for none."""
 
     board: Board
     number: int
     total: int
     table: WorkerTable
+    counts: str | None = None
 
 
 class Scrape:

@@ -168,7 +168,7 @@ async def _hold_back(
             break
         if limit and time.monotonic() - sent_at > limit:
             late = f"nothing of an answer came within {limit:g} s"
-            raise Failure(_timeout(context, late), UNREACHABLE)
+            raise Failure(_timeout(context, late), UNREACHABLE, silent=True)
     fault = stream.outcome.fault
     if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
         raise UpstreamError(fault or _EMPTY)

@@ -16,6 +16,7 @@ from dragoman.gateway.edge.record import FailedAttempt, Record
 from dragoman.gateway.serving.affinity import NO_KEYS, ConversationKeys
 from dragoman.gateway.serving.failures import (
     ALL_TRIED,
+    HOST_DOWN,
     NONE_LEFT,
     OUT_OF_TIME,
     Failure,
@@ -59,6 +60,7 @@ class Attempts:
 
     __slots__ = (
         "_failure",
+        "_host_down",
         "_paid_in_vain",
         "_pool",
         "_record",
@@ -66,6 +68,7 @@ class Attempts:
         "_started",
         "_target",
         "_tried",
+        "_unconnected",
         "_unreached",
         "_wanted",
         "gave_up",
@@ -95,6 +98,8 @@ class Attempts:
         )
         self._tried = self._other_accounts(upstream, only) if only else []
         self._unreached: list[str] = []
+        self._unconnected = 0
+        self._host_down = False
         self._remaining = upstream.attempts
         self._failure: Failure | None = None
         self.gave_up: GaveUp | None = None
@@ -117,7 +122,11 @@ class Attempts:
             else:
                 lease = await self._pool.acquire(self._wanted, self._tried, left)
         except NoAccount as shortage:
-            self._give_up(NONE_LEFT, without_traceback(shortage))
+            without_traceback(shortage)
+            if self._host_down:
+                self._give_up(HOST_DOWN)
+            else:
+                self._give_up(NONE_LEFT, shortage)
             return None
         name = lease.account.name
         self._remaining -= 1
@@ -139,6 +148,10 @@ class Attempts:
             lease.proxy_failed()
             if failure.at_proxy and _has_other_proxy(upstream, lease):
                 self._unreached.append(lease.account.name)
+        if failure.silent:
+            lease.fell_silent()
+        if failure.unreached:
+            self._host_unreached(lease, timed_out=failure.unreached == "timed out")
         if lease.failed(failure.symptom).tries_next:
             self._failure = more_informative(self._failure, failure)
         else:
@@ -161,6 +174,14 @@ class Attempts:
         )
         record.failed = (*record.failed, attempt)
         record.accounts = self._pool.size(name)
+
+    def _host_unreached(self, lease: Lease, *, timed_out: bool) -> None:
+        """There was no connection. Accounts that are reached in the same way are passed over where
+        one of them can do no better."""
+        self._unconnected += 1
+        if not lease.unreached(failed=self._unconnected, timed_out=timed_out):
+            self._host_down = True
+            self._tried += self._pool.same_way(lease)
 
     def _failed_by_model(self, failure: Failure) -> None:
         """The answer was paid for and is of no use. It is asked for once more, by all upstreams

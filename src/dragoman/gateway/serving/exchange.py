@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -224,14 +225,20 @@ class Exchange:
         """Ask the accounts of the request's target, then those of its fallbacks, and deliver the
         answer, or the error. Once the head of a stream was sent, errors go into the stream."""
         try:
-            fallbacks = context.target.fallbacks
+            target = context.target
+            fallbacks: Sequence[Target] | None = target.fallbacks
+            if fallbacks and self._upstreams.pool.avoids(target.upstream.name):
+                fallbacks = await self._try_reachable(context, fallbacks)
+                if fallbacks is None:
+                    return
+                await self._retarget(context, target)
             gave_up = await self._try_accounts(context)
             if gave_up is None:
                 return
             if gave_up.failure is not None:
                 await deliver_refusal(context, gave_up.failure)
                 return
-            for fallback in fallbacks:
+            for fallback in fallbacks or ():
                 if await self._try_fallback(context, fallback):
                     return
             # Of several errors the client is sent that of the upstream it asked for.
@@ -249,6 +256,18 @@ class Exchange:
                 raise
             if not context.incoming.gone:
                 await deliver_fault(context, fault_of(error, context.incoming.request_id))
+
+    async def _try_reachable(
+        self, context: RequestContext, fallbacks: Sequence[Target]
+    ) -> Sequence[Target] | None:
+        """Ask the fallbacks whose hosts can be reached. Returns the others; None: one answered."""
+        avoided: list[Target] = []
+        for fallback in fallbacks:
+            if self._upstreams.pool.avoids(fallback.upstream.name):
+                avoided.append(fallback)
+            elif await self._try_fallback(context, fallback):
+                return None
+        return avoided
 
     async def _try_fallback(self, context: RequestContext, fallback: Target) -> bool:
         """Whether a fallback answered. It is not asked if there is no time left, or if the request
@@ -298,11 +317,16 @@ class Exchange:
         while True:
             sent_at = time.monotonic()
             try:
-                async with await client.send(_upstream_request(context, lease, builder)) as answer:
+                async with await client.send(
+                    _upstream_request(context, lease, builder),
+                    lease.waits[context.call.streams].limit,
+                    lease.fell_silent,
+                ) as answer:
                     self._upstreams.pool.heard(lease, answer.headers)
                     if not 200 <= answer.status < 300:
                         body = builder.mask.error(await read_error(answer))
                         raise refused(context.call.codec, answer.status, answer.headers, body)
+                    lease.began(time.monotonic() - sent_at, stream=context.call.streams)
                     if context.delivery is None:
                         await deliver_whole(context, lease, answer, builder.mask)
                     else:

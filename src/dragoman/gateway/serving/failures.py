@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -22,17 +23,21 @@ from dragoman.protocols.base import Codec
 from dragoman.upstream.errors import (
     BodyTooLarge,
     CallError,
+    ConnectFailed,
     ConnectionReset,
+    ConnectTimeout,
     FirstByteTimeout,
     ProxyFailed,
+    TLSFailed,
     UpstreamTimeout,
 )
 
 NONE_LEFT = "No active accounts available"
 ALL_TRIED = "All accounts exhausted"
 OUT_OF_TIME = "No time is left to try another account"
+HOST_DOWN = "Its host cannot be reached"
 """Texts for clients: no account is left, the limit of attempts (requirement 139) or of time was
-reached."""
+reached, or no other account could do better."""
 
 
 class Failure(Exception):
@@ -43,6 +48,8 @@ class Failure(Exception):
     empty where the upstream's answer tells. `unanswered` says that not even the head of an answer
     came, `at_proxy` that the proxy never passed the request on. `by_model` says that the service
     did its work, and the model's answer is of no use: it was paid for, and no account is at fault.
+    `unreached` says that there was no connection, "timed out" or "failed", through the proxy if
+    there is one; `silent` that nothing of an answer came within the time for it.
     """
 
     def __init__(
@@ -56,6 +63,8 @@ class Failure(Exception):
         unanswered: bool = False,
         at_proxy: bool = False,
         by_model: bool = False,
+        unreached: Literal["", "failed", "timed out"] = "",
+        silent: bool = False,
     ) -> None:
         super().__init__(fault.message)
         self.fault = fault
@@ -66,6 +75,8 @@ class Failure(Exception):
         self.unanswered = unanswered
         self.at_proxy = at_proxy
         self.by_model = by_model
+        self.unreached = unreached
+        self.silent = silent
 
 
 def failed_call(error: CallError, upstream: str) -> Failure:
@@ -85,6 +96,8 @@ def failed_call(error: CallError, upstream: str) -> Failure:
         cause=error.cause,
         unanswered=not error.sent or isinstance(error, ConnectionReset | FirstByteTimeout),
         at_proxy=isinstance(error, ProxyFailed),
+        unreached=_unreached(error),
+        silent=isinstance(error, FirstByteTimeout),
     )
 
 
@@ -96,6 +109,12 @@ _CAUSES = {
     "proxy_failed": "could not be reached: the proxy failed",
 }
 """What clients are told of a connection that did not come about, by its cause."""
+
+
+def _unreached(error: CallError) -> Literal["", "failed", "timed out"]:
+    if isinstance(error, ConnectTimeout):
+        return "timed out"
+    return "failed" if isinstance(error, ConnectFailed | TLSFailed) else ""
 
 
 def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) -> Failure:

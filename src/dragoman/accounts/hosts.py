@@ -1,0 +1,84 @@
+"""The health of hosts: which of them cannot be reached, and how often a request tries. Pure.
+
+A host is an address and port, reached directly or through a certain proxy. One that cannot be
+connected to rests for a time that grows with failures in a row, varies, and is forgotten with the
+first answer. Where there is another upstream, it is asked before one whose host rests; when the
+rest is over, one request is the trial. Accounts are not blamed for their hosts.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.accounts.proxies import rest_after, same_failure
+from dragoman.accounts.states import Rest
+
+UNREACHED = "its host cannot be reached"
+
+_TRIAL_S = 10.0
+"""Seconds for which a trial keeps others away, unless its outcome is known before."""
+
+
+class Host(Struct, frozen=True):
+    """A host, and the URL of the proxy through which it is reached, empty for none."""
+
+    address: str
+    port: int
+    proxy: str = ""
+
+    def __repr__(self) -> str:
+        """Without the proxy, whose URL may have a password."""
+        return f"Host({self.address}:{self.port})"
+
+
+class Hosts:
+    """The hosts that could not be reached of late."""
+
+    __slots__ = ("_rests",)
+
+    def __init__(self) -> None:
+        self._rests: dict[Host, Rest] = {}
+
+    def __len__(self) -> int:
+        return len(self._rests)
+
+    def rest(self, host: Host) -> Rest | None:
+        """The last rest of the host that no answer has ended; it may be over."""
+        return self._rests.get(host)
+
+    def is_avoided(self, host: Host, now: float) -> bool:
+        """Whether other hosts are asked first. The first to ask after a rest is told False: its
+        call is the trial."""
+        rest = self._rests.get(host)
+        if rest is None:
+            return False
+        if rest.until > now:
+            return True
+        self._rests[host] = replace(rest, until=now + _TRIAL_S)
+        return False
+
+    def failed(self, host: Host, taken: float, now: float, spread: float) -> Rest | None:
+        """A call that began at `taken` could not connect. Returns the rest that this begins; None
+        if that failure was known."""
+        before = self._rests.get(host)
+        if same_failure(before, taken, now):
+            return None
+        rest = rest_after(before, now, spread)
+        self._rests[host] = replace(rest, why=UNREACHED)
+        return self._rests[host]
+
+    def answered(self, host: Host) -> None:
+        """The host answered something, whatever it was."""
+        self._rests.pop(host, None)
+
+
+def dials_again(*, failed: int, timed_out: bool, was_known: bool) -> bool:
+    """Whether a request that could not connect to a host tries it once more.
+
+    A refusal may be a blip, such as a restart or one address of several, so it is tried again,
+    once, unless the host was known to be unreachable when the request came. After a wait for
+    nothing it is left alone: each further one would cost as long. `failed` counts the request's
+    failures to connect to the host.
+    """
+    return failed < 2 and not timed_out and not was_known

@@ -1,0 +1,222 @@
+"""Hosts that cannot be reached, and calls that say nothing: what is decided, and what of it the
+pool does."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.hosts import Host, Hosts, dials_again
+from dragoman.accounts.lease import Lease
+from dragoman.accounts.pool import AccountPool, LeaseRequest
+from dragoman.accounts.silence import UsualWait, rest_after_silence, trial
+from dragoman.accounts.states import Rest
+from dragoman.accounts.symptoms import Symptom
+from dragoman.config import Account, Config, Secret, Upstream
+from tests.accounts.pools import ONE, Clock, M, name_of, pool_of
+
+HOST = Host("upstream.example", 443)
+NOW = 1000.0
+
+
+@pytest.mark.parametrize(
+    ("failed", "timed_out", "was_known", "again"),
+    [
+        (1, False, False, True),  # refused, by a host that was well: once more
+        (2, False, False, False),  # refused again
+        (1, True, False, False),  # a wait for nothing is not repeated
+        (2, True, False, False),
+        (1, False, True, False),  # it was known to be down: one look is enough
+        (1, True, True, False),
+    ],
+)
+def test_how_often_a_request_dials(
+    failed: int, timed_out: bool, was_known: bool, again: bool
+) -> None:
+    assert dials_again(failed=failed, timed_out=timed_out, was_known=was_known) is again
+
+
+def test_a_host_rests_longer_with_each_failure_in_a_row() -> None:
+    hosts, now, found = Hosts(), NOW, []
+    for _ in range(10):
+        rest = hosts.failed(HOST, now, now, 0.5)
+        assert rest is not None
+        found.append(rest.until - now)
+        now = rest.until
+    assert found == [1, 2, 4, 8, 16, 32, 64, 120, 120, 120]
+    hosts.answered(HOST)
+    assert hosts.rest(HOST) is None
+    assert len(hosts) == 0
+
+
+def test_failures_of_one_moment_are_one() -> None:
+    hosts = Hosts()
+    rest = hosts.failed(HOST, NOW, NOW + 1.0, 0.5)
+    assert rest is not None
+    for taken in (NOW, NOW + 0.5):
+        assert hosts.failed(HOST, taken, NOW + 1.5, 0.5) is None
+    assert hosts.rest(HOST) == rest
+
+
+def test_one_request_is_the_trial() -> None:
+    hosts = Hosts()
+    assert not hosts.is_avoided(HOST, NOW)
+    rest = hosts.failed(HOST, NOW, NOW, 0.5)
+    assert rest is not None
+    assert hosts.is_avoided(HOST, NOW + 0.5)
+    later = rest.until
+    assert [hosts.is_avoided(HOST, later) for _ in range(3)] == [False, True, True]
+    # Its failure is one more in a row; one without an outcome is followed by another in time.
+    again = hosts.failed(HOST, later, later + 0.1, 0.5)
+    assert again is not None
+    assert (again.streak, again.until) == (2, later + 0.1 + 2.0)
+    assert not hosts.is_avoided(HOST, again.until)
+    assert not hosts.is_avoided(HOST, again.until + 10.0)
+    # The way through a proxy is another.
+    assert not hosts.is_avoided(replace(HOST, proxy="http://u:secret@p:1"), NOW)
+    assert "secret" not in repr(replace(HOST, proxy="http://u:secret@p:1"))
+
+
+def usual(*seconds: float) -> UsualWait:
+    wait = UsualWait()
+    for one in seconds:
+        wait.heard(one)
+    return wait
+
+
+@pytest.mark.parametrize(
+    ("heard", "limit"),
+    [
+        ([], 0.0),
+        ([1.0] * 31, 0.0),  # too little is known
+        ([0.2] * 32, 5.0),  # never before some seconds
+        ([1.0] * 32, 5.0),
+        ([3.0] * 32, 16.384),
+        ([0.5] * 31 + [50.0], 262.144),  # one of few may be usual
+        ([0.5] * 200 + [50.0] + [0.5] * 200, 5.0),  # one of many is not
+        ([60.0] * 32, 262.144),
+        ([1e9] * 32, 4 * 2**23 / 1000),
+        ([0.0] * 32, 5.0),
+        ([60.0] * 32 + [0.5] * 2000, 5.0),  # what was usual is forgotten
+    ],
+)
+def test_what_is_far_longer_than_usual(heard: list[float], limit: float) -> None:
+    assert usual(*heard).limit == limit
+
+
+def test_the_rest_of_a_silent_account_grows_and_is_forgotten() -> None:
+    rest: Rest | None = None
+    now, found = NOW, []
+    for _ in range(8):
+        rest = rest_after_silence(rest, now, now, 0.5)
+        assert rest is not None
+        assert rest.soft
+        found.append(rest.until - now)
+        now = rest.until
+    assert found == [10, 20, 40, 80, 160, 320, 600, 600]
+    assert rest is not None
+    much_later = rest_after_silence(rest, now + 4800.0, now + 4800.0, 0.5)
+    assert much_later is not None
+    assert much_later.streak == 1
+    assert rest_after_silence(rest, NOW, rest.until - 1.0, 0.5) is None
+
+
+def test_a_trial_keeps_others_away_until_it_is_late_itself() -> None:
+    rest = Rest(NOW, "silent", True, 3, NOW - 40.0)
+    assert trial(rest, 20.0, NOW - 1.0) is None
+    assert trial(rest, 20.0, NOW) == replace(rest, until=NOW + 20.0)
+    assert trial(rest, 0.0, NOW) == replace(rest, until=NOW + 10.0)
+
+
+def silent_pool(clock: Clock, **upstream: object) -> AccountPool:
+    """A pool whose upstream commonly answers within half a second."""
+    pool = pool_of("abc", clock, **upstream)
+    for _ in range(40):
+        with pool.lease(M) as lease:
+            lease.began(0.4, stream=True)
+    assert lease.waits[True].limit == 5.0
+    assert lease.waits[False].limit == 0.0
+    return pool
+
+
+def test_a_silent_account_is_avoided_until_a_trial_is_answered_as_usual() -> None:
+    clock = Clock()
+    pool = silent_pool(clock)
+    hung = pool.lease(M)
+    name = hung.account.name
+    clock.now += 5.0
+    assert not hung.fell_silent()  # it may be at work: it goes on
+    others = {name_of(pool) for _ in range(20)}
+    assert others == {"a", "b", "c"} - {name}
+    # Its conversations go on elsewhere, and it serves if no other can.
+    assert name_of(pool, M, others) == name
+    clock.now += 11.0
+    trials: list[Lease] = []
+    while not trials or trials[-1].account.name != name:
+        trials.append(pool.lease(M))
+    assert name not in {name_of(pool) for _ in range(20)}, "one trial at a time"
+    trials[-1].began(60.0, stream=True)  # far too late
+    assert name not in {name_of(pool) for _ in range(20)}
+    trials[-1].began(0.3, stream=True)
+    assert name in {name_of(pool) for _ in range(20)}
+    for lease in [hung, *trials]:
+        lease.give_back()
+
+
+def test_a_person_may_forget_a_silence() -> None:
+    clock = Clock()
+    pool = silent_pool(clock)
+    with pool.lease(M) as hung:
+        assert not hung.fell_silent()
+    clock.now += 1.0
+    assert hung.account.name not in {name_of(pool) for _ in range(20)}
+    pool.enable(hung.account.name)
+    assert hung.account.name in {name_of(pool) for _ in range(20)}
+
+
+def test_a_call_moves_where_that_is_set() -> None:
+    pool = silent_pool(Clock(), silent_calls="move")
+    with pool.lease(M) as hung:
+        assert hung.fell_silent()
+
+
+def test_other_upstreams_go_before_one_whose_host_is_down() -> None:
+    clock = Clock()
+    pool = pool_of("ab", clock)
+    assert not pool.avoids("one")
+    with pool.lease(M) as lease:
+        assert lease.unreached(failed=1, timed_out=False)
+        assert not lease.unreached(failed=2, timed_out=False)
+        assert set(pool.same_way(lease)) == {"a", "b"}
+    assert pool.avoids("one")
+    with pool.lease(M) as lease:
+        assert not lease.unreached(failed=1, timed_out=False), "it was known"
+        lease.failed(Symptom(429))
+    assert not pool.avoids("one"), "whatever it answers, it answers"
+
+
+def test_accounts_that_go_another_way_are_not_concerned() -> None:
+    accounts = (
+        Account(name="a", upstream="one"),
+        Account(name="b", upstream="one", proxy=Secret("http://p:1")),
+    )
+    pool = AccountPool(Config(upstreams=(ONE,), accounts=accounts), clock=Clock())
+    with pool.lease(M, ("b",)) as lease:
+        lease.unreached(failed=1, timed_out=True)
+        assert pool.same_way(lease) == ["a"]
+    assert not pool.avoids("one"), "some of its accounts may reach it"
+    pool.withdraw(["b"])
+    assert pool.avoids("one")
+
+
+def test_hosts_are_those_of_base_urls() -> None:
+    upstreams: tuple[Upstream, ...] = (
+        replace(ONE, name="one", base_url="https://h/v1"),
+        replace(ONE, name="two", base_url="https://h:443"),
+        replace(ONE, name="three", base_url="http://h"),
+    )
+    accounts = tuple(Account(name=one.name, upstream=one.name) for one in upstreams)
+    pool = AccountPool(Config(upstreams=upstreams, accounts=accounts), clock=Clock())
+    with pool.lease(LeaseRequest("one")) as lease:
+        lease.unreached(failed=1, timed_out=False)
+    assert [pool.avoids(one.name) for one in upstreams] == [True, True, False]

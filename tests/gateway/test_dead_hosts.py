@@ -1,0 +1,153 @@
+"""Hosts that cannot be reached, over sockets."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config import Config, Fallback, Route, Timeouts
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_of
+from tests.gateway.conftest import SERVER, Start, config_for
+from tests.gateway.http import call
+
+KEYS = tuple(f"sk-sim-org-{number}" for number in range(12))
+CONNECT_S = 0.3
+CELLS = [
+    (client, upstream, stream)
+    for (client, upstream), stream in zip(
+        itertools.product(APIS, APIS), itertools.cycle((False, True)), strict=False
+    )
+]
+
+
+class DeadHost:
+    """A port that takes connections and never speaks TLS; `dials` counts them."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        self.hangs = hangs
+        self.dials = 0
+        self._held: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                taken, _ = self._listener.accept()
+            except OSError:
+                return
+            self.dials += 1
+            if self.hangs:
+                self._held.append(taken)
+            else:
+                taken.close()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for taken in self._held:
+            taken.close()
+
+
+@contextmanager
+def dead_host(*, hangs: bool) -> Iterator[DeadHost]:
+    host = DeadHost(hangs=hangs)
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+def over(base_url: str) -> Config:
+    return config_for(
+        base_url, keys=KEYS, timeouts=Timeouts(connect_s=CONNECT_S, first_byte_s=5.0), server=SERVER
+    )
+
+
+@pytest.mark.parametrize(("client", "upstream", "stream"), CELLS)
+@pytest.mark.parametrize(("hangs", "dials"), [(True, 1), (False, 2)])
+def test_a_dead_host_is_not_dialled_for_each_account(
+    start: Start, client: str, upstream: str, stream: bool, hangs: bool, dials: int
+) -> None:
+    with dead_host(hangs=hangs) as host:
+        gateway = start(over(host.url))
+        for asked in range(3):
+            began = time.monotonic()
+            made = body(client, f"{upstream}/m", stream=stream)
+            answer = call(gateway.base_url, "POST", PATHS[client], made)
+            assert answer.status >= 500
+            assert "Its host cannot be reached" in str(error_of(client, answer))
+            assert time.monotonic() - began < 4 * CONNECT_S
+            # Once it is known to be dead one look is enough.
+            assert host.dials == dials + asked
+        assert not any(
+            gateway.app.pool.state(f"{upstream}-{number}").cooling for number in range(len(KEYS))
+        )
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refused_connection_is_not_tried_ten_times(start: Start, stream: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    gateway = start(over(f"http://127.0.0.1:{port}"))
+    answer = call(gateway.base_url, "POST", PATHS["chat"], body("chat", "chat/m", stream=stream))
+    assert answer.status == 502
+    used = [name for name, lease in gateway.app.pool.take_batch().used.items() if lease]
+    assert len(used) == 2
+
+
+def with_fallback(simulator: RunningSimulator, dead: str) -> Config:
+    route = Route(
+        match="m",
+        upstream="chat",
+        model="sim-text",
+        fallbacks=(Fallback(upstream="messages", model="sim-text"),),
+    )
+    config = over(simulator.base_url)
+    upstreams = tuple(
+        replace(one, base_url=dead) if one.name == "chat" else one for one in config.upstreams
+    )
+    return replace(config, upstreams=upstreams, routes=(route,))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("client", APIS)
+def test_the_fallback_goes_first_while_a_host_is_dead(
+    start: Start, simulator: RunningSimulator, client: str, stream: bool
+) -> None:
+    with dead_host(hangs=True) as host:
+        gateway = start(with_fallback(simulator, host.url))
+
+        def ask() -> float:
+            began = time.monotonic()
+            made = body(client, "m", stream=stream)
+            answer = call(gateway.base_url, "POST", PATHS[client], made)
+            assert answer.status == 200
+            assert answer.headers["x-dragoman-upstream"] == "messages"
+            assert completed(client, answer.body) if stream else text_of(client, answer)
+            return time.monotonic() - began
+
+        assert ask() > CONNECT_S
+        assert host.dials == 1
+        assert max(ask() for _ in range(5)) < CONNECT_S
+        assert host.dials == 1
+        time.sleep(1.3)  # its first rest is over: one of these is the trial
+        for _ in range(5):
+            ask()
+        assert host.dials == 2
+
+
+def test_the_defaults_fit_together() -> None:
+    upstream = config_for("http://127.0.0.1:1").upstreams[0]
+    default = replace(upstream, timeouts=Timeouts())
+    assert default.timeouts.connect_s < default.timeouts.first_byte_s < default.attempts_within_s

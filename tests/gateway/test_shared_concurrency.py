@@ -1,0 +1,139 @@
+"""`max_concurrent` over all workers of a machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.http import AUTH, call
+from tests.gateway.processes import (
+    ASKED,
+    STORE,
+    connection_of_each,
+    gateway_process,
+    until,
+)
+
+WORKERS = 4
+MOST = 3
+ANSWER = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}
+    ],
+}
+
+
+class Upstream:
+    """Takes its time, and knows how many requests each account had at once at most."""
+
+    def __init__(self) -> None:
+        self.takes_s = 0.03
+        self.now: dict[str, int] = {}
+        self.most: dict[str, int] = {}
+        self.lock = threading.Lock()
+        self.url = ""
+
+    def count(self, key: str, change: int) -> None:
+        with self.lock:
+            now = self.now[key] = self.now.get(key, 0) + change
+            self.most[key] = max(self.most.get(key, 0), now)
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+
+
+@contextmanager
+def slow_upstream() -> Iterator[Upstream]:
+    upstream = Upstream()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:  # the name is the library's
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            key = self.headers["authorization"]
+            upstream.count(key, 1)
+            time.sleep(upstream.takes_s)
+            upstream.count(key, -1)
+            body = json.dumps(ANSWER).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    server = _Server(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    upstream.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield upstream
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("store", [STORE, ""])
+def test_a_burst_over_all_workers_never_exceeds_it(tmp_path: Path, store: str) -> None:
+    """Also where nothing is stored. None is refused for it: they wait for one another."""
+    keys = {"a": "sk-a", "b": "sk-b"}
+    with (
+        slow_upstream() as upstream,
+        gateway_process(
+            tmp_path,
+            upstream.url,
+            keys,
+            workers=WORKERS,
+            account=f"max_concurrent = {MOST}\n",
+            store=store,
+        ) as gateway,
+        ThreadPoolExecutor(60) as clients,
+    ):
+
+        def ask(_: int) -> int:
+            return call(gateway.url, "POST", "/v1/chat/completions", ASKED).status
+
+        for _ in range(3):
+            assert set(clients.map(ask, range(120))) == {200}
+        # Never more, and all that there may be.
+        assert upstream.most == {f"Bearer {key}": MOST for key in keys.values()}
+        assert set(upstream.now.values()) == {0}
+
+
+def test_a_worker_that_dies_gives_back_what_it_held(tmp_path: Path) -> None:
+    with (
+        slow_upstream() as upstream,
+        gateway_process(
+            tmp_path, upstream.url, {"a": "sk-a"}, workers=2, account="max_concurrent = 1\n"
+        ) as gateway,
+        connection_of_each(gateway) as (one, other),
+    ):
+        upstream.takes_s = 20.0
+        one.send("POST", "/v1/chat/completions", ASKED, AUTH)
+        until(lambda: upstream.now == {"Bearer sk-a": 1})
+        upstream.takes_s = 0.01
+        other.send("POST", "/v1/chat/completions", ASKED, AUTH)
+        time.sleep(0.3)
+        assert upstream.most == {"Bearer sk-a": 1}, "it waits"
+        os.kill(gateway.workers()[0], signal.SIGKILL)
+        began = time.monotonic()
+        assert other.answer().status == 200
+        assert time.monotonic() - began < 2.0
