@@ -10,12 +10,15 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.gateway.edge.auth import Caller, Keyring, presented_key
 from dragoman.gateway.edge.browsers import check_unkeyed
 from dragoman.gateway.edge.errors import fault_of, refusal
+from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
+from dragoman.gateway.edge.idempotency import IdempotencyKeys
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.logins import Logins
 from dragoman.gateway.edge.paths import implied_codec, normal_path
@@ -73,6 +76,8 @@ class Gateway:
         self._logins = Logins(config.server.failed_logins)
         self._serving = 0
         self._keys = Keyring(config.clients)
+        seconds = config.server.idempotency_s
+        self._idempotency = IdempotencyKeys(seconds) if seconds else None
         services = self._services = make_services(config, log, slot, lambda: self._serving)
         self.pool = services.pool
         self.meter = services.meter
@@ -195,6 +200,10 @@ class Gateway:
             raise refusal(FaultKind.OVERLOADED, "The gateway serves as many requests as it may.")
         self._serving += 1
         try:
+            if self._idempotency is not None and incoming.headers.get(IDEMPOTENCY_KEY):
+                serve = partial(handler, incoming, caller, record)
+                await self._idempotency.serve(incoming, record, serve)
+                return
             await handler(incoming, caller, record)
         finally:
             self._serving -= 1

@@ -60,6 +60,7 @@ class _Line(Struct, gc=False):
     account: str | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
     accounts: int | UnsetType = UNSET
+    replayed: bool | UnsetType = UNSET
     failed: list[FailedAttempt] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
     losses: list[str] | UnsetType = UNSET
@@ -72,7 +73,8 @@ class Record:
 
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
     and counted then: what is told now only says so. `failed` are the attempts that failed, in
-    order, `accounts` is how many the upstream of the last of them has.
+    order, `accounts` is how many the upstream of the last of them has. `replayed` says that the
+    answer was that of an earlier request with the same `Idempotency-Key`.
     """
 
     __slots__ = (
@@ -86,6 +88,7 @@ class Record:
         "failed",
         "losses",
         "model",
+        "replayed",
         "started",
         "stream",
         "upstream",
@@ -108,6 +111,7 @@ class Record:
         self.stream = False
         self.usage: Usage | None = None
         self.losses: Sequence[Loss] = ()
+        self.replayed = False
         self.error = ""
 
     def line(self, request_id: str, route: str, status: int) -> bytes:
@@ -139,6 +143,8 @@ class Record:
         if self.losses:
             line.losses = [_told(loss) for loss in self.losses[:_LOGGED_LOSSES]]
             line.losses_total = len(self.losses)
+        if self.replayed:
+            line.replayed = True
         if self.error:
             line.error = self.error
         return escape(_encoder.encode(line))

@@ -22,6 +22,8 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.beside import beside, is_large
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
+from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
+from dragoman.gateway.edge.idempotency import key_for
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.answer_delivery import (
@@ -168,6 +170,16 @@ class Exchange:
             options = replace(options, policy=policy)
         return settings if options is settings.options else replace(settings, options=options)
 
+    def _idempotency_key(self, context: RequestContext, lease: Lease, repeated: bool) -> str:
+        """The key that tells the account's service a repeated request from a new one, empty where
+        the client sent none. `repeated` says that the body is not the first for this account."""
+        key = context.incoming.headers.get(IDEMPOTENCY_KEY)
+        if not key or not self._server.idempotency_s:
+            return ""
+        variant = "without reasoning" if repeated else ""
+        account = f"{lease.account.upstream} {lease.account.name}"
+        return key_for(context.caller.name, key, account, lease.model, variant)
+
     def _translate(self, context: RequestContext, target: Target) -> Call:
         """The request as translated for `target`.
 
@@ -271,7 +283,10 @@ class Exchange:
         while True:
             sent_at = time.monotonic()
             try:
-                async with await client.send(_upstream_request(context, lease, builder)) as answer:
+                key = self._idempotency_key(context, lease, repeated)
+                async with await client.send(
+                    _upstream_request(context, lease, builder, key)
+                ) as answer:
                     self._upstreams.pool.heard(lease, answer.headers)
                     if not 200 <= answer.status < 300:
                         body = builder.mask.error(await read_error(answer))
@@ -300,7 +315,10 @@ def _is_streaming(context: RequestContext) -> bool:
 
 
 def _upstream_request(
-    context: RequestContext, lease: Lease, builder: UpstreamRequestBuilder
+    context: RequestContext,
+    lease: Lease,
+    builder: UpstreamRequestBuilder,
+    idempotency_key: str,
 ) -> UpstreamRequest:
     """The request to the upstream. It holds the body: no reference may outlast the sending."""
     call = context.call
@@ -311,6 +329,7 @@ def _upstream_request(
         stream=call.streams,
         route=context.target.headers,
         proxy=lease.proxy,
+        idempotency_key=idempotency_key,
     )
 
 
