@@ -29,6 +29,9 @@ _RETRY_S = 1.0
 _MOST_KEYS = 10_000
 _MOST_BYTES = 64 * 1024 * 1024
 _LARGEST_ANSWER = 4 * 1024 * 1024
+_STEP = 64 * 1024
+"""Bytes of an answer being recorded for which the memory budget is asked at once; the first are
+free."""
 _REPLAYED = b"idempotent-replayed: true\r\n"
 
 _Name = tuple[str, bytes]
@@ -170,7 +173,7 @@ class _Recorded:
         self.digest: bytes | None = None
         self.status = 0
         self.lines = b""
-        self._parts: list[bytes] = []
+        self._parts: list[bytes] | None = []
         self._size = 0
 
     @property
@@ -222,14 +225,18 @@ class _Recorded:
 
     def answer(self) -> bytes | None:
         """The body of the answer, None if it is too large to be kept."""
-        return b"".join(self._parts) if self._size <= _LARGEST_ANSWER else None
+        return None if self._parts is None else b"".join(self._parts)
 
     def _take(self, data: bytes) -> None:
+        if self._parts is None:
+            return
+        steps = self._size // _STEP
         self._size += len(data)
-        if self._size <= _LARGEST_ANSWER:
-            self._parts.append(data)
+        steps = self._size // _STEP - steps
+        if self._size > _LARGEST_ANSWER or (steps and not self._request.hold(steps * _STEP)):
+            self._parts = None
         else:
-            self._parts.clear()
+            self._parts.append(data)
 
 
 _REUSED = Fault(
