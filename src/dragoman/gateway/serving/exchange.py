@@ -144,12 +144,11 @@ class Exchange:
         """
         model = record.model = request.model
         record.stream = request.stream
-        if len(model) > _LONGEST_MODEL or not caller.allows(model):
+        if len(model) > _LONGEST_MODEL:
             raise model_not_found(model)
-        found = self._router.resolve(model)
         if caller.restricted:
-            check_allowed(caller, model, found, request)
-        target = detoured(found, request)
+            check_allowed(caller, model, self._router, request)
+        target = detoured(self._router.resolve(model), request)
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 
@@ -172,7 +171,7 @@ class Exchange:
 
     def _idempotency_key(self, context: RequestContext, lease: Lease, repeated: bool) -> str:
         """The key that tells the account's service a repeated request from a new one, empty where
-        the client sent none. `repeated` says that the body is not the first for this account."""
+        keys mean nothing. `repeated` says that the body is not the first for this account."""
         key = context.incoming.headers.get(IDEMPOTENCY_KEY)
         if not key or not self._server.idempotency_s:
             return ""
@@ -283,7 +282,9 @@ class Exchange:
         while True:
             sent_at = time.monotonic()
             try:
-                key = self._idempotency_key(context, lease, repeated)
+                key = ""
+                if IDEMPOTENCY_KEY in context.incoming.headers:
+                    key = self._idempotency_key(context, lease, repeated)
                 async with await client.send(
                     _upstream_request(context, lease, builder, key)
                 ) as answer:
