@@ -26,7 +26,7 @@ from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.operation.tally import CLIENT_GONE
-from dragoman.gateway.routes import Route, Routes
+from dragoman.gateway.routes import Handler, Route, Routes
 from dragoman.gateway.services import make_services
 from dragoman.gateway.serving.exchange import SHUTTING_DOWN
 from dragoman.http import ClientGone, Request
@@ -200,13 +200,19 @@ class Gateway:
             raise refusal(FaultKind.OVERLOADED, "The gateway serves as many requests as it may.")
         self._serving += 1
         try:
-            if self._idempotency is not None and incoming.headers.get(IDEMPOTENCY_KEY):
-                serve = partial(handler, incoming, caller, record)
-                await self._idempotency.serve(incoming, record, serve)
-                return
+            if IDEMPOTENCY_KEY in incoming.headers:
+                handler = self._keyed(incoming, handler)
             await handler(incoming, caller, record)
         finally:
             self._serving -= 1
+
+    def _keyed(self, incoming: IncomingRequest, handler: Handler) -> Handler:
+        """The handler for a request with an idempotency key. Where such keys mean nothing, and
+        where it is empty, nobody further on sees it."""
+        if self._idempotency is not None and incoming.headers[IDEMPOTENCY_KEY]:
+            return partial(self._idempotency.serve, handler)
+        del incoming.headers[IDEMPOTENCY_KEY]
+        return handler
 
     def _identify(self, incoming: IncomingRequest) -> Caller:
         """Who calls. From here on, errors have the form of that client's dialect.

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
+from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.incoming import Asked, IncomingRequest
 from dragoman.gateway.edge.record import Record
 
@@ -67,7 +68,11 @@ class IdempotencyKeys:
         self._bytes = 0
 
     async def serve(
-        self, incoming: IncomingRequest, record: Record, handle: Callable[[], Awaitable[None]]
+        self,
+        handle: Callable[[IncomingRequest, Caller, Record], Awaitable[None]],
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
     ) -> None:
         """Serve a request that has a key by `handle`, or as the one before with the same key was.
 
@@ -80,11 +85,11 @@ class IdempotencyKeys:
         if len(key) > _LONGEST_KEY:
             problem = f"is longer than {_LONGEST_KEY} characters"
             raise InvalidRequest.at("Idempotency-Key", problem)
-        name = record.caller, key
+        name = caller.name, key
         recorded = _Recorded(incoming, lambda digest: self._begin(name, digest))
         incoming.request = recorded
         try:
-            await handle()
+            await handle(incoming, caller, record)
         except _Replay as replay:
             record.replayed = True
             self._give(incoming, replay.answer)
@@ -258,16 +263,17 @@ _NOT_KEPT = Fault(
 )
 
 
-def key_for(client: str, key: bytes, account: str, model: str, variant: str = "") -> str:
-    """The key to send upstream for a client's key.
+def key_for(client: str, key: bytes, account: str, body: bytes) -> str:
+    """The key to send upstream for a client's key and a body for an account.
 
     It is the same for every attempt with an account, in any worker, and another for each account:
     services look keys up for whoever owns the account, so that the same key would bring one account
-    the failure of another. Clients that choose the same key do not meet either. `variant` tells
-    bodies apart that differ for one account.
+    the failure of another. Clients that choose the same key do not meet either. Another body, as
+    without the reasoning that the account refused, has a key of its own: services refuse a key that
+    comes with another body.
     """
-    parts = (client.encode(), key, account.encode(), model.encode(), variant.encode())
     digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(4, "big") + part)
+    for part in (client.encode(), key, account.encode(), body):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
     return f"dragoman-{digest.hexdigest()[:40]}"

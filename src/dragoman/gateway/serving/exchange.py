@@ -169,16 +169,6 @@ class Exchange:
             options = replace(options, policy=policy)
         return settings if options is settings.options else replace(settings, options=options)
 
-    def _idempotency_key(self, context: RequestContext, lease: Lease, repeated: bool) -> str:
-        """The key that tells the account's service a repeated request from a new one, empty where
-        keys mean nothing. `repeated` says that the body is not the first for this account."""
-        key = context.incoming.headers.get(IDEMPOTENCY_KEY)
-        if not key or not self._server.idempotency_s:
-            return ""
-        variant = "without reasoning" if repeated else ""
-        account = f"{lease.account.upstream} {lease.account.name}"
-        return key_for(context.caller.name, key, account, lease.model, variant)
-
     def _translate(self, context: RequestContext, target: Target) -> Call:
         """The request as translated for `target`.
 
@@ -282,12 +272,7 @@ class Exchange:
         while True:
             sent_at = time.monotonic()
             try:
-                key = ""
-                if IDEMPOTENCY_KEY in context.incoming.headers:
-                    key = self._idempotency_key(context, lease, repeated)
-                async with await client.send(
-                    _upstream_request(context, lease, builder, key)
-                ) as answer:
+                async with await client.send(_upstream_request(context, lease, builder)) as answer:
                     self._upstreams.pool.heard(lease, answer.headers)
                     if not 200 <= answer.status < 300:
                         body = builder.mask.error(await read_error(answer))
@@ -316,13 +301,11 @@ def _is_streaming(context: RequestContext) -> bool:
 
 
 def _upstream_request(
-    context: RequestContext,
-    lease: Lease,
-    builder: UpstreamRequestBuilder,
-    idempotency_key: str,
+    context: RequestContext, lease: Lease, builder: UpstreamRequestBuilder
 ) -> UpstreamRequest:
     """The request to the upstream. It holds the body: no reference may outlast the sending."""
     call = context.call
+    key = context.incoming.headers.get(IDEMPOTENCY_KEY)
     return builder.post(
         call.path,
         call.body,
@@ -330,7 +313,9 @@ def _upstream_request(
         stream=call.streams,
         route=context.target.headers,
         proxy=lease.proxy,
-        idempotency_key=idempotency_key,
+        idempotency_key=key_for(context.caller.name, key, lease.account.name, call.body)
+        if key
+        else "",
     )
 
 
