@@ -396,6 +396,21 @@ def test_its_settings_are_part_of_a_configuration(protocol: None, service: Servi
         make_options(farewel=True)
 
 
+@pytest.mark.parametrize("verb", ["answer", "pieces", "weigh"])
+def test_the_model_in_a_path_is_held_to_the_clients_list(
+    gateway: RunningGateway, service: Service, verb: str
+) -> None:
+    client = Client(name="some", key=Secret(KEY), models=("free-*",))
+    routes = tuple(Route(match=name, upstream="own") for name in ("talker", "free-talker"))
+    config = replace(gateway.app.config, clients=(client,), routes=routes)
+    with running_gateway(config) as held:
+        service.asked.clear()
+        for model in ("talker", "free-x%2Ftalker", "own%2Ftalker", "free-x%2Fown%2Ftalker"):
+            assert ask_parley(held, model, human(), verb).status == 404
+        assert not service.asked
+        assert ask_parley(held, "free-talker", human(), verb).status == 200
+
+
 def test_nothing_is_left_of_it_when_it_is_gone() -> None:
     codec = replace(parley.CODEC, name="parley-again")
     register(codec)

@@ -209,8 +209,9 @@ class Rotation:
             self._moved_up(member)
 
     def left(self, now: float) -> int:
-        """How many accounts serve some model."""
-        while self._availability.next_alarm <= now:
+        """How many accounts serve some model. Where thousands of rests have just ended, the number
+        is reached over the next calls."""
+        if self._availability.next_alarm <= now:
             self._advance(now)
         return len(self._members) - self._availability.out
 

@@ -10,12 +10,15 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.gateway.edge.auth import Caller, Keyring, presented_key
 from dragoman.gateway.edge.browsers import check_unkeyed
 from dragoman.gateway.edge.errors import fault_of, refusal
+from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
+from dragoman.gateway.edge.idempotency import IdempotencyKeys
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.logins import Logins
 from dragoman.gateway.edge.paths import implied_codec, normal_path
@@ -23,7 +26,7 @@ from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.operation.tally import CLIENT_GONE
-from dragoman.gateway.routes import Route, Routes
+from dragoman.gateway.routes import Handler, Route, Routes
 from dragoman.gateway.services import make_services
 from dragoman.gateway.serving.exchange import SHUTTING_DOWN
 from dragoman.http import ClientGone, Request
@@ -73,6 +76,8 @@ class Gateway:
         self._logins = Logins(config.server.failed_logins)
         self._serving = 0
         self._keys = Keyring(config.clients)
+        seconds = config.server.idempotency_s
+        self._idempotency = IdempotencyKeys(seconds) if seconds else None
         services = self._services = make_services(config, log, slot, lambda: self._serving)
         self.pool = services.pool
         self.meter = services.meter
@@ -195,9 +200,19 @@ class Gateway:
             raise refusal(FaultKind.OVERLOADED, "The gateway serves as many requests as it may.")
         self._serving += 1
         try:
+            if IDEMPOTENCY_KEY in incoming.headers:
+                handler = self._keyed(incoming, handler)
             await handler(incoming, caller, record)
         finally:
             self._serving -= 1
+
+    def _keyed(self, incoming: IncomingRequest, handler: Handler) -> Handler:
+        """The handler for a request with an idempotency key. Where such keys mean nothing, and
+        where it is empty, nobody further on sees it."""
+        if self._idempotency is not None and incoming.headers[IDEMPOTENCY_KEY]:
+            return partial(self._idempotency.serve, handler)
+        del incoming.headers[IDEMPOTENCY_KEY]
+        return handler
 
     def _identify(self, incoming: IncomingRequest) -> Caller:
         """Who calls. From here on, errors have the form of that client's dialect.

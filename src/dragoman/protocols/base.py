@@ -376,6 +376,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     forwarded: tuple[str, ...] = ()
     """Names, in lower case, of the headers that a client of the protocol may say to an upstream
     of it beside the body."""
+    idempotency_key: str = ""
+    """Name, in lower case, of the header in which its services take a key that tells a repeated
+    request from a new one; empty if they take none."""
     binds_reasoning: bool = False
     """Whether commonly only the account that made encrypted reasoning can use it."""
     stores_responses: bool = False

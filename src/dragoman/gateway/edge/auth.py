@@ -14,9 +14,9 @@ from dragoman.protocols.dialects import Dialect
 
 class Caller:
     """A client that may call. `policy` and `dialect` override the route's; `allows` tells which
-    models."""
+    models, `restricted` that there are some that it may not ask for."""
 
-    __slots__ = ("_models", "dialect", "name", "policy")
+    __slots__ = ("_models", "dialect", "name", "policy", "restricted")
 
     def __init__(
         self,
@@ -29,11 +29,7 @@ class Caller:
         self.policy = policy
         self.dialect = dialect
         self._models = models
-
-    @property
-    def restricted(self) -> bool:
-        """Whether there are models that the client may not ask for."""
-        return self._models is not None
+        self.restricted = models is not None
 
     def allows(self, model: str) -> bool:
         """Whether the client's list has `model`."""

@@ -65,6 +65,7 @@ class _Line(Struct, gc=False):
     account: str | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
     accounts: int | UnsetType = UNSET
+    replayed: bool | UnsetType = UNSET
     failed: list[FailedAttempt] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
     cost_usd: str | UnsetType = UNSET
@@ -80,7 +81,8 @@ class Record:
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
     and counted then: what is told now only says so. `failed` are the attempts that failed, in
     order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
-    costs, None without `usage`.
+    costs, None without `usage`. `replayed` says that the answer was that of an earlier request with
+    the same `Idempotency-Key`.
     """
 
     __slots__ = (
@@ -95,6 +97,7 @@ class Record:
         "failed",
         "losses",
         "model",
+        "replayed",
         "started",
         "stream",
         "upstream",
@@ -118,6 +121,7 @@ class Record:
         self.usage: Usage | None = None
         self.charge: Charge | None = None
         self.losses: Sequence[Loss] = ()
+        self.replayed = False
         self.error = ""
 
     def line(self, request_id: str, route: str, status: int) -> bytes:
@@ -155,6 +159,8 @@ class Record:
         if self.losses:
             line.losses = [_told(loss) for loss in self.losses[:_LOGGED_LOSSES]]
             line.losses_total = len(self.losses)
+        if self.replayed:
+            line.replayed = True
         if self.error:
             line.error = self.error
         return escape(_encoder.encode(line))

@@ -63,6 +63,7 @@ class Tally:
         if (
             incoming.method == "POST"
             and not record.deferred
+            and not record.replayed
             and record.caller
             and (name is path or record.model)
         ):

@@ -21,6 +21,8 @@ from dragoman.config import Server
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
+from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
+from dragoman.gateway.edge.idempotency import key_for
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.answer_delivery import (
@@ -166,12 +168,11 @@ class Exchange:
         """
         model = record.model = request.model
         record.stream = request.stream
-        if len(model) > _LONGEST_MODEL or not caller.allows(model):
+        if len(model) > _LONGEST_MODEL:
             raise model_not_found(model)
-        found = self._router.resolve(model)
         if caller.restricted:
-            check_allowed(caller, model, found, request)
-        target = detoured(found, request)
+            check_allowed(caller, model, self._router, request)
+        target = detoured(self._router.resolve(model), request)
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 
@@ -357,6 +358,7 @@ def _upstream_request(
 ) -> UpstreamRequest:
     """The request to the upstream. It holds the body: no reference may outlast the sending."""
     call = context.call
+    key = context.incoming.headers.get(IDEMPOTENCY_KEY)
     return builder.post(
         call.path,
         call.body,
@@ -364,6 +366,9 @@ def _upstream_request(
         stream=call.streams,
         route=context.target.headers,
         proxy=lease.proxy,
+        idempotency_key=key_for(context.caller.name, key, lease.account.name, call.body)
+        if key
+        else "",
     )
 
 

@@ -194,15 +194,15 @@ def may_use(caller: Caller, name: str, target: Target) -> bool:
     return not target.addressed or caller.allows_below(target.name, target.model)
 
 
-def check_allowed(caller: Caller, name: str, target: Target, request: ClientRequest) -> None:
-    """Make sure that a client may ask for the model `name`, which leads to `target`, and for the
-    models that its request names besides.
+def check_allowed(caller: Caller, name: str, router: Router, request: ClientRequest) -> None:
+    """Make sure that a client may ask for the model `name`, and for those that its request names
+    besides.
 
     Raises:
         DragomanError: MODEL_NOT_FOUND.
         InvalidRequest: one of its members is not JSON text.
     """
-    if not may_use(caller, name, target):
+    if not caller.allows(name) or not may_use(caller, name, router.resolve(name)):
         raise model_not_found(name)
     for member in _MODELS_BESIDES:
         for other in _models_in(request.member(member)):

@@ -101,13 +101,15 @@ class UpstreamRequestBuilder:
         stream: bool,
         route: Mapping[str, str] | None = None,
         proxy: Secret | None = None,
+        idempotency_key: str = "",
     ) -> UpstreamRequest:
         """A POST to `path` (below the protocol's version) with a JSON body, through `proxy` (None:
         the one that the account commonly uses, if any).
 
         `client` are the client's headers if its protocol is the upstream's; the few that belong to
         the protocol are passed on. `route` are headers that differ from the upstream's own where
-        the route's capabilities do. Neither replaces what the configuration sets.
+        the route's capabilities do. Neither replaces what the configuration sets, and nor does
+        `idempotency_key`, which is sent where the protocol takes one.
         """
         passed: dict[str, Header] = {}
         if route is not None:
@@ -115,6 +117,10 @@ class UpstreamRequestBuilder:
             passed = {name: header for name, header in passed.items() if name not in self._names}
         if client is not None:
             passed |= self._passed_on(client)
+        if idempotency_key:
+            name = self._defaults.upstream.codec.endpoint.idempotency_key
+            if name and name not in self._names:
+                passed[name] = (name, idempotency_key)
         headers = self._ready.get(stream)
         if passed or headers is None:
             headers = tuple((_body_headers(stream) | self._fixed | passed).values())

@@ -12,5 +12,6 @@ ENDPOINT = Endpoint(
     id_prefix="chatcmpl-",
     models=MODELS,
     forwarded=("openai-beta",),
+    idempotency_key="idempotency-key",
     capabilities=ChatCapabilities,
 )

@@ -38,6 +38,7 @@ ENDPOINT = Endpoint(
     counting=_COUNTING,
     models=MODELS,
     forwarded=("openai-beta",),
+    idempotency_key="idempotency-key",
     binds_reasoning=True,
     stores_responses=True,
     capabilities=ResponsesCapabilities,
