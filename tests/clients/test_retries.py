@@ -104,8 +104,8 @@ def torn(
 REFUSED: dict[Api, tuple[str, ...]] = {
     kind: AGENTS[number::3] for number, kind in enumerate(UPSTREAMS)
 }
-"""Which agents meet a refused key before which upstream. opencode, pi and qwen-code, which speak all
-protocols, do so before each."""
+"""Which agents meet a refused key before which upstream. opencode, pi and qwen-code, which speak
+all protocols, do so before each."""
 
 
 @pytest.fixture(scope="module")
