@@ -54,7 +54,9 @@ format: $(VENV)/.dev ## let ruff rewrite the code
 node: tests/node/node_modules/.package-lock.json ## install the Node SDKs that the tests judge with
 
 CLIENTS := tests/clients
-clients: $(CLIENTS)/node_modules/.package-lock.json $(CLIENTS)/.venv/.installed ## install the agents that the tests drive
+QWEN_CODE := $(CLIENTS)/qwen-code
+clients: $(CLIENTS)/node_modules/.package-lock.json $(QWEN_CODE)/node_modules/.package-lock.json \
+		$(CLIENTS)/.venv/.installed ## install the agents that the tests drive
 
 frameworks: $(CLIENTS)/.venv-frameworks/.installed $(CLIENTS)/.venv-llama-index/.installed ## install what is only recorded
 
@@ -79,7 +81,7 @@ lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versi
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(UV_VENV) .peers tests/node/node_modules $(CLIENTS)/node_modules \
-		$(CLIENTS)/.venv $(CLIENTS)/.venv-* dist .mypy_cache .ruff_cache .pytest_cache .mutation \
+		$(QWEN_CODE)/node_modules $(CLIENTS)/.venv $(CLIENTS)/.venv-* dist .mypy_cache .ruff_cache .pytest_cache .mutation \
 		.hypothesis .import_linter_cache
 
 $(BIN)/python:
@@ -108,6 +110,11 @@ $(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/p
 	npm ci --prefix $(CLIENTS) --no-audit --no-fund --ignore-scripts
 	cd $(CLIENTS)/node_modules/@anthropic-ai/claude-code && \
 		PATH="../../.bin:$$PATH" node install.cjs
+	@touch $@
+
+$(QWEN_CODE)/node_modules/.package-lock.json: $(QWEN_CODE)/package.json
+	npm install --prefix $(QWEN_CODE) --omit=optional --no-package-lock --no-audit --no-fund \
+		--ignore-scripts
 	@touch $@
 
 $(CLIENTS)/.venv/.installed: $(CLIENTS)/requirements.lock

@@ -425,9 +425,9 @@ wrong, what it breaks in which client, and what to do. It works against any gate
 What is said here of each client was found in one of these ways:
 
 - **Run by the tests** on all three kinds of upstream, as the real program: Claude Code, Codex,
-  opencode, pi, the AI SDK and openai-agents; of the vendors' SDKs, both languages.
+  opencode, pi, qwen-code, cline, the AI SDK and openai-agents; of the vendors' SDKs, both languages.
 - **Recorded**: what the real program sends in a tool loop, translated to every protocol by the
-  tests: all of these, and qwen-code, cline, LangChain, pydantic-ai, LlamaIndex and the tool runners
+  tests: all of these, and LangChain, pydantic-ai, LlamaIndex and the tool runners
   of the Python SDKs. Not recorded are qwen-code's Messages for a model it does not know (a strict
   service refuses its first request), and what Claude Code sends only when a person is at it: the
   counting of tokens (`/context`) and the request for a title. The tests send those as they were

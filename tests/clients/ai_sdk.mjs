@@ -1,5 +1,6 @@
 // An agent of the AI SDK: reads one task as JSON from standard input, works on it with a tool that
-// writes files, and prints what the model said. The provider is the client's protocol.
+// writes files, and prints what the model said, and on standard error what it thought. The provider
+// is the client's protocol.
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { text } from "node:stream/consumers";
@@ -15,6 +16,7 @@ const { provider, url, key, model, prompt, system } = JSON.parse(await text(proc
 const MODELS = {
   chat: () => createOpenAI({ baseURL: `${url}/v1`, apiKey: key }).chat(model),
   responses: () => createOpenAI({ baseURL: `${url}/v1`, apiKey: key }).responses(model),
+  summary: () => createOpenAI({ baseURL: `${url}/v1`, apiKey: key }).responses(model),
   anthropic: () => createAnthropic({ baseURL: `${url}/v1`, apiKey: key })(model),
   stored: () => createOpenAI({ baseURL: `${url}/v1`, apiKey: key }).responses(model),
   compatible: () =>
@@ -26,6 +28,9 @@ const MODELS = {
 const storing =
   provider === "stored" ? {} : { store: false, include: ["reasoning.encrypted_content"] };
 
+// Nothing of the reasoning is shown that no summary was asked for.
+const summarising = provider === "summary" ? { reasoningSummary: "auto" } : {};
+
 const result = streamText({
   model: MODELS[provider](),
   system,
@@ -34,7 +39,7 @@ const result = streamText({
   stopWhen: stepCountIs(8),
   // Without these the providers send no way to ask for reasoning, or refuse to send it back.
   providerOptions: {
-    openai: { reasoningEffort: "low", ...storing },
+    openai: { reasoningEffort: "low", ...storing, ...summarising },
     anthropic: { thinking: { type: "adaptive" } },
     gateway: { reasoningEffort: "low" },
   },
@@ -63,6 +68,7 @@ const result = streamText({
 
 for await (const part of result.fullStream) {
   if (part.type === "text-delta") process.stdout.write(part.text);
+  if (part.type === "reasoning-delta") process.stderr.write(part.text);
   if (part.type === "error") process.exitCode = 1;
   if (part.type === "tool-error") process.exitCode = 1;
 }

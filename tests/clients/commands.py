@@ -6,7 +6,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.clients.installed import FOLDER, VENV_PYTHON, missing, node, package
+from tests.clients.installed import (
+    FOLDER,
+    VENV_PYTHON,
+    cline,
+    missing,
+    node,
+    package,
+    qwen_code,
+)
 from tests.clients.tasks import KEY, Api, Command, Program, Task, task_json
 from tests.clients.visitors import VISITORS
 
@@ -148,6 +156,58 @@ def _pi(api: Api) -> Callable[[Task], Command]:
     return command
 
 
+def _qwen_code(api: Api) -> Callable[[Task], Command]:
+    kinds: dict[Api, str] = {
+        "chat": "openai",
+        "messages": "anthropic",
+        "responses": "openai-responses",
+    }
+
+    def command(task: Task) -> Command:
+        words = [node(), str(qwen_code()), "--auth-type", kinds[api], "--model", task.model]
+        words += ["--approval-mode", "yolo"]
+        vendor, url = ("ANTHROPIC", task.url) if api == "messages" else ("OPENAI", f"{task.url}/v1")
+        return Command(
+            [*words, *task.arguments, task.prompt],
+            {
+                f"{vendor}_BASE_URL": url,
+                f"{vendor}_API_KEY": KEY,
+                f"{vendor}_MODEL": task.model,
+                "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",
+            },
+        )
+
+    return command
+
+
+def _cline(api: Api) -> Callable[[Task], Command]:
+    name = {"chat": "openai-compatible", "responses": "openai-native"}[api]
+
+    def command(task: Task) -> Command:
+        settings: dict[str, Any] = {
+            "provider": name,
+            "apiKey": KEY,
+            "model": task.model,
+            "baseUrl": f"{task.url}/v1",
+        }
+        chosen = {
+            "settings": settings,
+            "updatedAt": "2026-11-21T00:00:00.000Z",
+            "tokenSource": "manual",
+        }
+        file = task.home / ".cline/data/settings/providers.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(
+            json.dumps(
+                {"version": 1, "lastUsedProvider": name, "modes": {}, "providers": {name: chosen}}
+            )
+        )
+        words = [str(cline()), "--provider", name, "--model", task.model]
+        return Command([*words, *task.arguments, task.prompt])
+
+    return command
+
+
 def _ai_sdk(provider: str) -> Callable[[Task], Command]:
     def command(task: Task) -> Command:
         package("ai", "package.json")
@@ -178,10 +238,17 @@ PROGRAMS: dict[str, Program] = {
         Program("pi-chat", "chat", _pi("chat"), resumable=True),
         Program("pi-messages", "messages", _pi("messages"), resumable=True),
         Program("pi-responses", "responses", _pi("responses"), resumable=True),
+        # Resumed, it lists the folder anew in its first message: that is another conversation.
+        Program("qwen-code-chat", "chat", _qwen_code("chat"), absolute=True),
+        Program("qwen-code-messages", "messages", _qwen_code("messages"), absolute=True),
+        Program("qwen-code-responses", "responses", _qwen_code("responses"), absolute=True),
+        Program("cline-chat", "chat", _cline("chat")),
+        Program("cline-responses", "responses", _cline("responses")),
         Program("ai-sdk-chat", "chat", _ai_sdk("chat")),
         Program("ai-sdk-compatible", "chat", _ai_sdk("compatible")),
         Program("ai-sdk-responses", "responses", _ai_sdk("responses")),
         Program("ai-sdk-stored", "responses", _ai_sdk("stored")),
+        Program("ai-sdk-summary", "responses", _ai_sdk("summary")),
         Program("ai-sdk-anthropic", "messages", _ai_sdk("anthropic")),
         Program("openai-agents-chat", "chat", _openai_agents("chat")),
         Program("openai-agents-responses", "responses", _openai_agents("responses")),

@@ -35,12 +35,17 @@ def package(name: str, path: str) -> Path:
     return found
 
 
-def elsewhere(program: str, variable: str) -> Path:
-    """A program that is installed by hand: what the variable names, or what the PATH finds."""
-    named = os.environ.get(variable) or shutil.which(program)
-    if named is None or not Path(named).exists():
-        missing(program, f"name it in {variable}, or put it on the PATH")
-    return Path(str(named)).resolve()
+def cline() -> Path:
+    """cline's binary for Linux x64."""
+    return package("@cline/cli-linux-x64", "bin/cline")
+
+
+def qwen_code() -> Path:
+    """qwen-code's script."""
+    found = FOLDER / "qwen-code/node_modules/@qwen-code/qwen-code/cli-entry.js"
+    if not found.exists():
+        missing("the npm package @qwen-code/qwen-code")
+    return found
 
 
 def node() -> str:

@@ -1,6 +1,6 @@
 """A tool loop with LangChain's chat models: reads one task as JSON from standard input, works on it
-with a tool that writes files, and prints what the model said. It runs in a virtual environment of
-its own, without this project.
+with a tool that writes files, and prints what the model said, and on standard error what it
+thought. It runs in a virtual environment of its own, without this project.
 """
 
 import json
@@ -64,6 +64,9 @@ messages = [SystemMessage(task["system"]), HumanMessage(task["prompt"])]
 for _ in range(_MOST_TURNS):
     answer = model.invoke(messages)
     messages.append(answer)
+    for block in answer.content_blocks:
+        if block["type"] == "reasoning":
+            sys.stderr.write(block.get("reasoning", ""))
     if not answer.tool_calls:
         break
     messages += [TOOLS[call["name"]].invoke(call) for call in answer.tool_calls]

@@ -1,6 +1,6 @@
 """An agent of pydantic-ai: reads one task as JSON from standard input, works on it with a tool that
-writes files, and prints what the model said. It runs in a virtual environment of its own, without
-this project.
+writes files, and prints what the model said, and on standard error what it thought. It runs in a
+virtual environment of its own, without this project.
 """
 
 import json
@@ -62,4 +62,9 @@ def list_files() -> str:
     return "nothing"
 
 
-sys.stdout.write(f"{agent.run_sync(task['prompt']).output}\n")
+result = agent.run_sync(task["prompt"])
+for message in result.all_messages():
+    for part in message.parts:
+        if part.part_kind == "thinking":
+            sys.stderr.write(part.content)
+sys.stdout.write(f"{result.output}\n")

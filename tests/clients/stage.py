@@ -95,9 +95,10 @@ def playing(
     accounts: int = 1,
     store: Path | None = None,
     capabilities: Capabilities | None = None,
+    key: str = "sk-sim-account",
 ) -> Iterator[Stage]:
-    """A gateway before `simulator` as an upstream of that kind, with so many accounts and a store
-    in the file `store`, while the context lasts."""
+    """A gateway before `simulator` as an upstream of that kind, with so many accounts, whose keys
+    begin with `key`, and a store in the file `store`, while the context lasts."""
     config = Config(
         server=Server(keepalive_s=5.0, commit_after_s=10.0, shutdown_grace_s=2.0),
         clients=(Client(name="tester", key=Secret(KEY)),),
@@ -110,7 +111,7 @@ def playing(
             ),
         ),
         accounts=tuple(
-            Account(name=f"{kind}-{number}", upstream=kind, key=Secret(f"sk-sim-account-{number}"))
+            Account(name=f"{kind}-{number}", upstream=kind, key=Secret(f"{key}-{number}"))
             for number in range(accounts)
         ),
         routes=(Route(match="*", upstream=kind),),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,12 +20,14 @@ _PATIENCE_S = 10.0
 
 @dataclass
 class Heard:
-    """One request as the client sent it. Header names are in lower case."""
+    """One request as the client sent it, and when by the monotonic clock. Header names are in lower
+    case."""
 
     method: str = ""
     target: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+    at: float = field(default_factory=time.monotonic)
 
     @property
     def path(self) -> str:

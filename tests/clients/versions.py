@@ -11,9 +11,10 @@ from tests.clients.installed import (
     LLAMA_INDEX_PYTHON,
     NODE_MODULES,
     VENV_PYTHON,
+    cline,
     node,
+    qwen_code,
 )
-from tests.clients.visitors import cline, qwen_code
 
 _NPM = {
     "claude-code": ("@anthropic-ai/claude-code",),

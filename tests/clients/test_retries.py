@@ -1,0 +1,157 @@
+"""Agents ask again by themselves after an answer that broke off, and not at all where that does not
+help. `docs/decisions/0013-retries-of-agents.md` has each one's rule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from dragoman.simulator.testing import RunningSimulator
+from tests.clients.programs import Api, Finished, run
+from tests.clients.stage import UPSTREAMS, Stage, playing
+from tests.clients.test_loops import CONTENT, SAID, ask
+from tests.clients.test_recovery import ARGUMENTS, ENVIRONMENT
+
+MODELS = {"claude-code": "claude-sonnet-5", "codex": "gpt-5.5"}
+AGENTS = (
+    "claude-code",
+    "codex",
+    *(f"{agent}-{api}" for agent in ("opencode", "pi", "qwen-code") for api in UPSTREAMS),
+    "cline-chat",
+    "cline-responses",
+)
+TITLED = {f"opencode-{api}": ("--title", "A file") for api in UPSTREAMS}
+"""Without, a second request for a title may be the one that meets the fault."""
+TORN = "fault=truncate after=3 times=1"
+GIVES_UP = [("chat", "cline-chat")]
+"""Where reasoning was shown: cline never asks again once it has shown anything, nor does it after a
+broken connection."""
+PATIENT = [f"qwen-code-{api}" for api in UPSTREAMS]
+"""Those that wait a minute after an overload or a rate limit."""
+AT_ONCE = 3
+"""Programs that run side by side: most of their time they start."""
+MOST_S = 20.0
+
+
+class Run(NamedTuple):
+    """A run of an agent: how it ended, the file it was to write, how many of its requests arrived
+    at the upstream, and the seconds from its first request to the end."""
+
+    finished: Finished
+    target: Path
+    requests: int
+    took: float
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the work was done and told of."""
+        return (
+            self.finished.status == 0
+            and self.target.exists()
+            and self.target.read_text().rstrip("\n") == CONTENT
+            and SAID in self.finished.output
+        )
+
+
+def side_by_side(
+    stage: Stage, agents: Iterable[str], folder: Path, fault: str = ""
+) -> dict[str, Run]:
+    """Run agents at the same time, each on a task of its own."""
+
+    def one(agent: str) -> Run:
+        workdir = folder / agent
+        target = workdir / "work" / "notes.txt"
+        finished = run(
+            agent,
+            stage.url,
+            MODELS.get(agent, "some-model"),
+            ask(target, *fault.split()),
+            workdir,
+            arguments=(*ARGUMENTS.get(agent, ()), *TITLED.get(agent, ())),
+            environment=ENVIRONMENT.get(agent),
+        )
+        ended = time.monotonic()
+        name = str(target).encode()
+        arrived = [one for one in stage.simulator.requests if name in one.body]
+        began = min(one.at for one in stage.tap.heard if name in one.body)
+        return Run(finished, target, len(arrived), ended - began)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip(agents, pool.map(one, agents), strict=True))
+
+
+@pytest.fixture(scope="module", params=list(UPSTREAMS))
+def kind(request: pytest.FixtureRequest) -> Api:
+    """The upstream's protocol."""
+    found: Api = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def torn(
+    kind: Api, simulator: RunningSimulator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Run]]:
+    """All agents, each of whose first answers breaks off in the middle of a thought."""
+    with playing(kind, simulator) as stage:
+        yield side_by_side(stage, AGENTS, tmp_path_factory.mktemp("torn"), TORN)
+
+
+REFUSED: dict[Api, tuple[str, ...]] = {
+    kind: AGENTS[number::3] for number, kind in enumerate(UPSTREAMS)
+}
+"""Which agents meet a refused key before which upstream. opencode, pi and qwen-code, which speak
+all protocols, do so before each."""
+
+
+@pytest.fixture(scope="module")
+def refused(
+    kind: Api, simulator: RunningSimulator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Run]]:
+    """A third of the agents, before a gateway whose only key is refused."""
+    with playing(kind, simulator, key="sk-sim-401") as stage:
+        yield side_by_side(stage, REFUSED[kind], tmp_path_factory.mktemp("refused"))
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_agent_asks_again_when_its_answer_breaks_off(
+    torn: dict[str, Run], kind: Api, agent: str
+) -> None:
+    """Two requests for the work, and the one that broke off."""
+    ended = torn[agent]
+    if (kind, agent) in GIVES_UP:
+        assert ended.finished.status not in (0, None), ended
+        assert "Provider returned error" in ended.finished.output + ended.finished.errors
+        return
+    assert ended.succeeded, ended
+    assert ended.requests >= 3
+
+
+def test_agents_end_at_once_when_every_key_is_refused(refused: dict[str, Run]) -> None:
+    """And say why: whose fault it is, and that it is not the key that the agent sent."""
+    for agent, ended in refused.items():
+        said = ended.finished.output + ended.finished.errors
+        assert ended.finished.status not in (0, None), (agent, ended)
+        assert "the upstream refused" in said, (agent, ended)
+        assert "not your key" in said, (agent, ended)
+        assert ended.took < MOST_S, (agent, ended)
+
+
+@pytest.mark.parametrize(("status", "kind_of_fault"), [(529, "overload"), (429, "rate limit")])
+def test_an_agent_asks_again_after_an_error_in_the_stream(
+    simulator: RunningSimulator, tmp_path: Path, status: int, kind_of_fault: str
+) -> None:
+    """Where a client of the upstream's own protocol would have been told by a status."""
+    agents = [one for one in AGENTS if one not in PATIENT and ("chat", one) not in GIVES_UP]
+    if status == 429:
+        agents = [one for one in agents if not one.startswith("opencode")]
+    fault = f"fault=error_in_stream after=3 times=1 status={status}"
+    with playing("chat", simulator) as stage:
+        runs = side_by_side(stage, agents, tmp_path, fault)
+    for agent, ended in runs.items():
+        assert ended.succeeded, (kind_of_fault, agent, ended)
+        assert ended.requests >= 3, (kind_of_fault, agent)
