@@ -178,9 +178,9 @@ class LargeBodies:
         try:
             return await self.helpers.run(work, body, *arguments)
         except Unfinished as failure:
+            _tell(failure)
             if not failure.is_too_much:
                 raise
-            _tell(failure)
             told = f"The request body takes too much to translate: {failure.told}."
             raise too_large(told) from None
 
