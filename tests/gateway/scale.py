@@ -39,6 +39,7 @@ head_timeout_s = 8.0
 idle_timeout_s = {idle_s}
 send_timeout_s = 4.0
 max_connections = 15000
+max_concurrent = 5000
 """
 BUDGET = 512 * 1024 * 1024
 AT_ONCE = 200

@@ -11,6 +11,7 @@ from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
 from dragoman.gateway.processes.helper import Unfinished
 from dragoman.gateway.processes.helpers import Helpers
+from dragoman.gateway.serving.answers import holds_events
 from dragoman.gateway.serving.apart import (
     Source,
     answered,
@@ -144,6 +145,8 @@ class LargeBodies:
         Raises:
             UpstreamError: as `Call.translate_response`.
         """
+        if streamed or not call.passes_through or holds_events(body):
+            call.reduce()
         try:
             given, made = await self.helpers.run(answered, body, call, mask, streamed)
         except Unfinished as failure:
