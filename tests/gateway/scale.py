@@ -222,7 +222,8 @@ async def half(run: Run) -> None:
 
 async def streams(run: Run) -> None:
     """Nine of ten read 100 events in ten seconds; the tenth asks for 2 MB and stops to read."""
-    connections = await all_opened(run, 4096)
+    stopped = await all_opened(Run(run.process, run.count // 10), 4096)
+    connections = await all_opened(Run(run.process, run.count - len(stopped)))
     whole = 0
 
     async def read(reader: asyncio.StreamReader) -> None:
@@ -236,14 +237,13 @@ async def streams(run: Run) -> None:
 
     reading = []
     for number, (reader, writer) in enumerate(connections):
-        stops = number % 10 == 0
-        writer.write(request(10_000, stream=True) if stops else request(100, 10, stream=True))
-        if not stops:
-            reading.append(asyncio.create_task(read(reader)))
+        if number % 9 == 0 and number // 9 < len(stopped):
+            stopped[number // 9][1].write(request(10_000, stream=True))
+        writer.write(request(100, 10, stream=True))
+        reading.append(asyncio.create_task(read(reader)))
     await asyncio.wait(reading, timeout=120)
-    wanted = len(connections) - len(connections[::10])
-    run.told.append(f"{whole} of {wanted} good streams were whole")
-    for _, writer in connections:
+    run.told.append(f"{whole} of {len(connections)} good streams were whole")
+    for _, writer in [*connections, *stopped]:
         writer.transport.abort()
 
 

@@ -149,8 +149,8 @@ def test_much_text_is() -> None:
 
 
 def test_code_is_no_object() -> None:
-    """Brackets of texts, where they are followed by what JSON escapes."""
-    code = 'if (x) {\n  y = {"a": ["b"]};\n}\n' * 4000
+    """Brackets of texts, where they are followed by what cannot follow them in JSON."""
+    code = 'if (x) {\n  y = {"a": ["b"], c: [\'d\']};\n}\n' * 4000
     assert not is_large(json.dumps(body("chat", "m", code)).encode())
 
 

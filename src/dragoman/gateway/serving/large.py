@@ -46,7 +46,9 @@ _STRIDES = (31, 37)
 """Every so many bytes one is looked at, for looking at all would take a tenth of what the work
 does. Both are primes: parts that neither meets are at least 1,147 bytes apart, so they are few."""
 
-_OPENING = re.compile(rb"[{\[]")
+_BRACKET = re.compile(rb"[{\[]")
+_PART = re.compile(rb'\{["}\s]|\[["{\[\]\s\d\-tfn]')
+"""How an object or list begins. In a string a quote or line end would be escaped."""
 
 
 def is_large(body: bytes) -> bool:
@@ -58,16 +60,14 @@ def is_large(body: bytes) -> bool:
 
 
 def _has_many_parts(body: bytes, stride: int) -> bool:
-    """Whether JSON text seems to hold many objects and lists. Brackets in its strings are most
-    often followed by a quote or line end, and these are escaped there."""
+    """Whether JSON text seems to hold many objects and lists."""
     some = body[::stride]
     most = _PARTS // stride
     if some.count(b"{") + some.count(b"[") <= most:
         return False
     found = 0
-    for bracket in _OPENING.finditer(some):
-        after = bracket.start() * stride + 1
-        found += body[after : after + 1] != b"\\"
+    for bracket in _BRACKET.finditer(some):
+        found += _PART.match(body, bracket.start() * stride) is not None
         if found > most:
             return True
     return False
