@@ -374,3 +374,16 @@ def test_a_large_prompt_is_counted(gateway: RunningGateway, api: str) -> None:
         answer = call(gateway.base_url, "POST", path[api], made)
         assert answer.status == 200, answer.body
         assert answer.json["input_tokens"] > 50_000
+
+
+def test_of_many_parts_the_first_ones_tell_a_conversation() -> None:
+    """All of them would take seconds for a list of millions."""
+    parts = [{"type": "text", "text": str(number)} for number in range(200)]
+
+    def begun(parts: list[Any]) -> bytes:
+        turns = [{"role": "user", "content": parts}, {"role": "assistant", "content": "x"}]
+        made = {"model": "m", "max_tokens": 1, "messages": turns}
+        return ClientRequest("anthropic_messages", json.dumps(made).encode()).beginning().text
+
+    assert begun(parts) == begun(parts[:100])
+    assert begun(parts) != begun(parts[1:])
