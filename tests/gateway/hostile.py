@@ -244,6 +244,16 @@ async def packed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     await reader.read(100)
 
 
+async def many_messages(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    turn = b'{"role":"user","content":"x"},'
+    made = b'{"model":"chat/sim-text","messages":[%b]}' % (turn * 100_000).rstrip(b",")
+    data = gzip.compress(made)
+    head = f"POST {PATHS['messages']} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n"
+    head += f"content-encoding: gzip\r\ncontent-length: {len(data)}\r\n\r\n"
+    writer.write(head.encode() + data)
+    await reader.read(100)
+
+
 async def guesses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     for number in range(20):
         writer.write(_request(body("chat", "chat/sim-text"), key=f"sk-guess-{number}"))
@@ -269,6 +279,7 @@ HARM = (
     large_head,
     sent_ahead,
     packed,
+    many_messages,
     guesses,
     tiny_chunks,
 )

@@ -27,6 +27,7 @@ from tests.gateway.clients import (
 )
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import Answer, call
+from tests.gateway.processes import until
 
 PATHS_AND_MODES = list(itertools.product(APIS, (False, True)))
 FIRST, SECOND, THIRD = "sk-sim-first", "sk-sim-second", "sk-sim-third"
@@ -98,6 +99,7 @@ def test_the_record_names_who_was_asked(
     gateway = start(configured(simulator, route(*BOTH)))
     simulator.app.keys.behaviours[FIRST] = KeyBehaviour(Fault("close", after=0))
     ask(gateway, "chat")
+    until(lambda: len(caplog.messages) > 0)
     line = json.loads(caplog.messages[-1])
     assert line["upstream"] == "messages"
     assert line["account"] == "messages-0"

@@ -162,6 +162,31 @@ def test_closing_ends_them() -> None:
     assert not is_running(pid)
 
 
+def test_closing_while_one_works_leaves_none(helpers: Helpers) -> None:
+    async def run() -> int:
+        pid, _ = await helpers.run(pieces.place, b"")
+        working = asyncio.create_task(helpers.run(pieces.slow, b"", 0.3))
+        await asyncio.sleep(0.1)
+        helpers.close()
+        await working
+        return pid
+
+    pid = asyncio.run(run())
+    until(lambda: not is_running(pid))
+
+
+def test_that_none_can_be_started_is_told(
+    helpers: Helpers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with pytest.raises(Unfinished) as caught:
+        asyncio.run(helpers.run(pieces.place, b""))
+    assert "temporarily" in caught.value.told
+
+
 PARENT = """
 import asyncio, sys
 from dragoman.gateway.processes.helpers import Helpers

@@ -131,9 +131,8 @@ class Call:
         self._unreduced = self.body, self.ledger, len(self.ledger)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled is what the translation of an answer needs, which is neither body."""
-        if not self.passes_through:
-            self._source.reduce(self.settings.sealer)
+        """Pickled is what the translation of an answer needs, which is neither body; of the
+        request it is what `reduce` has found."""
         state = {name: getattr(self, name) for name in self.__slots__ if name not in _NOT_PICKLED}
         return state | {"codec": self.codec.name}
 
@@ -143,6 +142,14 @@ class Call:
         self.codec = CODECS[state["codec"]]
         self.mask = None
         self.complete(self._source, b"")
+
+    def reduce(self) -> None:
+        """Find what of the request the translation of its answer needs, before this is pickled.
+
+        Raises:
+            InvalidRequest: naming the field.
+        """
+        self._source.reduce(self.settings.sealer)
 
     def complete(self, source: ClientRequest, body: bytes) -> None:
         """Give the bodies to a call that was made in another process."""

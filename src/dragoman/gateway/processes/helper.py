@@ -94,8 +94,10 @@ def main() -> None:
     # request has ended, and then told by the socket.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    memory = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    memory, most = int(sys.argv[1]), resource.getrlimit(resource.RLIMIT_DATA)[1]
+    if most != resource.RLIM_INFINITY:
+        memory = min(memory, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, most))
     os.nice(_NICENESS)
     gc.disable()  # What is made for one body holds no cycles, and much of it is alive at once.
     with socket.socket(fileno=0) as sock:

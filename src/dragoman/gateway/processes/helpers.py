@@ -45,6 +45,7 @@ class Helpers:
         """One waits for each process; what waits for a process waits for its thread."""
         self._idle: list[_Helper] = []
         self._waiting = 0
+        self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self.started = 0
         """Processes that were started so far."""
@@ -74,6 +75,7 @@ class Helpers:
 
     def close(self) -> None:
         """End the processes. One that works ends when it is done."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -92,8 +94,7 @@ class Helpers:
         try:
             helper = self._idle.pop()
         except IndexError:
-            helper = _Helper(self._most_s, self._memory)
-            self.started += 1
+            helper = self._started()
         try:
             (done, result, usable), given = helper.ask((function, arguments), body)
         except BlockingIOError:
@@ -105,7 +106,7 @@ class Helpers:
         except BaseException:
             helper.kill()
             raise
-        if usable:
+        if usable and not self._closed:
             self._idle.append(helper)
         else:
             helper.end()
@@ -113,22 +114,38 @@ class Helpers:
             return result, given
         raise result
 
+    def _started(self) -> _Helper:
+        try:
+            helper = _Helper(self._most_s, self._memory)
+        except OSError as error:
+            raise Unfinished(f"no process can be started: {error.strerror}") from None
+        self.started += 1
+        return helper
+
 
 class _Helper:
     """One process, and the socket to it."""
 
     def __init__(self, most_s: float, memory: int) -> None:
         self._sock, theirs = socket.socketpair()
+        try:
+            self._process = self._start(theirs, most_s, memory)
+        except OSError:
+            self._sock.close()
+            raise
+        finally:
+            theirs.close()
+
+    def _start(self, theirs: socket.socket, most_s: float, memory: int) -> subprocess.Popen[bytes]:
         # The kernel's own limits of time: Python's would have reads come in pieces.
         limit = struct.pack("ll", int(most_s), int(most_s % 1 * 1_000_000))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self._sock.setsockopt(socket.SOL_SOCKET, option, limit)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM.format(path=sys.path), str(memory)],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-            )
+        return subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM.format(path=sys.path), str(memory)],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+        )
 
     def ask(self, work: object, body: bytes) -> tuple[Any, bytes]:
         """Have it do a piece of work, and wait.

@@ -11,6 +11,7 @@ from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.masking import Mask
 from dragoman.gateway.processes.helper import Unfinished
 from dragoman.gateway.processes.helpers import Helpers
+from dragoman.gateway.serving.answers import holds_events
 from dragoman.gateway.serving.apart import (
     Source,
     answered,
@@ -45,7 +46,9 @@ _STRIDES = (31, 37)
 """Every so many bytes one is looked at, for looking at all would take a tenth of what the work
 does. Both are primes: parts that neither meets are at least 1,147 bytes apart, so they are few."""
 
-_OPENING = re.compile(rb"[{\[]")
+_BRACKET = re.compile(rb"[{\[]")
+_PART = re.compile(rb'\{["}\s]|\[["{\[\]\s\d\-tfn]')
+"""How an object or list begins. In a string a quote or line end would be escaped."""
 
 
 def is_large(body: bytes) -> bool:
@@ -57,16 +60,14 @@ def is_large(body: bytes) -> bool:
 
 
 def _has_many_parts(body: bytes, stride: int) -> bool:
-    """Whether JSON text seems to hold many objects and lists. Brackets in its strings are most
-    often followed by a quote or line end, and these are escaped there."""
+    """Whether JSON text seems to hold many objects and lists."""
     some = body[::stride]
     most = _PARTS // stride
     if some.count(b"{") + some.count(b"[") <= most:
         return False
     found = 0
-    for bracket in _OPENING.finditer(some):
-        after = bracket.start() * stride + 1
-        found += body[after : after + 1] != b"\\"
+    for bracket in _BRACKET.finditer(some):
+        found += _PART.match(body, bracket.start() * stride) is not None
         if found > most:
             return True
     return False
@@ -144,6 +145,8 @@ class LargeBodies:
         Raises:
             UpstreamError: as `Call.translate_response`.
         """
+        if streamed or not call.passes_through or holds_events(body):
+            call.reduce()
         try:
             given, made = await self.helpers.run(answered, body, call, mask, streamed)
         except Unfinished as failure:
@@ -178,9 +181,9 @@ class LargeBodies:
         try:
             return await self.helpers.run(work, body, *arguments)
         except Unfinished as failure:
+            _tell(failure)
             if not failure.is_too_much:
                 raise
-            _tell(failure)
             told = f"The request body takes too much to translate: {failure.told}."
             raise too_large(told) from None
 
