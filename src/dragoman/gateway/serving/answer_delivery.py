@@ -61,8 +61,10 @@ async def deliver_whole(
     call, outcome = context.call, Outcome()
     context.outcome = outcome
     translate = call.stream_as_response if holds_events(body) else call.translate_response
-    make = partial(translate, body, outcome)
-    reply = await beside(make) if is_large(body) else make()
+    if is_large(body):
+        reply = await beside(partial(translate, body, outcome))
+    else:
+        reply = translate(body, outcome)
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:

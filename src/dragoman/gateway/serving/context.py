@@ -85,7 +85,7 @@ class RequestContext:
 
     def headers(self) -> Headers:
         """Headers of the answer: the losses so far, and the upstream if it is a fallback."""
-        headers = losses_header(tuple(self.ledger))
+        headers = losses_header(tuple(self.ledger)) if self.ledger else []
         if self.fell_back:
             headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
         return headers

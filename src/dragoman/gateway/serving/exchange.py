@@ -114,7 +114,8 @@ class Exchange:
             if context.delivery is not None:
                 context.delivery.close()
             record.usage = context.outcome.usage
-            record.losses = tuple(context.ledger)
+            if context.ledger:
+                record.losses = tuple(context.ledger)
 
     async def read(self, incoming: IncomingRequest) -> ClientRequest:
         """The client's request.
@@ -124,8 +125,10 @@ class Exchange:
             ClientGone: the client left.
         """
         body = await incoming.body(self._server.body_limit_bytes)
-        read = partial(ClientRequest, incoming.codec.name, body, operation=incoming.operation)
-        return await beside(read) if is_large(body) else read()
+        protocol, operation = incoming.codec.name, incoming.operation
+        if is_large(body):
+            return await beside(partial(ClientRequest, protocol, body, operation=operation))
+        return ClientRequest(protocol, body, None, operation)
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """The target of the request's model.
@@ -179,9 +182,10 @@ class Exchange:
         Raises:
             InvalidRequest: as `_translate`.
         """
-        translate = partial(self._translate, context, target)
-        large = is_large(context.request.body)
-        call = await beside(translate) if large else translate()
+        if is_large(context.request.body):
+            call = await beside(partial(self._translate, context, target))
+        else:
+            call = self._translate(context, target)
         context.retarget(target, call, is_fallback=is_fallback)
 
     async def _forward(self, context: RequestContext) -> None:
