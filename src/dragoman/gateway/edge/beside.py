@@ -18,6 +18,12 @@ _OBJECTS = 500
 """A body that is not small may be large in what it holds: an object costs ten microseconds, however
 short it is."""
 
+_STRIDES = (61, 67)
+"""Every so many bytes one is looked at, for counting in all would cost a tenth of what the work
+costs. Both are primes: objects that neither meets are at least 4,087 bytes apart, so they are few;
+those that only one of them meets count half.
+"""
+
 _SWITCH_S = 0.001
 """Seconds for which the thread keeps the loop from running, at most: those of Python's own five are
 noticed."""
@@ -30,18 +36,12 @@ def is_large(body: bytes) -> bool:
     """Whether reading `body` as JSON, or translating it, keeps others waiting: such work is to be
     done `beside` the loop."""
     size = len(body)
-    return size > _MIXED and (size > _LARGE or _has_many_objects(body))
+    return size > _MIXED and (size > _LARGE or _objects(body) > _OBJECTS)
 
 
-def _has_many_objects(body: bytes) -> bool:
-    """Whether JSON text holds more than `_OBJECTS`, or looks like it."""
-    # To find the next one costs less than `count`, which looks at each byte by itself.
-    find, at = body.find, -1
-    for _ in range(_OBJECTS + 1):
-        at = find(b"{", at + 1)
-        if at < 0:
-            return False
-    return True
+def _objects(body: bytes) -> int:
+    """About how many objects JSON text holds."""
+    return sum([body[::stride].count(b"{") * stride for stride in _STRIDES]) // len(_STRIDES)
 
 
 async def beside(work: Callable[[], T]) -> T:
