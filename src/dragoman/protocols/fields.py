@@ -121,7 +121,8 @@ def _is_within(value: Any, limit: int) -> bool:
     if limit == 0:
         return False
     for child in value:
-        if (type(child) is dict or type(child) is list) and not _is_within(child, limit - 1):
+        kind = type(child)
+        if (kind is dict or kind is list) and not _is_within(child, limit - 1):
             return False
     return True
 

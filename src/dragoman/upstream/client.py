@@ -22,10 +22,8 @@ from dragoman.upstream.errors import (
 )
 from dragoman.upstream.headers import Headers
 from dragoman.upstream.incoming import IncomingResponse
-from dragoman.upstream.proxies import Proxy, parse_proxy
-from dragoman.upstream.request import UpstreamRequest, render_head
+from dragoman.upstream.request import Prepared, Timeouts, UpstreamRequest, prepared, render_head
 from dragoman.upstream.response import UpstreamResponse
-from dragoman.upstream.urls import Target, parse_url
 
 _LEAST_CONNECT_S = 5.0
 """Seconds that a connection is given however fast answers commonly are: two lost packets of its
@@ -116,17 +114,12 @@ class UpstreamClient:
         """
         if not self._started:
             raise RuntimeError("the upstream client is not started, or closed")
-        target = parse_url(request.url)
-        proxy = parse_proxy(request.proxy) if request.proxy else None
-        forward = None
-        if proxy is not None and target.scheme == "http" and not proxy.is_socks:
-            forward = proxy.auth_lines
-        head = render_head(request, target, forward)
+        call = prepared(request)
+        head = render_head(request, call.lines)
         total = request.timeouts.total
         total_at = self._loop.time() + total if total else 0.0
-        key = (target.scheme, target.host, target.port, proxy)
 
-        connection = self._pool.take(key)
+        connection = self._pool.take(call.key)
         if connection is not None:
             incoming = IncomingResponse(
                 self.clock, request.timeouts, total_at, connection, silent_s, on_silent
@@ -138,32 +131,28 @@ class UpstreamClient:
                 if incoming.received:
                     raise
             else:
-                return _response(incoming, forwarded=forward is not None)
+                return _response(incoming, forwarded=call.forwarded)
         connect_s = request.timeouts.connect
         if silent_s and (not connect_s or silent_s < connect_s):
             connect_s = max(silent_s, min(connect_s or _LEAST_CONNECT_S, _LEAST_CONNECT_S))
-        connection = await self._dial(target, proxy, key, request, total_at, connect_s)
+        connection = await self._dial(call, request.timeouts, total_at, connect_s)
         incoming = IncomingResponse(
             self.clock, request.timeouts, total_at, connection, silent_s, on_silent
         )
         connection.begin(incoming, head, request.body)
         await incoming.head()
-        return _response(incoming, forwarded=forward is not None)
+        return _response(incoming, forwarded=call.forwarded)
 
     async def _dial(
-        self,
-        target: Target,
-        proxy: Proxy | None,
-        key: Hashable,
-        request: UpstreamRequest,
-        total_at: float,
-        connect_s: float,
+        self, call: Prepared, limits: Timeouts, total_at: float, connect_s: float
     ) -> Connection:
-        limits = request.timeouts
+        key = call.key
         connect_at = self._loop.time() + connect_s if connect_s else 0.0
         deadline = min((at for at in (connect_at, total_at) if at), default=None)
         try:
-            connection = await dial(target, proxy, self._context, lambda: self._make(key), deadline)
+            connection = await dial(
+                call.target, call.proxy, self._context, lambda: self._make(key), deadline
+            )
         except TimeoutError:
             if deadline == total_at:
                 raise TotalTimeout(f"the call took longer than {limits.total:g} s") from None

@@ -1,6 +1,7 @@
 """Headers of an answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 
 class Headers(Mapping[str, str]):
@@ -27,7 +28,7 @@ class Headers(Mapping[str, str]):
     def get_all(self, name: str) -> list[str]:
         """Every value of a name, in order; empty where there is none."""
         # Most names asked for are there once or not at all, so nothing else is decoded.
-        wanted = name.lower().encode("latin-1", "replace")
+        wanted = _wanted(name)
         return [value.decode("latin-1").strip() for key, value in self._raw if key == wanted]
 
     def __getitem__(self, name: str) -> str:
@@ -47,6 +48,11 @@ class Headers(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return f"Headers({sorted(self)})"
+
+
+@lru_cache(maxsize=256)
+def _wanted(name: str) -> bytes:
+    return name.lower().encode("latin-1", "replace")
 
 
 def _name(raw: bytes) -> str:

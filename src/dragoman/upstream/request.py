@@ -1,11 +1,13 @@
 """One request to an upstream."""
 
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.upstream.urls import Target
+from dragoman.upstream.proxies import Proxy, parse_proxy
+from dragoman.upstream.urls import Target, parse_url
 
 MANAGED = frozenset(
     {
@@ -67,29 +69,54 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
         return f"UpstreamRequest({self.method}, {len(self.body)} bytes)"
 
 
-def render_head(request: UpstreamRequest, target: Target, forward: str | None = None) -> bytes:
-    """The request line and headers as they go onto the wire.
+class Prepared(Struct, frozen=True, eq=False):
+    """What the requests of an account to one URL have in common.
 
-    Args:
-        request: the request.
-        target: its parsed URL.
-        forward: given when a proxy is to forward the request: header lines for the proxy, each
-            with its line end. The request line then has the whole URL (RFC 9112, 3.2.2).
+    `key` is that of the connections which can carry them; `lines` are the request line and the
+    headers, without that of the body's length. `forwarded` says that a proxy is to forward the
+    request, and may answer it.
+    """
+
+    target: Target
+    proxy: Proxy | None
+    forwarded: bool
+    key: Hashable
+    lines: bytes
+
+
+def prepared(request: UpstreamRequest) -> Prepared:
+    """All of a request but its body, made once for equal ones.
 
     Raises:
-        ValueError: a header holds a line break, or is not Latin-1.
+        ValueError: URL, proxy or a header cannot be used.
     """
-    head = _fixed_lines(request.method, target, request.headers, forward)
-    if request.body or request.method not in ("GET", "DELETE"):
-        return b"%bcontent-length: %d\r\n\r\n" % (head, len(request.body))
-    return head + b"\r\n"
+    return _prepared(request.method, request.url, request.headers, request.proxy)
 
 
 @lru_cache(maxsize=_MOST_HEADS)
-def _fixed_lines(
+def _prepared(
+    method: str, url: str, headers: tuple[tuple[str, str], ...], proxy_url: str | None
+) -> Prepared:
+    target = parse_url(url)
+    proxy = parse_proxy(proxy_url) if proxy_url else None
+    # The request line then has the whole URL, and lines for the proxy follow (RFC 9112, 3.2.2).
+    forwarded = proxy is not None and target.scheme == "http" and not proxy.is_socks
+    forward = proxy.auth_lines if proxy is not None and forwarded else None
+    key = (target.scheme, target.host, target.port, proxy)
+    lines = _rendered(method, target, headers, forward)
+    return Prepared(target, proxy, forwarded, key, lines)
+
+
+def render_head(request: UpstreamRequest, lines: bytes) -> bytes:
+    """The head of a request as it goes onto the wire. `lines` are those that were prepared."""
+    if request.body or request.method not in ("GET", "DELETE"):
+        return b"%bcontent-length: %d\r\n\r\n" % (lines, len(request.body))
+    return lines + b"\r\n"
+
+
+def _rendered(
     method: str, target: Target, headers: tuple[tuple[str, str], ...], forward: str | None
 ) -> bytes:
-    """All but the length of the body: the same for most requests of an account."""
     where = target.path if forward is None else f"http://{target.authority}{target.path}"
     lines = [f"{method} {where} HTTP/1.1", f"host: {target.authority}"]
     asks_encoding = False

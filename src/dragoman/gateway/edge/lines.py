@@ -94,9 +94,10 @@ def _pieces(lines: list[bytes]) -> Iterator[bytes]:
         if held and size + len(line) >= _ATOMIC:
             yield b"".join(held)
             held, size = [], 0
-        for start in range(0, len(line) - _ATOMIC + 1, _ATOMIC):
-            yield line[start : start + _ATOMIC]
-        held.append(line[len(line) // _ATOMIC * _ATOMIC :] + b"\n")
-        size += len(held[-1])
+        while len(line) >= _ATOMIC:
+            yield line[:_ATOMIC]
+            line = line[_ATOMIC:]
+        held += (line, b"\n")
+        size += len(line) + 1
     if held:
         yield b"".join(held)

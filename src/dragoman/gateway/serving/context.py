@@ -106,7 +106,7 @@ class RequestContext:
     def headers(self) -> Headers:
         """Headers of the answer: the losses so far, the upstream if it is a fallback, and where it
         is told what the answer costs, once that is known."""
-        headers = losses_header(tuple(self.ledger))
+        headers = losses_header(tuple(self.ledger)) if self.ledger else []
         if self.fell_back:
             headers.append((FALLBACK_HEADER, self.target.upstream.name.encode()))
         charge = self.record.charge

@@ -145,7 +145,8 @@ class Exchange:
             if context.delivery is not None:
                 context.delivery.close()
             context.note_usage()
-            record.losses = tuple(context.ledger)
+            if context.ledger:
+                record.losses = tuple(context.ledger)
 
     async def read(self, incoming: IncomingRequest) -> ClientRequest:
         """The client's request.
@@ -157,7 +158,7 @@ class Exchange:
         body = await incoming.body(self._server.body_limit_bytes)
         if is_large(body):
             return await self._large.read(incoming.codec.name, body, incoming.operation)
-        return ClientRequest(incoming.codec.name, body, operation=incoming.operation)
+        return ClientRequest(incoming.codec.name, body, None, incoming.operation)
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """The target of the request's model.
@@ -318,11 +319,12 @@ class Exchange:
         while True:
             sent_at = time.monotonic()
             try:
-                async with await client.send(
+                answer = await client.send(
                     _upstream_request(context, lease, builder),
                     lease.waits[context.call.streams].limit,
                     lease.fell_silent,
-                ) as answer:
+                )
+                try:
                     self._upstreams.pool.heard(lease, answer.headers)
                     if not 200 <= answer.status < 300:
                         body = builder.mask.error(await read_error(answer))
@@ -334,6 +336,8 @@ class Exchange:
                         await deliver_stream(
                             context, context.delivery, lease, answer, builder.mask, sent_at
                         )
+                finally:
+                    answer.close()
                 return
             except CallError as error:
                 raise failed_call(error, context.target.upstream.name) from None

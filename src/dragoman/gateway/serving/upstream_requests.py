@@ -35,6 +35,7 @@ class UpstreamDefaults:
     """What the requests of all accounts of an upstream have in common."""
 
     __slots__ = (
+        "forwarded",
         "headers",
         "names",
         "own_headers",
@@ -47,9 +48,11 @@ class UpstreamDefaults:
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
-        self.version = upstream.codec.endpoint.version
+        endpoint = upstream.codec.endpoint
+        self.version = endpoint.version
+        self.forwarded = tuple((name, name.encode()) for name in endpoint.forwarded)
         self.headers = {"user-agent": ("user-agent", _USER_AGENT)}
-        own = upstream.codec.endpoint.headers(upstream.capabilities)
+        own = endpoint.headers(upstream.capabilities)
         self.headers |= {name: (name, value) for name, value in own.items()}
         self.own_headers = _revealed(upstream.headers)
         self.names = frozenset(self.own_headers)
@@ -141,9 +144,8 @@ class UpstreamRequestBuilder:
 
     def _passed_on(self, client: Mapping[bytes, bytes]) -> dict[str, Header]:
         passed: dict[str, Header] = {}
-        for name in self._defaults.upstream.codec.endpoint.forwarded:
-            value = client.get(name.encode())
-            if value and name not in self._names:
+        for name, encoded in self._defaults.forwarded:
+            if encoded in client and name not in self._names and (value := client[encoded]):
                 passed[name] = (name, value.decode("latin-1"))
         return passed
 
