@@ -14,6 +14,7 @@ from dragoman.jsontext import (
     JsonTooDeep,
     decode,
     decoder,
+    has_halves,
     members,
     object_of,
 )
@@ -26,12 +27,43 @@ class Named(msgspec.Struct):
     id: str
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b'"\xff"', '"\ud800"', b"NaN", b"{} {}"])
+@pytest.mark.parametrize("text", [b"", b"{", b'"\xff"', b"NaN", b"[1e400,NaN]", b"{} {}"])
 def test_what_is_no_json(text: bytes | str) -> None:
     with pytest.raises(JsonError) as raised:
         decode(text)
     assert type(raised.value) is JsonError
     assert object_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'"\\ud800"', "\ufffd"),
+        ('"\ud800"', "\ufffd"),
+        (b'{"a":["x\\udfffy","\\ud83d\\ude00"]}', {"a": ["x\ufffdy", "\U0001f600"]}),
+    ],
+)
+def test_halves_of_characters(text: bytes | str, value: object) -> None:
+    assert decode(text) == value
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1E+999", b"9" * 400])
+def test_a_number_that_no_double_holds_is_kept(number: bytes) -> None:
+    value = decode(b'{"a":%b}' % number)
+    assert msgspec.json.encode(value) == b'{"a":%b}' % number
+
+
+@pytest.mark.parametrize(
+    ("text", "halved"),
+    [
+        (b'"\\ud83d\\ude00"', False),
+        (b'"\\ud83d"', True),
+        (b'"\\\\ud83d"', False),
+        (b'"x"', False),
+    ],
+)
+def test_whether_there_are_halves(text: bytes, halved: bool) -> None:
+    assert has_halves(text) is halved
 
 
 def test_what_is_nested_without_end() -> None:

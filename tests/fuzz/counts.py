@@ -1,6 +1,6 @@
 """How much is tried: all of it where CI is set, a part of it on every run.
 
-DRAGOMAN_FUZZ_REQUESTS and DRAGOMAN_FUZZ_ANSWERS set other numbers.
+DRAGOMAN_FUZZ_REQUESTS, DRAGOMAN_FUZZ_ANSWERS and DRAGOMAN_FUZZ_STREAMS set other numbers.
 """
 
 from __future__ import annotations
@@ -17,3 +17,6 @@ REQUESTS = _count("DRAGOMAN_FUZZ_REQUESTS", 100_000, 20_000)
 
 ANSWERS = _count("DRAGOMAN_FUZZ_ANSWERS", 30_000, 5_000)
 """Damaged answers, and as many damaged streams, each translated to every protocol."""
+
+STREAMS = _count("DRAGOMAN_FUZZ_STREAMS", 20_000, 2_000)
+"""Real streams with damaged indexes, ids, names and terminators, each for both other protocols."""

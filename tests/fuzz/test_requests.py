@@ -78,7 +78,6 @@ def check_refusal(client: str, error: InvalidRequest) -> None:
 
 BROKEN = {
     "text that is not UTF-8": b'"a\x80"',
-    "a lone surrogate": b'"\\ud800"',
     "half a value": b'"a',
     "no value": b"undefined",
 }
@@ -100,6 +99,6 @@ def test_broken_text_is_refused_in_every_cell(client: str, upstream: str, value:
 
 @pytest.mark.parametrize("client", PROTOCOLS)
 def test_a_model_that_is_not_text_is_refused(client: str) -> None:
-    for model in (b'"m\x80"', b"5", b"null", b'"\\ud800"', b'""'):
+    for model in (b'"m\x80"', b"5", b"null", b'""'):
         with pytest.raises(InvalidRequest):
             ClientRequest(client, b'{"model":%b,"messages":[],"input":"x"}' % model)

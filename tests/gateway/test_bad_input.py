@@ -202,14 +202,6 @@ def test_nesting_without_end(
     assert "nested" in error_of(client, answer)["message"]
 
 
-@pytest.mark.parametrize(("client", "upstream"), TRANSLATED)
-def test_lone_surrogates(gateway: RunningGateway, client: str, upstream: str) -> None:
-    text = json.dumps(body(client, f"{upstream}/sim-text", "HERE")).replace("HERE", "a \\ud800 b")
-    answer = post(gateway, client, text.encode())
-    assert answer.status == 400
-    assert "surrogate" in error_of(client, answer)["message"]
-
-
 @pytest.mark.parametrize("wrong", ["loose", ""])
 def test_an_unknown_policy(gateway: RunningGateway, wrong: str) -> None:
     made = body("chat", "messages/sim-text")

@@ -277,6 +277,9 @@ class Call:
         """
         outcome = outcome or Outcome()
         if self.passes_through:
+            if jsontext.has_halves(body):
+                self.ledger.add("text", LossKind.REPAIRED, MENDED)
+                body = to_json(decode_answer(body))
             answer, outcome.usage = self.codec.passthrough.forward_response(
                 body, self._source.model, self._source.shown
             )
