@@ -116,12 +116,12 @@ async def _connect(
             raise ProxyFailed(f"TLS with the proxy failed: {_reason(error)}") from error
         raise _tls_failed(error) from error
     except socket.gaierror as error:
-        failed = fault(f"the name {host} did not resolve: {error.strerror}")
-        raise _caused(failed, "name_not_resolved") from error
+        told = f"the name {host} did not resolve: {error.strerror}"
+        raise _caused(fault(told), "name_not_resolved") from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        failed = fault(f"{who} at {host}:{port} cannot be reached: {reason}")
-        raise _caused(failed, _refusal(error)) from error
+        told = f"{who} at {host}:{port} cannot be reached: {reason}"
+        raise _caused(fault(told), _refusal(error)) from error
     return transport
 
 
