@@ -126,7 +126,8 @@ async def _connect(
 
 
 def _caused(error: ConnectFailed | ProxyFailed, cause: str) -> ConnectFailed | ProxyFailed:
-    """The error with its cause, unless the proxy is at fault: that is all there is to know."""
+    """The error with its cause, unless the proxy is at fault: that is all there is to know. Who
+    raises it must not give it a name: its traceback would hold it, and all of the request."""
     if cause and isinstance(error, ConnectFailed):
         error.cause = cause
     return error
