@@ -116,17 +116,18 @@ async def _connect(
             raise ProxyFailed(f"TLS with the proxy failed: {_reason(error)}") from error
         raise _tls_failed(error) from error
     except socket.gaierror as error:
-        failed = fault(f"the name {host} did not resolve: {error.strerror}")
-        raise _caused(failed, "name_not_resolved") from error
+        told = f"the name {host} did not resolve: {error.strerror}"
+        raise _caused(fault(told), "name_not_resolved") from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        failed = fault(f"{who} at {host}:{port} cannot be reached: {reason}")
-        raise _caused(failed, _refusal(error)) from error
+        told = f"{who} at {host}:{port} cannot be reached: {reason}"
+        raise _caused(fault(told), _refusal(error)) from error
     return transport
 
 
 def _caused(error: ConnectFailed | ProxyFailed, cause: str) -> ConnectFailed | ProxyFailed:
-    """The error with its cause, unless the proxy is at fault: that is all there is to know."""
+    """The error with its cause, unless the proxy is at fault: that is all there is to know. Who
+    raises it must not give it a name: its traceback would hold it, and all of the request."""
     if cause and isinstance(error, ConnectFailed):
         error.cause = cause
     return error
