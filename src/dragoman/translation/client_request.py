@@ -36,12 +36,14 @@ class ClientRequest:
 
     `model` and `stream` are known at once; the whole body is read only when an upstream of
     another protocol needs it. `shown` are members that answers repeat instead of those in `body`.
+    `apart`: the body is large, and is worked on in another process.
     """
 
     __slots__ = (
         "_beginning",
         "_for_answer",
         "_request",
+        "apart",
         "body",
         "codec",
         "members",
@@ -69,6 +71,7 @@ class ClientRequest:
         self._request: Request | None = None
         self._for_answer: Request | None = None
         self._beginning: Beginning | None = None
+        self.apart = False
         self.shown = shown or {}
         self.members: Mapping[str, msgspec.Raw] = _decode_members(body)
         self.operation = operation
@@ -83,6 +86,7 @@ class ClientRequest:
         made.shown, made.operation = {}, None
         made.model, made.stream, made._request = request.model, request.stream, request
         made._for_answer = made._beginning = None
+        made.apart = False
         return made
 
     @classmethod
@@ -92,7 +96,7 @@ class ClientRequest:
         """A request whose `outline` another process made of its body."""
         made = cls.__new__(cls)
         made.codec, made.body, made.operation, made.shown = CODECS[protocol], body, operation, {}
-        made.model, made.stream = outline.model, outline.stream
+        made.model, made.stream, made.apart = outline.model, outline.stream, True
         made._request, made._for_answer, made._beginning = None, None, outline.beginning
         view = memoryview(body)
         made.members = {
@@ -123,6 +127,7 @@ class ClientRequest:
         name, self.model, self.stream, self.operation, self.shown, self._for_answer = state
         self.codec, self.body, self.members = CODECS[name], b"", {}
         self._request = self._beginning = None
+        self.apart = False
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
         """The same request with another body.
