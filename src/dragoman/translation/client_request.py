@@ -38,12 +38,14 @@ class ClientRequest:
 
     `model` and `stream` are known at once; the whole body is read only when an upstream of
     another protocol needs it. `shown` are members that answers repeat instead of those in `body`.
+    `apart`: the body is large, and is worked on in another process.
     """
 
     __slots__ = (
         "_beginning",
         "_for_answer",
         "_request",
+        "apart",
         "body",
         "codec",
         "members",
@@ -76,6 +78,7 @@ class ClientRequest:
         self._request: Request | None = None
         self._for_answer: Request | None = None
         self._beginning: Beginning | None = None
+        self.apart = False
         self.shown = shown or {}
         self.members: Mapping[str, msgspec.Raw] = _decode_members(body)
         self.operation = operation
@@ -90,6 +93,7 @@ class ClientRequest:
         made.shown, made.operation, made.mended = {}, None, False
         made.model, made.stream, made._request = request.model, request.stream, request
         made._for_answer = made._beginning = None
+        made.apart = False
         return made
 
     @classmethod
@@ -100,7 +104,7 @@ class ClientRequest:
         made = cls.__new__(cls)
         made.codec, made.body, made.operation, made.shown = CODECS[protocol], body, operation, {}
         made.mended = outline.mended
-        made.model, made.stream = outline.model, outline.stream
+        made.model, made.stream, made.apart = outline.model, outline.stream, True
         made._request, made._for_answer, made._beginning = None, None, outline.beginning
         view = memoryview(body)
         made.members = {
@@ -131,7 +135,7 @@ class ClientRequest:
         name, self.model, self.stream, self.operation, self.shown, self._for_answer = state
         self.codec, self.body, self.members = CODECS[name], b"", {}
         self._request = self._beginning = None
-        self.mended = False
+        self.mended = self.apart = False
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
         """The same request with another body.

@@ -14,7 +14,7 @@ from dragoman.gateway.serving.affinity import (
     reasoning_account,
 )
 from dragoman.gateway.serving.context import RequestContext
-from dragoman.gateway.serving.large import LargeBodies, is_large
+from dragoman.gateway.serving.large import LargeBodies
 from dragoman.translation import ALL_REASONING
 
 
@@ -91,7 +91,7 @@ class Conversations:
         self, context: RequestContext, *, bound: bool = False, moved: bool = False, least: int = 0
     ) -> int:
         call, request = context.call, context.request
-        if call.may_drop(bound=bound, moved=moved, least=least) and is_large(request.body):
+        if call.may_drop(bound=bound, moved=moved, least=least) and request.apart:
             return await self._large.drop_reasoning(
                 call, request, bound=bound, moved=moved, least=least
             )

@@ -203,7 +203,7 @@ class Exchange:
             InvalidRequest: as `Call`.
             DragomanError: TOO_LARGE.
         """
-        if is_large(request.body):
+        if request.apart:
             return await self._large.translate(request, upstream, settings)
         return Call(request, upstream, settings)
 

@@ -46,7 +46,6 @@ _STRIDES = (31, 37)
 """Every so many bytes one is looked at, for looking at all would take a tenth of what the work
 does. Both are primes: parts that neither meets are at least 1,147 bytes apart, so they are few."""
 
-_BRACKET = re.compile(rb"[{\[]")
 _PART = re.compile(rb'\{["}\s]|\[["{\[\]\s\d\-tfn]')
 """How an object or list begins. In a string a quote or line end would be escaped."""
 
@@ -66,11 +65,12 @@ def _has_many_parts(body: bytes, stride: int) -> bool:
     if some.count(b"{") + some.count(b"[") <= most:
         return False
     found = 0
-    for bracket in _BRACKET.finditer(some):
-        found += _PART.match(body, bracket.start() * stride) is not None
-        if found > most:
-            return True
-    return False
+    for bracket in (b"{", b"["):
+        at = some.find(bracket)
+        while at >= 0 and found <= most:
+            found += _PART.match(body, at * stride) is not None
+            at = some.find(bracket, at + 1)
+    return found > most
 
 
 class LargeBodies:

@@ -398,7 +398,9 @@ def _streamed(request: ClientRequest, name: str) -> ClientRequest:
     members: dict[str, Any] = {**request.members, "stream": True}
     members.pop("background", None)
     shown = {**request.shown, "background": True, "id": name}
-    return ClientRequest(request.codec.name, to_json(members), shown)
+    streamed = ClientRequest(request.codec.name, to_json(members), shown)
+    streamed.apart = request.apart
+    return streamed
 
 
 class _Unattended:

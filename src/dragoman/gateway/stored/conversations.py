@@ -224,13 +224,13 @@ class StoredConversations:
 
     async def references(self, request: ClientRequest) -> list[tuple[int, str]]:
         """The items of a request's input that refer to stored ones, as `references`."""
-        if is_large(request.body):
+        if request.apart:
             own = await self._given_items(request)
             return [] if own is None else list(own.references)
         return references(request.members.get("input"))
 
     async def _given_items(self, request: ClientRequest) -> GivenItems | None:
-        if is_large(request.body):
+        if request.apart:
             own, body = await self._large.work(items_given, request)
             return None if own is None else replace(own, body=body)
         return given_items(request.members.get("input"))
