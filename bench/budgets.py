@@ -22,8 +22,8 @@ EVENT_RATIOS = (1.0, 1.8)
 
 CAUSES = {
     f"{kind}, request against nginx": "Not the sockets: `relay` costs what nginx does. A request "
-    "passes some 240 Python functions, 340 where it is translated, none of which takes more than a "
-    "thirtieth of it; reading and writing JSON is an eighth "
+    "calls some 230 Python functions, 330 where it is translated, none of which takes more than a "
+    "thirtieth of it "
     "([decision 9](decisions/0009-cost-of-a-request.md))."
     for kind in REQUEST_RATIOS
 } | {
