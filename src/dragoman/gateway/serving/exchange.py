@@ -266,8 +266,7 @@ class Exchange:
         while True:
             sent_at = time.monotonic()
             try:
-                answer = await client.send(_upstream_request(context, lease, builder))
-                try:
+                async with await client.send(_upstream_request(context, lease, builder)) as answer:
                     if not 200 <= answer.status < 300:
                         body = builder.mask.error(await read_error(answer))
                         raise refused(context.call.codec, answer.status, answer.headers, body)
@@ -275,8 +274,6 @@ class Exchange:
                         await deliver_whole(context, lease, answer, builder.mask)
                     else:
                         await deliver_stream(context, context.delivery, lease, answer, sent_at)
-                finally:
-                    answer.close()
                 return
             except CallError as error:
                 raise failed_call(error, context.target.upstream.name) from None
