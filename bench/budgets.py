@@ -21,9 +21,8 @@ EVENT_RATIOS = (1.0, 1.8)
 """The same for a translated event."""
 
 CAUSES = {
-    f"{kind}, request against nginx": "Not the sockets: `relay` costs what nginx does. A request "
-    "passes some 240 Python functions, 340 where it is translated, none of which takes more than a "
-    "thirtieth of it; reading and writing JSON is an eighth "
+    f"{kind}, request against nginx": "Not the sockets: `relay` costs about what nginx does. A "
+    "request calls some 210 Python functions, 310 where it is translated "
     "([decision 9](decisions/0009-cost-of-a-request.md))."
     for kind in REQUEST_RATIOS
 } | {

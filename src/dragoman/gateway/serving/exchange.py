@@ -319,12 +319,11 @@ class Exchange:
         while True:
             sent_at = time.monotonic()
             try:
-                answer = await client.send(
+                async with await client.send(
                     _upstream_request(context, lease, builder),
                     lease.waits[context.call.streams].limit,
                     lease.fell_silent,
-                )
-                try:
+                ) as answer:
                     self._upstreams.pool.heard(lease, answer.headers)
                     if not 200 <= answer.status < 300:
                         body = builder.mask.error(await read_error(answer))
@@ -336,8 +335,6 @@ class Exchange:
                         await deliver_stream(
                             context, context.delivery, lease, answer, builder.mask, sent_at
                         )
-                finally:
-                    answer.close()
                 return
             except CallError as error:
                 raise failed_call(error, context.target.upstream.name) from None
