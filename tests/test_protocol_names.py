@@ -24,6 +24,7 @@ APART = ("protocols/", "simulator/", "doctor/", "guides.py")
 
 REASONS = {
     "api_page.py": "the example at the head of the library's page",
+    "accounts/quota.py": "as `accounts/limits.py`: the headers in which services tell of quotas",
     "accounts/limits.py": "rate-limit headers are of services: a bridge of any protocol passes on "
     "those of the vendor behind it",
     "cli/init.py": "the services it knows, and the protocol of most servers of one's own",

@@ -184,7 +184,7 @@ def test_damage_is_sent_on_only_as_it_came(batch: int) -> None:
             source = encode(rng, damage(rng, merged(rng, corpus[client])))
             written = translated(client, upstream, source, BALANCED)
             if written is not None:
-                check_blame(client, upstream, msgspec.json.decode(source), written, source)
+                check_blame(client, upstream, jsontext.decode(source), written, source)
 
 
 def check_blame(

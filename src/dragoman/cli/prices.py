@@ -30,7 +30,7 @@ _SHOWN = 40
 
 @click.group()
 def prices() -> None:
-    """What models cost, by the table that is shipped or by one of your own."""
+    """Show what models cost, and price anew."""
 
 
 @contextmanager
@@ -49,9 +49,9 @@ def _told() -> Iterator[None]:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.argument("model", required=False)
 def show(config: Path, provider: str | None, as_json: bool, model: str | None) -> None:
-    """Show what MODEL costs at each upstream, in US dollars for a million tokens.
+    """Show what a model costs at each upstream.
 
-    Without a model: where the prices come from, and whose list applies to each upstream.
+    Prices are in US dollars for a million tokens. Without MODEL: where the prices come from, and whose list applies to each upstream.
     """
     import msgspec
 
@@ -124,9 +124,9 @@ def update(
     dry_run: bool,
     out: Path,
 ) -> None:
-    """Make a table of prices from what genai-prices publishes, and write it to OUT.
+    """Make a table of the prices of today.
 
-    Another source is compared with it, and fills in models that it lacks. This is the only command
+    It is made from what genai-prices publishes, and written to OUT. Another source is compared with it, and fills in models that it lacks. This is the only command
     that downloads anything. `[pricing] table` has the gateway use the file.
     """
     from dragoman.prices.loading import load_table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.losses import Policy
@@ -92,19 +93,22 @@ class Keyring:
 def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
     """The key that a client sent, None if there is none. The headers of a protocol win over
     `Authorization: Bearer`, which all have."""
-    for name in _KEY_HEADERS:
+    for name in _key_headers(tuple(CODECS)):
         if name in headers and (key := headers[name].strip()):
             return key
     scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
     return token.strip() or None if scheme.lower() == b"bearer" else None
 
 
-_KEY_HEADERS = tuple(name for codec in CODECS.values() for name in codec.endpoint.key_headers)
+@lru_cache(maxsize=8)
+def _key_headers(protocols: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(name for known in protocols for name in CODECS[known].endpoint.key_headers)
 
 
 def _ways() -> list[str]:
     """The headers in which a key can be sent."""
-    return ["'Authorization: Bearer KEY'", *(f"'{name.decode()}: KEY'" for name in _KEY_HEADERS)]
+    headers = _key_headers(tuple(CODECS))
+    return ["'Authorization: Bearer KEY'", *(f"'{name.decode()}: KEY'" for name in headers)]
 
 
 def _digest(key: bytes) -> bytes:

@@ -91,7 +91,7 @@ class Item(Struct, eq=False):
 
     def fits(self, kind: object) -> bool:
         """Whether an item of type `kind` may be this one."""
-        return self.kind == kind or (self.kind in CALLS and kind in CALLS)
+        return self.kind == kind or (self.kind in CALLS and str(kind) in CALLS)
 
     def is_blank(self) -> bool:
         """Whether nothing was passed on of it."""

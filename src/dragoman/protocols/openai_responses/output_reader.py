@@ -330,7 +330,7 @@ class OutputReader:
         open_ = list(item.parts)
         for at, entry in enumerate(parts_of(value)):
             where = f"{path}.content[{at}]"
-            if entry.get("type") not in TEXTS:
+            if str(entry.get("type")) not in TEXTS:
                 events += self.part(item, at, entry, where, over=True)
                 continue
             known = _matching(open_, at, entry)
