@@ -425,7 +425,8 @@ wrong, what it breaks in which client, and what to do. It works against any gate
 What is said here of each client was found in one of these ways:
 
 - **Run by the tests** on all three kinds of upstream, as the real program: Claude Code, Codex,
-  opencode, pi, qwen-code, cline, the AI SDK and openai-agents; the vendors' SDKs of both languages.
+  opencode, pi, qwen-code, cline, the AI SDK and openai-agents; of the vendors' SDKs, both
+  languages.
 - **Recorded**: what the real program sends in a tool loop, translated to every protocol by the
   tests: all of these, and LangChain, pydantic-ai, LlamaIndex and the tool runners
   of the Python SDKs. Not recorded are qwen-code's Messages for a model it does not know (a strict

@@ -165,9 +165,11 @@ def test_no_account_left(start: Start, api: str, stream: bool) -> None:
 def test_our_accounts_trouble_is_not_told_as_the_clients(start: Start, api: str) -> None:
     for key in ("sk-sim-401", "sk-sim-403"):
         gateway = start(keys=(key,))
-        answer = ask(gateway, api, "chat/sim-text")
-        assert answer.status in (502, 503, 529)
-        assert key not in answer.body.decode()
+        for _ in range(2):  # tried, and known to be of no use
+            answer = ask(gateway, api, "chat/sim-text")
+            assert answer.status == 403
+            assert "not your key" in error_of(api, answer)["message"]
+            assert key not in answer.body.decode()
 
 
 def test_ten_attempts_at_most(start: Start, simulator: RunningSimulator) -> None:
@@ -216,7 +218,7 @@ def test_accounts_are_kept_to_their_models(start: Start, simulator: RunningSimul
         assert ask(gateway, "messages", f"chat/{model}").status == 200
         assert simulator.last.key == f"sk-sim-{key}"
     answer = ask(gateway, "chat", "chat/sim-length")
-    assert answer.status == 503
+    assert answer.status == 403
 
 
 def test_the_key_goes_upstream_in_the_upstreams_own_header(

@@ -15,6 +15,7 @@ from dragoman.gateway.serving.failures import (
     failed_call,
     final_fault,
     more_informative,
+    none_left,
 )
 from dragoman.upstream.errors import ConnectFailed, FirstByteTimeout, Truncated
 
@@ -61,6 +62,46 @@ def test_the_reasons_are_told_by_count_and_when_an_account_is_back(
     assert "No active accounts available" in told.message
     assert "out of quota: 2; rate limited: 1" in told.message
     assert told.retry_after == 3.0
+
+
+WAITING = NoAccount(Fault(FaultKind.NO_ACCOUNT, "none", retry_after=60.0), (("a", 1),))
+FOR_HOURS = NoAccount(Fault(FaultKind.NO_ACCOUNT, "none", retry_after=18_000.0), (("a", 1),))
+FOR_GOOD = NoAccount(Fault(FaultKind.NO_ACCOUNT, "none"), (("a", 1),))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shortage", "shown"),
+    [
+        (FaultKind.UNAUTHENTICATED, WAITING, FaultKind.NO_ACCOUNT),
+        (FaultKind.UNAUTHENTICATED, FOR_HOURS, FaultKind.PAYMENT_REQUIRED),
+        (FaultKind.UNAUTHENTICATED, FOR_GOOD, FaultKind.FORBIDDEN),
+        (FaultKind.FORBIDDEN, WAITING, FaultKind.UPSTREAM_FAILED),
+        (FaultKind.FORBIDDEN, FOR_GOOD, FaultKind.FORBIDDEN),
+        (FaultKind.RATE_LIMITED, WAITING, FaultKind.RATE_LIMITED),
+        (FaultKind.RATE_LIMITED, FOR_HOURS, FaultKind.PAYMENT_REQUIRED),
+        (FaultKind.RATE_LIMITED, FOR_GOOD, FaultKind.RATE_LIMITED),
+        (FaultKind.UPSTREAM_FAILED, FOR_HOURS, FaultKind.UPSTREAM_FAILED),
+        (FaultKind.UPSTREAM_FAILED, FOR_GOOD, FaultKind.UPSTREAM_FAILED),
+        (None, WAITING, FaultKind.NO_ACCOUNT),
+        (None, FOR_HOURS, FaultKind.PAYMENT_REQUIRED),
+        (None, FOR_GOOD, FaultKind.FORBIDDEN),
+    ],
+)
+def test_what_waiting_does_not_mend_is_told_as_such(
+    kind: FaultKind | None, shortage: NoAccount, shown: FaultKind
+) -> None:
+    """Whether accounts were tried for the request, or none was left to begin with."""
+
+    def told(rules: RuleSet) -> Fault:
+        if kind is None:
+            return none_left(rules, shortage)
+        return final_fault(rules, failure(kind), NONE_LEFT, shortage)
+
+    fault = told(DEFAULT)
+    assert fault.kind is shown
+    blocked = shown in (FaultKind.FORBIDDEN, FaultKind.PAYMENT_REQUIRED)
+    assert ("not your key" in fault.message) is blocked
+    assert told(SOP).kind is FaultKind.NO_ACCOUNT
 
 
 def test_a_refused_key_is_not_quoted() -> None:

@@ -135,7 +135,7 @@ def test_retried_requests_leave_no_cycles(base_url: str, bad: str, stream: bool)
 @STREAMED
 def test_requests_without_an_account_leave_no_cycles(base_url: str, stream: bool) -> None:
     with running_gateway(config_for(base_url, keys=("sk-sim-401",)), None) as gateway:
-        ask = asking(gateway, "chat", "messages/sim-text", 503, stream=stream)
+        ask = asking(gateway, "chat", "messages/sim-text", 403, stream=stream)
         assert garbage(gateway, ask) < REQUESTS
 
 

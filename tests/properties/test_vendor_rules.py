@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman import jsontext
 from dragoman.canonical.errors import InvalidRequest
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
