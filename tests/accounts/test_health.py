@@ -9,7 +9,12 @@ from msgspec.structs import replace
 from dragoman.accounts.hosts import Host, Hosts, dials_again
 from dragoman.accounts.lease import Lease
 from dragoman.accounts.pool import AccountPool, LeaseRequest
-from dragoman.accounts.silence import UsualWait, rest_after_silence, trial
+from dragoman.accounts.silence import (
+    UsualWait,
+    after_late_answer,
+    rest_after_silence,
+    trial,
+)
 from dragoman.accounts.states import Rest
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Config, Secret, Upstream
@@ -20,20 +25,24 @@ NOW = 1000.0
 
 
 @pytest.mark.parametrize(
-    ("failed", "timed_out", "was_known", "again"),
+    ("failed", "timed_out", "was_known", "one_way", "again"),
     [
-        (1, False, False, True),  # refused, by a host that was well: once more
-        (2, False, False, False),  # refused again
-        (1, True, False, False),  # a wait for nothing is not repeated
-        (2, True, False, False),
-        (1, False, True, False),  # it was known to be down: one look is enough
-        (1, True, True, False),
+        (1, False, False, True, True),  # refused, by a host that was well: once more
+        (2, False, False, True, False),  # refused again
+        (1, True, False, True, False),  # a wait for nothing is not repeated
+        (2, True, False, True, False),
+        (1, False, True, True, False),  # it was known to be down: one look is enough
+        (1, True, True, True, False),
+        (1, True, True, False, True),  # another account may go another way
+        (3, True, True, False, True),
+        (4, True, True, False, False),
     ],
 )
 def test_how_often_a_request_dials(
-    failed: int, timed_out: bool, was_known: bool, again: bool
+    failed: int, timed_out: bool, was_known: bool, one_way: bool, again: bool
 ) -> None:
-    assert dials_again(failed=failed, timed_out=timed_out, was_known=was_known) is again
+    dials = dials_again(failed, timed_out=timed_out, was_known=was_known, one_way=one_way)
+    assert dials is again
 
 
 def test_a_host_rests_longer_with_each_failure_in_a_row() -> None:
@@ -44,7 +53,9 @@ def test_a_host_rests_longer_with_each_failure_in_a_row() -> None:
         found.append(rest.until - now)
         now = rest.until
     assert found == [1, 2, 4, 8, 16, 32, 64, 120, 120, 120]
-    hosts.answered(HOST)
+    hosts.answered(HOST, now - 200.0)
+    assert hosts.rest(HOST) is not None, "it was connected before"
+    hosts.answered(HOST, now)
     assert hosts.rest(HOST) is None
     assert len(hosts) == 0
 
@@ -113,12 +124,26 @@ def test_the_rest_of_a_silent_account_grows_and_is_forgotten() -> None:
         assert rest.soft
         found.append(rest.until - now)
         now = rest.until
-    assert found == [10, 20, 40, 80, 160, 320, 600, 600]
+    assert found == [30, 60, 120, 240, 480, 960, 1920, 3600]
     assert rest is not None
-    much_later = rest_after_silence(rest, now + 4800.0, now + 4800.0, 0.5)
+    much_later = rest_after_silence(rest, now + 8 * 3600.0, now + 8 * 3600.0, 0.5)
     assert much_later is not None
     assert much_later.streak == 1
     assert rest_after_silence(rest, NOW, rest.until - 1.0, 0.5) is None
+
+
+def test_it_lasts_as_long_as_the_call_may_but_no_longer_than_it_does() -> None:
+    rest = rest_after_silence(None, NOW, NOW + 5.0, 0.5, 595.0)
+    assert rest is not None
+    assert rest.until == NOW + 600.0
+    again = rest_after_silence(rest, NOW + 700.0, NOW + 705.0, 0.5, 595.0)
+    assert again is not None
+    assert again.until == NOW + 705.0 + 2 * 595.0
+    assert after_late_answer(rest, NOW + 10.0).until == NOW + 35.0
+    assert after_late_answer(rest, NOW + 300.0).until == NOW + 300.0
+    short = rest_after_silence(None, NOW, NOW + 5.0, 0.5, -1.0)
+    assert short is not None
+    assert after_late_answer(short, NOW + 6.0) == short
 
 
 def test_a_trial_keeps_others_away_until_it_is_late_itself() -> None:
@@ -150,13 +175,21 @@ def test_a_silent_account_is_avoided_until_a_trial_is_answered_as_usual() -> Non
     assert others == {"a", "b", "c"} - {name}
     # Its conversations go on elsewhere, and it serves if no other can.
     assert name_of(pool, M, others) == name
-    clock.now += 11.0
+    clock.now += 31.0
+    assert name not in {name_of(pool) for _ in range(20)}, "the call may still be at work"
+    clock.now += 600.0
     trials: list[Lease] = []
     while not trials or trials[-1].account.name != name:
         trials.append(pool.lease(M))
     assert name not in {name_of(pool) for _ in range(20)}, "one trial at a time"
-    trials[-1].began(60.0, stream=True)  # far too late
+    clock.now += 5.0
+    assert not trials[-1].fell_silent()
+    clock.now += 10.0
+    trials[-1].began(15.0, stream=True)  # far too late
     assert name not in {name_of(pool) for _ in range(20)}
+    clock.now += 600.0
+    while trials[-1].account.name != name or trials[-1].taken < clock.now:
+        trials.append(pool.lease(M))
     trials[-1].began(0.3, stream=True)
     assert name in {name_of(pool) for _ in range(20)}
     for lease in [hung, *trials]:
@@ -187,7 +220,6 @@ def test_other_upstreams_go_before_one_whose_host_is_down() -> None:
     with pool.lease(M) as lease:
         assert lease.unreached(failed=1, timed_out=False)
         assert not lease.unreached(failed=2, timed_out=False)
-        assert set(pool.same_way(lease)) == {"a", "b"}
     assert pool.avoids("one")
     with pool.lease(M) as lease:
         assert not lease.unreached(failed=1, timed_out=False), "it was known"
@@ -202,8 +234,7 @@ def test_accounts_that_go_another_way_are_not_concerned() -> None:
     )
     pool = AccountPool(Config(upstreams=(ONE,), accounts=accounts), clock=Clock())
     with pool.lease(M, ("b",)) as lease:
-        lease.unreached(failed=1, timed_out=True)
-        assert pool.same_way(lease) == ["a"]
+        assert lease.unreached(failed=1, timed_out=True)
     assert not pool.avoids("one"), "some of its accounts may reach it"
     pool.withdraw(["b"])
     assert pool.avoids("one")

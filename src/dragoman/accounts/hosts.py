@@ -11,13 +11,16 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.accounts.proxies import rest_after, same_failure
+from dragoman.accounts.proxies import rest_after
 from dragoman.accounts.states import Rest
 
 UNREACHED = "its host cannot be reached"
 
 _TRIAL_S = 10.0
 """Seconds for which a trial keeps others away, unless its outcome is known before."""
+
+_MOST_WAYS = 4
+"""Calls of a request that may end without a connection where accounts go several ways."""
 
 
 class Host(Struct, frozen=True):
@@ -60,25 +63,30 @@ class Hosts:
 
     def failed(self, host: Host, taken: float, now: float, spread: float) -> Rest | None:
         """A call that began at `taken` could not connect. Returns the rest that this begins; None
-        if that failure was known."""
+        if it began before the last failure: a wait for nothing may be told long after."""
         before = self._rests.get(host)
-        if same_failure(before, taken, now):
+        if before is not None and taken < before.since:
             return None
         rest = rest_after(before, now, spread)
         self._rests[host] = replace(rest, why=UNREACHED)
         return self._rests[host]
 
-    def answered(self, host: Host) -> None:
-        """The host answered something, whatever it was."""
-        self._rests.pop(host, None)
+    def answered(self, host: Host, taken: float) -> None:
+        """The host answered something, whatever it was, to a call that began at `taken`. One that
+        began before the failure may have had its connection from then."""
+        rest = self._rests.get(host)
+        if rest is not None and taken >= rest.since:
+            del self._rests[host]
 
 
-def dials_again(*, failed: int, timed_out: bool, was_known: bool) -> bool:
-    """Whether a request that could not connect to a host tries it once more.
+def dials_again(failed: int, *, timed_out: bool, was_known: bool, one_way: bool) -> bool:
+    """Whether a request that could not connect, for the `failed`-th time, tries the upstream again.
 
     A refusal may be a blip, such as a restart or one address of several, so it is tried again,
     once, unless the host was known to be unreachable when the request came. After a wait for
-    nothing it is left alone: each further one would cost as long. `failed` counts the request's
-    failures to connect to the host.
+    nothing it is left alone: each further one would cost as long. Where accounts go several ways,
+    through proxies of their own, some of these are tried.
     """
+    if not one_way:
+        return failed < _MOST_WAYS
     return failed < 2 and not timed_out and not was_known

@@ -33,7 +33,7 @@ from dragoman.accounts.quota import Quotas
 from dragoman.accounts.rotation import Choice
 from dragoman.accounts.rules import RuleSet
 from dragoman.accounts.shortage import AllBusy, NoAccount
-from dragoman.accounts.silence import rest_after_silence, trial
+from dragoman.accounts.silence import after_late_answer, rest_after_silence, trial
 from dragoman.accounts.states import (
     AccountState,
     Decision,
@@ -266,7 +266,7 @@ class AccountPool:
         """The upstream failed to answer the request of a lease."""
         pool = self._pools[lease.account.upstream]
         if symptom.status and self._hosts:
-            self._hosts.answered(pool.host(lease.proxy))
+            self._hosts.answered(pool.host(lease.proxy), lease.taken)
         decision = classify(symptom, pool.rules.rules)
         key = fingerprint(lease.account.key)
         if key != self._fingerprints.get(lease.account.name, key):
@@ -279,33 +279,43 @@ class AccountPool:
     def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
         """A good answer to the request of a lease began after so many seconds."""
         if self._hosts:
-            self._hosts.answered(self._pools[lease.account.upstream].host(lease.proxy))
-        if lease.choice.member.held is not None and not 0.0 < limit < seconds:
-            name = lease.account.name
+            pool = self._pools[lease.account.upstream]
+            self._hosts.answered(pool.host(lease.proxy), lease.taken)
+        if lease.choice.member.held is not None:
+            name, now = lease.account.name, self._clock()
             rest = self._holds.rest(name, _SILENCE)
-            if rest is not None and lease.taken >= rest.since:
-                self._hold_for(_SILENCE, name, None, self._clock())
+            if rest is None:
+                return
+            if 0.0 < limit < seconds:
+                self._hold_for(_SILENCE, name, after_late_answer(rest, now), now)
+            elif lease.taken >= rest.since:
+                self._hold_for(_SILENCE, name, None, now)
 
     def lease_silent(self, lease: Lease) -> bool:
         """The call of a lease has been silent for far too long."""
         pool, name, now = self._pools[lease.account.upstream], lease.account.name, self._clock()
+        moves = pool.upstream.silent_calls == "move"
         if not lease.choice.member.removed:
             before = self._holds.rest(name, _SILENCE)
-            rest = rest_after_silence(before, lease.taken, now, self._spread())
+            limit = 0.0 if moves else pool.upstream.timeouts.first_byte_s
+            patience = limit - (now - lease.taken)
+            rest = rest_after_silence(before, lease.taken, now, self._spread(), patience)
             if rest is not None:
                 _log.warning("account %s: %s, avoided for %.0f s", name, rest.why, rest.until - now)
                 self._hold_for(_SILENCE, name, rest, now)
-        return pool.upstream.silent_calls == "move"
+        return moves
 
     def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool) -> bool:
         """The call of a lease did not get a connection to its host."""
-        host, now = self._pools[lease.account.upstream].host(lease.proxy), self._clock()
+        pool, now = self._pools[lease.account.upstream], self._clock()
+        host = pool.host(lease.proxy)
         before = self._hosts.rest(host)
         rest = self._hosts.failed(host, lease.taken, now, self._spread())
         if rest is not None:
             _log.warning("%r cannot be reached: avoided for %.1f s", host, rest.until - now)
         was_known = before is not None and before.since <= lease.taken
-        return dials_again(failed=failed, timed_out=timed_out, was_known=was_known)
+        one_way = pool.only_host is not None
+        return dials_again(failed, timed_out=timed_out, was_known=was_known, one_way=one_way)
 
     def lease_proxy_failed(self, lease: Lease) -> None:
         """The call of a lease did not get through its proxy."""
@@ -414,18 +424,6 @@ class AccountPool:
             return False
         host = self._pools[upstream].only_host
         return host is not None and self._hosts.is_avoided(host, self._clock())
-
-    def same_way(self, lease: Lease) -> list[str]:
-        """The accounts whose calls go the same way as that of the lease, to the same host."""
-        if lease.proxy_index >= 0:
-            return [lease.account.name]
-        upstream = self._pools[lease.account.upstream].upstream
-        return [
-            account.name
-            for account in self._accounts.values()
-            if account.upstream == upstream.name
-            and (account.proxy or upstream.proxy) == lease.proxy
-        ]
 
     def rules(self, upstream: str) -> RuleSet:
         """The rule set of the upstream, its own rows first."""

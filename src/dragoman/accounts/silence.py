@@ -27,8 +27,8 @@ _FAR_LONGER = 4.0
 _LEAST_S = 5.0
 """No call is far too late before: service and network may have a bad moment."""
 
-_BASE, _LONGEST = 10.0, 600.0
-_FORGET_ONE_AFTER = 600.0
+_BASE, _LONGEST = 30.0, 3600.0
+_FORGET_ONE_AFTER = 3600.0
 _LEAST_TRIAL_S = 10.0
 
 
@@ -65,10 +65,14 @@ class UsualWait:
         self._left = _LEARN_EVERY
 
 
-def rest_after_silence(before: Rest | None, taken: float, now: float, spread: float) -> Rest | None:
+def rest_after_silence(
+    before: Rest | None, taken: float, now: float, spread: float, patience: float = 0.0
+) -> Rest | None:
     """The rest of an account of which a call, begun at `taken`, has been silent for too long at
     `now`; None if this was known. `before` is its last such rest; `spread` in [0, 1) varies the new
-    one by a quarter either way.
+    one by a quarter either way. It does not end before the call itself does, in `patience` seconds:
+    until then nothing more can be known than that it is silent. And as a trial costs its client as
+    much, it grows from there.
     """
     if same_failure(before, taken, now):
         return None
@@ -76,8 +80,18 @@ def rest_after_silence(before: Rest | None, taken: float, now: float, spread: fl
     if before is not None:
         calm = int(max(0.0, now - before.until) / _FORGET_ONE_AFTER)
         streak = max(0, before.streak - calm) + 1
-    seconds = min(_BASE * 2.0 ** min(streak - 1, 16), _LONGEST) * (0.75 + 0.5 * spread)
-    return Rest(now + seconds, SILENT, True, streak, now)
+    seconds = _back_off(streak, patience) * (0.75 + 0.5 * spread)
+    return Rest(now + max(seconds, patience), SILENT, True, streak, now)
+
+
+def after_late_answer(rest: Rest, now: float) -> Rest:
+    """The rest once a call is answered after all, far too late: the account is slow and does not
+    hang, so no more than the back-off is waited for."""
+    return replace(rest, until=min(rest.until, max(now, rest.since + _back_off(rest.streak))))
+
+
+def _back_off(streak: int, patience: float = 0.0) -> float:
+    return min(max(_BASE, patience) * 2.0 ** min(streak - 1, 16), _LONGEST)
 
 
 def trial(rest: Rest, limit: float, now: float) -> Rest | None:

@@ -51,7 +51,8 @@ def _told() -> Iterator[None]:
 def show(config: Path, provider: str | None, as_json: bool, model: str | None) -> None:
     """Show what a model costs at each upstream.
 
-    Prices are in US dollars for a million tokens. Without MODEL: where the prices come from, and whose list applies to each upstream.
+    Prices are in US dollars for a million tokens. Without MODEL: where the prices come from, and
+    whose list applies to each upstream.
     """
     import msgspec
 
@@ -126,8 +127,9 @@ def update(
 ) -> None:
     """Make a table of the prices of today.
 
-    It is made from what genai-prices publishes, and written to OUT. Another source is compared with it, and fills in models that it lacks. This is the only command
-    that downloads anything. `[pricing] table` has the gateway use the file.
+    It is made from what genai-prices publishes, and written to OUT. Another source is compared with
+    it, and fills in models that it lacks. This is the only command that downloads anything.
+    `[pricing] table` has the gateway use the file.
     """
     from dragoman.prices.loading import load_table
     from dragoman.prices.making import changes, make_from

@@ -25,10 +25,6 @@ from dragoman.upstream.incoming import IncomingResponse
 from dragoman.upstream.request import Prepared, Timeouts, UpstreamRequest, prepared, render_head
 from dragoman.upstream.response import UpstreamResponse
 
-_LEAST_CONNECT_S = 5.0
-"""Seconds that a connection is given however fast answers commonly are: two lost packets of its
-handshake are made good after one and three seconds."""
-
 
 class UpstreamClient:
     """Sends requests over pooled HTTP/1.1 connections.
@@ -99,9 +95,9 @@ class UpstreamClient:
     ) -> UpstreamResponse:
         """Send a request and wait for the head of its answer.
 
-        `silent_s` seconds after it was sent (0: never) `on_silent` is called if there is no head
-        yet: True ends the call. One whose connection does not stand by then, or a few seconds, or
-        that was not taken whole, ends without being asked, since it cannot have done anything.
+        `silent_s` seconds after it was sent whole (0: never) `on_silent` is called if there is no
+        head yet: True ends the call. If nothing of the rest of a request was taken for as long, it
+        ends whatever is said: nobody can have read all of it.
 
         A pooled connection may have been closed by the upstream just as the request went out. If
         not a single byte came back, the request is sent once more on a fresh connection (RFC
@@ -132,10 +128,7 @@ class UpstreamClient:
                     raise
             else:
                 return _response(incoming, forwarded=call.forwarded)
-        connect_s = request.timeouts.connect
-        if silent_s and (not connect_s or silent_s < connect_s):
-            connect_s = max(silent_s, min(connect_s or _LEAST_CONNECT_S, _LEAST_CONNECT_S))
-        connection = await self._dial(call, request.timeouts, total_at, connect_s)
+        connection = await self._dial(call, request.timeouts, total_at)
         incoming = IncomingResponse(
             self.clock, request.timeouts, total_at, connection, silent_s, on_silent
         )
@@ -144,10 +137,9 @@ class UpstreamClient:
         return _response(incoming, forwarded=call.forwarded)
 
     async def _dial(
-        self, call: Prepared, limits: Timeouts, total_at: float, connect_s: float
-    ) -> Connection:
+    async def _dial(self, call: Prepared, limits: Timeouts, total_at: float) -> Connection:
         key = call.key
-        connect_at = self._loop.time() + connect_s if connect_s else 0.0
+        connect_at = self._loop.time() + limits.connect if limits.connect else 0.0
         deadline = min((at for at in (connect_at, total_at) if at), default=None)
         try:
             connection = await dial(
@@ -156,7 +148,7 @@ class UpstreamClient:
         except TimeoutError:
             if deadline == total_at:
                 raise TotalTimeout(f"the call took longer than {limits.total:g} s") from None
-            raise ConnectTimeout(f"no connection within {connect_s:g} s") from None
+            raise ConnectTimeout(f"no connection within {limits.connect:g} s") from None
         if not connection.is_open:
             raise ConnectFailed("the upstream accepted the connection and closed it")
         if not self._started:

@@ -90,9 +90,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def is_sending(self) -> bool:
-        """Whether some of the request waits here because the upstream does not take it."""
-        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+    def unsent(self) -> int:
+        """Bytes of the request that wait here because the upstream did not take them yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def pause(self, paused: bool) -> None:
         """Stop or resume reading from the socket."""

@@ -57,7 +57,7 @@ class ConnectTimeout(UpstreamTimeout):
 
 
 class SendTimeout(UpstreamTimeout):
-    """The upstream did not take the whole request in far more than the usual time of an answer."""
+    """The upstream took nothing of the rest of a request for longer than answers commonly take."""
 
     sent = False
 

@@ -30,8 +30,9 @@ class Carrier(Protocol):
     def pause(self, paused: bool) -> None:
         """Stop or resume reading from the socket."""
 
-    def is_sending(self) -> bool:
-        """Whether some of the request was not taken yet, so that nobody can have read all of it."""
+    def unsent(self) -> int:
+        """Bytes of the request that were not taken yet: as long as there are some, nobody can have
+        read all of it."""
 
 
 class IncomingResponse:
@@ -50,11 +51,13 @@ class IncomingResponse:
         "_loop",
         "_on_silent",
         "_sent_at",
+        "_silent_at",
         "_silent_s",
         "_sink",
         "_timeouts",
         "_timer",
         "_total_at",
+        "_unsent",
         "_waiter",
         "_waiting_since",
         "complete",
@@ -110,6 +113,8 @@ class IncomingResponse:
         self.error: CallError | None = None
         """What ended the call early. Copies are raised: with a traceback it would hold itself."""
         self._silent_s = silent_s
+        self._silent_at = self._sent_at + silent_s if silent_s else 0.0
+        self._unsent = 0
         self._on_silent = on_silent
         limit = timeouts.first_byte
         self._limit(silent_s if silent_s and (not limit or silent_s < limit) else limit)
@@ -301,8 +306,8 @@ class IncomingResponse:
         if not self.has_head:
             if self._timeouts.first_byte:
                 deadlines.append(self._sent_at + self._timeouts.first_byte)
-            if self._silent_s:
-                deadlines.append(self._sent_at + self._silent_s)
+            if self._silent_at:
+                deadlines.append(self._silent_at)
         elif self._timeouts.idle:
             since = self._waiting_since if self._waiter is not None else self._loop.time()
             deadlines.append(since + self._timeouts.idle)
@@ -317,22 +322,28 @@ class IncomingResponse:
         elif not self.has_head:
             if limits.first_byte and now >= self._sent_at + limits.first_byte:
                 self.fail(FirstByteTimeout(f"no answer began within {limits.first_byte:g} s"))
-            elif self._silent_s and now >= self._sent_at + self._silent_s:
-                self._fell_silent()
+            elif self._silent_at and now >= self._silent_at:
+                self._look_for_silence(now)
         elif limits.idle and self._waiter is not None and now >= self._waiting_since + limits.idle:
             self.fail(IdleTimeout(f"the answer was silent for {limits.idle:g} s"))
         if self.error is None:
             self._arm()
 
-    def _fell_silent(self) -> None:
-        """Ask whether to go on. A request that was not even taken is not waited for."""
-        seconds, self._silent_s = self._silent_s, 0.0
+    def _look_for_silence(self, now: float) -> None:
+        """Ask whether to go on, where the request was sent whole at the last look. One of which
+        nothing was taken since then cannot have done anything, so nobody is asked."""
+        before, self._unsent = self._unsent, self._connection.unsent()
+        if self._unsent != before:
+            self._silent_at = now + self._silent_s
+            return
+        self._silent_at = 0.0
         on_silent, self._on_silent = self._on_silent, None
         ends = on_silent is not None and on_silent()
-        if self._connection.is_sending():
-            self.fail(SendTimeout(f"the request was not taken within {seconds:g} s"))
+        if self._unsent:
+            self.fail(SendTimeout(f"nothing of the request was taken for {self._silent_s:g} s"))
         elif ends:
-            self.fail(FirstByteTimeout(f"no answer began within {seconds:g} s, as is usual"))
+            late = f"no answer began within {self._silent_s:g} s, as is usual"
+            self.fail(FirstByteTimeout(late))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

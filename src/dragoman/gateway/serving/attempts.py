@@ -109,6 +109,9 @@ class Attempts:
         tried; `gave_up` says why."""
         if self.gave_up is not None:
             return None
+        if self._host_down:
+            self._give_up(HOST_DOWN)
+            return None
         if not self._remaining:
             self._give_up(ALL_TRIED)
             return None
@@ -122,11 +125,7 @@ class Attempts:
             else:
                 lease = await self._pool.acquire(self._wanted, self._tried, left)
         except NoAccount as shortage:
-            without_traceback(shortage)
-            if self._host_down:
-                self._give_up(HOST_DOWN)
-            else:
-                self._give_up(NONE_LEFT, shortage)
+            self._give_up(NONE_LEFT, without_traceback(shortage))
             return None
         name = lease.account.name
         self._remaining -= 1
@@ -176,12 +175,10 @@ class Attempts:
         record.accounts = self._pool.size(name)
 
     def _host_unreached(self, lease: Lease, *, timed_out: bool) -> None:
-        """There was no connection. Accounts that are reached in the same way are passed over where
-        one of them can do no better."""
+        """There was no connection, and another account of the upstream may do no better."""
         self._unconnected += 1
         if not lease.unreached(failed=self._unconnected, timed_out=timed_out):
             self._host_down = True
-            self._tried += self._pool.same_way(lease)
 
     def _failed_by_model(self, failure: Failure) -> None:
         """The answer was paid for and is of no use. It is asked for once more, by all upstreams

@@ -1,0 +1,245 @@
+"""Ten thousand accounts, of which some hang, some are slow and some run out of quota, behind hosts
+that die now and then; in virtual time.
+
+The requests are made by the gateway's own `Attempts` and pool. The world knows the truth: what each
+account and host does, and what is paid for. It is paid as soon as a living account was sent the
+whole request, whether or not anybody waits for the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from heapq import heappop, heappush
+from random import Random
+from statistics import mean, quantiles
+from typing import Any, Literal, TypeVar
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.accounts.lease import Lease
+from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.symptoms import UNREACHABLE, Symptom
+from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.config import Account, Config, Route, Upstream
+from dragoman.config.settings import Fallback
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.serving import attempts as attempts_module
+from dragoman.gateway.serving.attempts import Attempts
+from dragoman.gateway.serving.failures import Failure
+from dragoman.gateway.serving.routing import Router, Target
+
+T = TypeVar("T")
+
+ACCOUNTS = 10_000
+RESERVES = 100
+HUNG, SLOW, POOR = 20, 20, 1_000
+"""Accounts that never answer; that take thirty times as long; that have a window of quota."""
+SECONDS = 2_400.0
+PER_SECOND = 50
+STREAM_S = 20.0
+QUOTA = 3
+"""Requests that a poor account may answer in a window."""
+WINDOW_S = 300.0
+CONNECT_S = 10.0
+SPENT_S, REFUSED_S = 0.05, 0.001
+
+UPSTREAM = Upstream(name="main", protocol="openai_chat", base_url="https://main.example")
+OTHER = Upstream(name="other", protocol="openai_chat", base_url="https://other.example")
+Doing = Generator[float, None, None]
+"""Something that takes virtual time: gives the seconds until it goes on."""
+
+
+class Request:
+    """One request: what it has cost, and what came of it."""
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.paid = 0
+        self.first_byte: float | None = None
+        self.usual = 0.0
+        self.failed: Failure | None = None
+
+
+class World:
+    """The truth, the clock, and the pool that knows nothing of either."""
+
+    def __init__(self, seed: int, silent_calls: Literal["wait", "move"]) -> None:
+        self.chance = Random(seed)
+        self.now = 1_000_000.0
+        self.events: list[tuple[float, int, Doing]] = []
+        self.number = 0
+        main = replace(UPSTREAM, silent_calls=silent_calls)
+        other = replace(OTHER, silent_calls=silent_calls)
+        accounts = [Account(name=f"a{n}", upstream="main") for n in range(ACCOUNTS)]
+        accounts += [Account(name=f"r{n}", upstream="other") for n in range(RESERVES)]
+        route = Route(match="m", upstream="main", fallbacks=(Fallback(upstream="other"),))
+        config = Config(upstreams=(main, other), accounts=tuple(accounts), routes=(route,))
+        self.pool = AccountPool(config, clock=lambda: self.now, spread=self.chance.random)
+        self.target = Router(config).resolve("m")
+        names = [account.name for account in accounts[:ACCOUNTS]]
+        self.chance.shuffle(names)
+        self.hung = set(names[:HUNG])
+        self.slow = set(names[HUNG : HUNG + SLOW])
+        poor = names[HUNG + SLOW : HUNG + SLOW + POOR]
+        self.windows = {name: (self.chance.random() * WINDOW_S, QUOTA) for name in poor}
+        self.down: Literal["", "refused", "timed out"] = ""
+        self.requests: list[Request] = []
+        self.dials = 0
+        self.asked_while_down = 0
+
+    # Time
+
+    def start(self, doing: Doing, at: float) -> None:
+        self.number += 1
+        heappush(self.events, (at, self.number, doing))
+
+    def run(self) -> None:
+        begun = self.now
+        for number in range(int(SECONDS * PER_SECOND)):
+            self.start(self.request(), begun + number / PER_SECOND)
+        self.start(self.spells(), begun + 600.0)
+        while self.events:
+            self.now, _, doing = heappop(self.events)
+            seconds = next(doing, None)
+            if seconds is not None:
+                self.start(doing, self.now + seconds)
+
+    def spells(self) -> Doing:
+        """The main host dies twice, each time in another way."""
+        for kind in ("refused", "timed out"):
+            self.down = kind
+            yield 120.0
+            self.down = ""
+            yield 300.0
+
+    # Requests
+
+    def request(self) -> Doing:
+        """One request, as the exchange makes it: a host that is avoided comes last."""
+        request = Request(self.now)
+        self.requests.append(request)
+        attempts = Attempts(self.pool, Record())
+        targets = [self.target, *self.target.fallbacks]
+        targets.sort(key=lambda target: self.pool.avoids(target.upstream.name))
+        for target in targets:
+            attempts.start(target)
+            while (lease := at_once(attempts.next())) is not None:
+                try:
+                    yield from self.attempt(request, target, lease)
+                    return
+                except Failure as failure:
+                    request.failed = failure
+                    attempts.failed(lease, failure)
+                finally:
+                    lease.give_back()
+
+    def attempt(self, request: Request, target: Target, lease: Lease) -> Doing:
+        """One call. Raises `Failure` where the gateway would."""
+        name, limit = lease.account.name, lease.waits[True].limit
+        first_byte_s = target.upstream.timeouts.first_byte_s
+        if target.upstream.name == "main" and self.down:
+            self.dials += 1
+            yield REFUSED_S if self.down == "refused" else CONNECT_S
+            raise failure(unreached="failed" if self.down == "refused" else "timed out")
+        if self.has_no_quota(name):
+            yield SPENT_S
+            words = frozenset({"insufficient_quota"})
+            raise failure(Symptom(429, words, retry_after=self.windows[name][0] - self.now))
+        usual = 0.3 + self.chance.random()
+        takes = usual * 30.0 if name in self.slow else usual
+        if name in self.hung:
+            takes = first_byte_s
+        else:
+            request.paid += 1
+        if limit and takes > limit:
+            yield limit
+            if lease.fell_silent():
+                raise failure(silent=True)
+            yield takes - limit
+        else:
+            yield takes
+        if name in self.hung:
+            raise failure(silent=True)
+        request.first_byte, request.usual = self.now - request.began, usual
+        lease.began(takes, stream=True)
+        lease.succeeded()
+        yield self.chance.random() * STREAM_S
+
+    def has_no_quota(self, name: str) -> bool:
+        """Take one of the requests that the account has left."""
+        window = self.windows.get(name)
+        if window is None:
+            return False
+        ends, left = window
+        if ends <= self.now:
+            ends, left = self.now + WINDOW_S, QUOTA
+        self.windows[name] = ends, max(0, left - 1)
+        return not left
+
+
+def failure(symptom: Symptom = UNREACHABLE, **how: Any) -> Failure:
+    return Failure(Fault(FaultKind.UPSTREAM_FAILED, "failed"), symptom, **how)
+
+
+def at_once(doing: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that has nothing to wait for."""
+    try:
+        doing.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("it waits")
+
+
+@pytest.fixture
+def world_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def made(silent_calls: Literal["wait", "move"]) -> World:
+        world = World(20261122, silent_calls)
+
+        class VirtualTime:
+            @staticmethod
+            def monotonic() -> float:
+                return world.now
+
+        monkeypatch.setattr(attempts_module, "time", VirtualTime)
+        world.run()
+        return world
+
+    return made
+
+
+def judged(world: World) -> None:
+    """What holds however silent calls are treated."""
+    assert len(world.requests) == int(SECONDS * PER_SECOND)
+    # There is always a good account somewhere: none sees a failure.
+    assert all(request.first_byte is not None for request in world.requests)
+    waits = [request.first_byte or 0.0 for request in world.requests]
+    usual = [request.usual for request in world.requests]
+    assert mean(waits) < 1.5 * mean(usual)
+    for wait, healthy in zip(quantiles(waits, n=100), quantiles(usual, n=100), strict=True):
+        assert wait < 1.5 * healthy
+    # A dead host is looked at by those that came before it was known to be dead, and by a trial now
+    # and then, and not ten times by each of the 12,000 requests of these minutes.
+    assert world.dials < 1.2 * CONNECT_S * PER_SECOND
+    assert not world.pool.take_batch().leases
+
+
+def test_nobody_waits_fails_or_pays_for_others_faults(world_of: Any) -> None:
+    """By default a call that may be at work is not made twice."""
+    world = world_of("wait")
+    judged(world)
+    assert all(request.paid == 1 for request in world.requests)
+    hung = sum((request.first_byte or 0.0) > 600.0 for request in world.requests)
+    assert HUNG <= hung < 5 * HUNG
+
+
+def test_where_calls_may_move_nobody_waits_long_and_few_are_paid_twice(world_of: Any) -> None:
+    """Only those whose account was merely slow."""
+    world = world_of("move")
+    judged(world)
+    known = [request for request in world.requests if request.began > world.requests[0].began + 5.0]
+    assert max(request.first_byte or 0.0 for request in known) < 60.0
+    twice = [request for request in world.requests if request.paid != 1]
+    assert SLOW <= len(twice) < 10 * SLOW
+    assert all(request.paid == 2 for request in twice)
