@@ -136,7 +136,6 @@ class UpstreamClient:
         await incoming.head()
         return _response(incoming, forwarded=call.forwarded)
 
-    async def _dial(
     async def _dial(self, call: Prepared, limits: Timeouts, total_at: float) -> Connection:
         key = call.key
         connect_at = self._loop.time() + limits.connect if limits.connect else 0.0
