@@ -206,8 +206,6 @@ def check_blame(
         if rule in error.message and own_error is not None:
             return
     fault = _at(written, error.param or "")
-    if isinstance(fault, dict) and _holds(body, {**fault, "title": None}):
-        return  # a schema, which had its name beside it
     assert _holds(body, fault), f"{client} to {upstream}: {error.message} ({fault!r}) for {about!r}"
 
 
@@ -223,9 +221,14 @@ def _at(body: Any, path: str) -> Any:
 
 def _holds(value: Any, wanted: Any) -> bool:
     """Whether a value occurs anywhere in another."""
-    if value == wanted:
+    if _bare(value) == _bare(wanted):
         return True
-    if isinstance(value, dict) and isinstance(wanted, dict) and wanted.get("title", "") is None:
-        return {**value, "title": None} == wanted or any(_holds(v, wanted) for v in value.values())
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return any(_holds(item, wanted) for item in inner)
+
+
+def _bare(value: Any) -> Any:
+    """A schema without its name and description, which in some protocols stand beside it."""
+    if not isinstance(value, dict):
+        return value
+    return {name: inner for name, inner in value.items() if name not in ("title", "description")}
