@@ -98,7 +98,8 @@ def test_the_record_names_who_was_asked(
     gateway = start(configured(simulator, route(*BOTH)))
     simulator.app.keys.behaviours[FIRST] = KeyBehaviour(Fault("close", after=0))
     ask(gateway, "chat")
-    line = json.loads(caplog.messages[-1])
+    told = [record for record in caplog.records if record.name == "dragoman.requests"]
+    line = json.loads(told[-1].getMessage())
     assert line["upstream"] == "messages"
     assert line["account"] == "messages-0"
     assert line["attempts"] == 2

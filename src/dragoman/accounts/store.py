@@ -16,6 +16,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from dragoman.accounts.states import AccountState, Entry, Transition
+from dragoman.keys.records import KeyStore, StoredKey, StoredTeam, Uses
 
 LOST_AFTER_S = 3.0
 """Seconds of silence after which a worker's leases are dropped."""
@@ -137,7 +138,7 @@ class Batch(Struct, kw_only=True):
 
     `used` is when accounts were last chosen, `spent` the tokens to subtract from balances, `pins`
     which account a conversation (by its digest) belongs to since when. `charges` are what `usage`
-    cost. `balances` are those that
+    cost, `key_uses` which secrets of client keys were used. `balances` are those that
     the configuration sets: one that is not what it set before replaces what is left.
     """
 
@@ -149,6 +150,7 @@ class Batch(Struct, kw_only=True):
     pins: dict[bytes, tuple[str, float]] = field(default_factory=dict)
     balances: dict[str, float] = field(default_factory=dict)
     charges: dict[ChargeKey, ChargeCount] = field(default_factory=dict)
+    key_uses: Uses = field(default_factory=dict)
 
     def prepend(self, older: Batch) -> None:
         """Put `older`, whose exchange failed, before this batch. The leases remain those of this
@@ -187,11 +189,17 @@ class Changes(Struct, frozen=True, kw_only=True):
     used: Mapping[str, float] = {}
     balances: Mapping[str, float] = {}
     pins: Mapping[bytes, tuple[str, float]] = {}
+    client_keys: Sequence[StoredKey] = ()
+    teams: Sequence[StoredTeam] = ()
 
 
 class Store(Protocol):
     """A store. Every method raises `StoreError` when the store cannot be used, and has then
     changed nothing."""
+
+    @property
+    def client_keys(self) -> KeyStore:
+        """The client keys and teams that are kept here."""
 
     def exchange(self, worker: str, batch: Batch, since: int) -> Changes:
         """Apply `batch` and return what changed after `since` (0: everything there is).

@@ -15,6 +15,7 @@ from dragoman.cli.accounts import accounts
 from dragoman.cli.classify import classify
 from dragoman.cli.common import FILE, PROTOCOL, count, read_config
 from dragoman.cli.doctor import doctor
+from dragoman.cli.keys import key, team
 from dragoman.cli.prices import prices
 from dragoman.cli.usage import usage
 
@@ -39,6 +40,8 @@ def main() -> None:
 main.add_command(accounts)
 main.add_command(usage)
 main.add_command(prices)
+main.add_command(key)
+main.add_command(team)
 main.add_command(doctor)
 
 

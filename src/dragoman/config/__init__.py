@@ -1,5 +1,7 @@
 """The configuration of a gateway: one TOML file, checked and resolved into typed settings."""
 
+from dragoman.config.access_checks import access_faults
+from dragoman.config.access_rules import AccessRules, KeyRules
 from dragoman.config.errors import ConfigError, Problem
 from dragoman.config.load import Loaded, load_config, parse_config, read_config
 from dragoman.config.names import matches
@@ -21,11 +23,13 @@ from dragoman.config.settings import (
     Selection,
     Server,
     Storage,
+    Team,
     Timeouts,
     Upstream,
 )
 
 __all__ = [
+    "AccessRules",
     "Account",
     "Admin",
     "AuthStyle",
@@ -33,6 +37,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "Fallback",
+    "KeyRules",
     "Loaded",
     "LogLevel",
     "Models",
@@ -47,8 +52,10 @@ __all__ = [
     "Selection",
     "Server",
     "Storage",
+    "Team",
     "Timeouts",
     "Upstream",
+    "access_faults",
     "load_config",
     "matches",
     "parse_config",

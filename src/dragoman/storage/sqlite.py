@@ -36,6 +36,7 @@ from dragoman.accounts.store import (
 )
 from dragoman.jsontext import decoder
 from dragoman.storage.sqlite_file import SqliteFile, version_of
+from dragoman.storage.sqlite_keys import SqliteKeys, keys_since, note_uses, teams_since
 
 _DAY_S = 24 * 3600.0
 _HEARTBEAT_S = 1.0
@@ -124,6 +125,7 @@ class SqliteStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._file = SqliteFile(path, lock_s)
+        self._client_keys = SqliteKeys(self._file)
         self._history_s = history_days * _DAY_S
         self._usage_s = usage_days * _DAY_S
         self._pins_s = pins_s
@@ -132,6 +134,11 @@ class SqliteStore:
         self._written_leases: dict[str, tuple[Mapping[str, int], float]] = {}
         self._workers: list[tuple[str, float, dict[str, int]]] = []
         self._workers_at = -1
+
+    @property
+    def client_keys(self) -> SqliteKeys:
+        """See `Store.client_keys`."""
+        return self._client_keys
 
     def open(self) -> None:
         """Open the file, and bring its tables up to date.
@@ -272,7 +279,7 @@ class SqliteStore:
     def _has_news(self, worker: str, batch: Batch, now: float) -> bool:
         if batch.transitions or batch.usage or batch.charges or batch.used or batch.pins:
             return True
-        if batch.spent or batch.balances:
+        if batch.spent or batch.balances or batch.key_uses:
             return True
         known, at = self._written_leases.get(worker, ({}, 0.0))
         if batch.leases != known:
@@ -301,6 +308,8 @@ class SqliteStore:
             connection.execute(_SET_BALANCE, (name, version, balance))
         for name, tokens in batch.spent.items():
             connection.execute(_SPEND, (name, version, tokens))
+        if batch.key_uses:
+            note_uses(connection, batch.key_uses)
         if batch.leases:
             connection.execute(
                 "INSERT OR REPLACE INTO workers VALUES (?, ?, ?)",
@@ -359,6 +368,8 @@ class SqliteStore:
             used=_read_used(used),
             balances=dict(changed("account, remaining", "balances")),
             pins=_latest(_read_pins(pins), {} if own is None else own.pins),
+            client_keys=keys_since(connection, after),
+            teams=teams_since(connection, after),
         )
 
     def _define(self, connection: sqlite3.Connection, version: int, one: Definition) -> None:

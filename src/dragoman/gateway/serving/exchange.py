@@ -48,6 +48,7 @@ from dragoman.gateway.serving.routing import (
     check_allowed,
     detoured,
     model_not_found,
+    within_upstreams,
 )
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.gateway.serving.upstreams import Upstreams
@@ -167,7 +168,7 @@ class Exchange:
         found = self._router.resolve(model)
         if caller.restricted:
             check_allowed(caller, model, found, request)
-        target = detoured(found, request)
+        target = within_upstreams(caller, detoured(found, request))
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 
