@@ -174,14 +174,15 @@ class Caller:
 
 
 class _Secret:
-    """One secret in the ring."""
+    """One secret in the ring. `digest` is that under which its uses are counted, empty for those of
+    the configuration."""
 
-    __slots__ = ("caller", "counted", "revoked")
+    __slots__ = ("caller", "digest", "revoked")
 
-    def __init__(self, caller: Caller, revoked: float, counted: bool) -> None:
+    def __init__(self, caller: Caller, revoked: float = inf, digest: bytes = b"") -> None:
         self.caller = caller
         self.revoked = revoked
-        self.counted = counted
+        self.digest = digest
 
 
 _NO_TEAMS: Mapping[str, AccessRules] = {}
@@ -192,8 +193,9 @@ class KeyRing:
     """The keys of the configuration, and those of the store, as far as they are known.
 
     A key is looked up by its SHA-256, so that how long it takes tells nothing about the keys:
-    whoever guesses cannot choose what is compared. A name of the configuration wins over the same
-    in the store.
+    whoever guesses cannot choose what is compared. Keys that were found are remembered as they were
+    sent, under Python's own hash, which is seeded afresh for each process. A name of the
+    configuration wins over the same in the store.
     """
 
     def __init__(
@@ -207,6 +209,7 @@ class KeyRing:
         self._keys: dict[str, StoredKey] = {}
         self._secrets: dict[bytes, _Secret] = {}
         self._digests: dict[str, tuple[bytes, ...]] = {}
+        self._seen: dict[bytes, _Secret] = {}
         self._used: dict[bytes, tuple[int, float]] = {}
         for client in self._clients.values():
             self._put_client(client)
@@ -227,15 +230,17 @@ class KeyRing:
         Raises:
             Denied: nobody has it, or it was replaced.
         """
-        digest = digest_of(key)
-        found = self._secrets.get(digest)
+        found = self._seen.get(key)
         if found is None:
-            raise Denied(Denial.MISTYPED if is_mistyped(key) else Denial.UNKNOWN)
+            found = self._secrets.get(digest_of(key))
+            if found is None:
+                raise Denied(Denial.MISTYPED if is_mistyped(key) else Denial.UNKNOWN)
+            self._seen[key] = found
         if now >= found.revoked:
             raise Denied(Denial.REPLACED)
-        if found.counted:
-            uses, _ = self._used.get(digest, (0, 0.0))
-            self._used[digest] = uses + 1, now
+        if found.digest:
+            uses, _ = self._used.get(found.digest, (0, 0.0))
+            self._used[found.digest] = uses + 1, now
         return found.caller
 
     def take_uses(self) -> Uses:
@@ -271,7 +276,7 @@ class KeyRing:
 
     def _put_client(self, client: FixedKey) -> None:
         caller = self._caller(client.name, client.rules)
-        secrets = {digest: _Secret(caller, inf, False) for digest in client.digests}
+        secrets = {digest: _Secret(caller) for digest in client.digests}
         self._put(client.name, secrets)
 
     def _put_key(self, key: StoredKey) -> None:
@@ -282,10 +287,11 @@ class KeyRing:
             caller = self._caller(key.name, key.rules)
             for one in key.secrets:
                 revoked = inf if one.revoked is None else one.revoked
-                secrets[one.digest] = _Secret(caller, revoked, True)
+                secrets[one.digest] = _Secret(caller, revoked, one.digest)
         self._put(key.name, secrets)
 
     def _put(self, name: str, secrets: Mapping[bytes, _Secret]) -> None:
+        self._seen.clear()
         for digest in self._digests.pop(name, ()):
             del self._secrets[digest]
         # A secret of the configuration is not taken over by a key of the store.
