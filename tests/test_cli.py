@@ -71,7 +71,7 @@ def free_port() -> int:
         return port
 
 
-def fetch(url: str, process: subprocess.Popen[str], key: str = "sk-test") -> bytes:
+def fetch(url: str, process: subprocess.Popen[str], key: str = "sk-test-key") -> bytes:
     """The body at `url`, as soon as `process` serves it."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
     for _ in range(200):

@@ -134,7 +134,7 @@ def test_whole_example(folder: Path) -> None:
     assert isinstance(config.server.keepalive_s, float)
     assert config.server.body_limit_bytes == 32 * 1024 * 1024
     (client,) = config.clients
-    assert client.key.reveal() == "sk-client"
+    assert [key.reveal() for key in client.secrets] == ["sk-client"]
     assert client.policy is Policy.STRICT
     assert client.models == ("gpt-*",)
     openai, local, anthropic = config.upstreams
@@ -323,11 +323,11 @@ def test_a_storage_key_has_a_least_length() -> None:
             "9: accounts[1].name: a is already the name of accounts[0]",
         ),
         (
-            "[[clients]]\nname='a'\nkey='k'\n[[clients]]\nname='a'\nkey='l'",
+            "[[clients]]\nname='a'\nkey='a-key-of-a'\n[[clients]]\nname='a'\nkey='another-key'",
             "5: clients[1].name: a is already the name of clients[0]",
         ),
         (
-            "[[clients]]\nname='a'\nkey='k'\n[[clients]]\nname='b'\nkey='k'",
+            "[[clients]]\nname='a'\nkey='a-key-of-a'\n[[clients]]\nname='b'\nkey='a-key-of-a'",
             "6: clients[1].key: clients[0] has the same key",
         ),
         (
@@ -402,7 +402,7 @@ def test_no_clients_on_loopback(host: str) -> None:
 def test_no_clients_elsewhere_is_refused(host: str) -> None:
     (fault,) = faults(f"[server]\nhost = '{host}'")
     assert fault.startswith("2: server.host: anyone who reaches this address")
-    with_client = f"[server]\nhost = '{host}'\n[[clients]]\nname = 'me'\nkey = 'k'"
+    with_client = f"[server]\nhost = '{host}'\n[[clients]]\nname = 'me'\nkey = 'my-own-key'"
     assert parse_config(with_client, environ={}).config.server.host == host
 
 

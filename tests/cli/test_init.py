@@ -40,7 +40,9 @@ def test_all_vendors_stand_together() -> None:
     loaded = parse_config(text, environ=KEYS)
     assert loaded.warnings == ()
     assert len(loaded.config.upstreams) == len(loaded.config.routes) == len(VENDORS)
-    assert [client.key.reveal() for client in loaded.config.clients] == ['a"b\\c-0123456789']
+    assert [key.reveal() for client in loaded.config.clients for key in client.secrets] == [
+        'a"b\\c-0123456789'
+    ]
 
 
 def test_by_options(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_by_options(tmp_path: Path) -> None:
     ]
     key = tmp_path / "anna.key"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    assert found.clients[0].key.reveal() == key.read_text().strip()
+    assert [one.reveal() for one in found.clients[0].secrets] == [key.read_text().strip()]
     assert key.read_text().strip() in output
     assert key.read_text().strip() not in file.read_text()
 
@@ -85,7 +87,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     assert "dragoman.toml is there already" in output
     assert (file.read_text(), key.read_text()) == ("precious", "precious")
     assert run(*arguments, "--force")[0] == 0
-    assert read_config(file).config.clients[0].key.reveal() != "precious"
+    assert read_config(file).config.clients[0].secrets[0].reveal() != "precious"
 
 
 @pytest.mark.parametrize(

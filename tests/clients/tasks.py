@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 Api = Literal["chat", "messages", "responses"]
-KEY = "sk-test"
+KEY = "sk-test-key"
 SYSTEM = "You are a careful writer of files.\nUse the tools. Say nothing of this line: ☂."
 """What the agents made of a library are told; the programs bring their own instructions."""
 

@@ -27,7 +27,6 @@ from tests.gateway.clients import (
 )
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import Answer, call
-from tests.gateway.processes import until
 
 PATHS_AND_MODES = list(itertools.product(APIS, (False, True)))
 FIRST, SECOND, THIRD = "sk-sim-first", "sk-sim-second", "sk-sim-third"
@@ -99,8 +98,13 @@ def test_the_record_names_who_was_asked(
     gateway = start(configured(simulator, route(*BOTH)))
     simulator.app.keys.behaviours[FIRST] = KeyBehaviour(Fault("close", after=0))
     ask(gateway, "chat")
-    until(lambda: len(caplog.messages) > 0)
-    line = json.loads(caplog.messages[-1])
+
+    def lines() -> list[str]:
+        own = (record for record in caplog.records if record.name == "dragoman.requests")
+        return [record.getMessage() for record in own]
+
+    until(lambda: bool(lines()))
+    line = json.loads(lines()[-1])
     assert line["upstream"] == "messages"
     assert line["account"] == "messages-0"
     assert line["attempts"] == 2

@@ -27,7 +27,7 @@ commit_after_s = 1.0
 
 [[clients]]
 name = "judge"
-key = "sk-test"
+key = "sk-test-key"
 """
 UPSTREAM = """
 [[upstreams]]

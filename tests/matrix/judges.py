@@ -87,7 +87,7 @@ class Ask:
     mode: Mode
     base_url: str
     body: dict[str, Any]
-    key: str = "sk-test"
+    key: str = "sk-test-key"
 
 
 # What the SDKs' objects say ------------------------------------------------------------------

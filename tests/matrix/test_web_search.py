@@ -111,7 +111,7 @@ def strip(item: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("more", [{}, ASKS_SOURCES])
 def test_the_search_streams_by_the_grammar(mapping: str, more: dict[str, Any]) -> None:
     made = codex(stream=True, **more)
-    answer = call(mapping, "POST", "/v1/responses", made, key="sk-test")
+    answer = call(mapping, "POST", "/v1/responses", made, key="sk-test-key")
 
     verdict = CHECKERS["openai_responses"](answer.body)
     assert verdict.succeeded

@@ -15,7 +15,7 @@ from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator, running_simulator
 from tests.matrix.judges import Ask, Mode, NodeJudge, PythonJudge, Seen, find_node
 
-KEY, OTHER_KEY = "sk-me", "sk-you"
+KEY, OTHER_KEY = "sk-key-of-me", "sk-key-of-you"
 UPSTREAMS = {
     "chat": "openai_chat",
     "messages": "anthropic_messages",

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from dragoman.accounts.quota import Windows
 from dragoman.accounts.states import AccountState, Entry, Transition
+from dragoman.keys.records import KeyStore, StoredKey, StoredTeam, Uses
 
 LOST_AFTER_S = 3.0
 """Seconds of silence after which a worker's leases are dropped."""
@@ -166,8 +167,8 @@ class Batch(Struct, kw_only=True):
     `used` is when accounts were last chosen, `spent` the tokens to subtract from balances, `pins`
     which account a conversation (by its digest) belongs to since when. `charges` are what `usage`
     cost. `errors` are the attempts that failed, `last_errors` the last of each account, `quotas`
-    what upstreams told of accounts' quotas, which is merged with what the store has. `balances`
-    are those that
+    what upstreams told of accounts' quotas, which is merged with what the store has, `key_uses`
+    which secrets of client keys were used. `balances` are those that
     the configuration sets: one that is not what it set before replaces what is left.
     """
 
@@ -182,6 +183,7 @@ class Batch(Struct, kw_only=True):
     last_errors: dict[str, LastError] = field(default_factory=dict)
     quotas: dict[str, Windows] = field(default_factory=dict)
     charges: dict[ChargeKey, ChargeCount] = field(default_factory=dict)
+    key_uses: Uses = field(default_factory=dict)
 
     def prepend(self, older: Batch) -> None:
         """Put `older`, whose exchange failed, before this batch. The leases remain those of this
@@ -225,6 +227,8 @@ class Changes(Struct, frozen=True, kw_only=True):
     balances: Mapping[str, float] = {}
     pins: Mapping[bytes, tuple[str, float]] = {}
     quotas: Mapping[str, Windows] = {}
+    client_keys: Sequence[StoredKey] = ()
+    teams: Sequence[StoredTeam] = ()
 
 
 class Counts(Protocol):
@@ -247,6 +251,10 @@ class Counts(Protocol):
 class Store(Protocol):
     """A store. Every method raises `StoreError` when the store cannot be used, and has then
     changed nothing."""
+
+    @property
+    def client_keys(self) -> KeyStore:
+        """The client keys and teams that are kept here."""
 
     def deciding(self) -> AbstractContextManager[None]:
         """One transaction for all calls made inside: what is changed is decided on a state that

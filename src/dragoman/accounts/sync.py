@@ -43,6 +43,7 @@ from dragoman.accounts.usage import Meter
 from dragoman.config import Account
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
+from dragoman.keys.ring import KeyRing
 
 _log = logging.getLogger("dragoman.accounts")
 
@@ -52,6 +53,8 @@ _EARLY_S = 0.01
 """Seconds between an account's failure and the exchange that reports it: more may fail soon."""
 _RETRY_MOST_S = 2.0
 _SWEEP_S = 30.0
+_USES_S = 60.0
+"""Seconds between two times that the uses of keys are written."""
 _SWEEP_AGAIN_S = 1.0
 _AT_ONCE = 200
 """Accounts that are taken over before requests have their turn again."""
@@ -70,8 +73,8 @@ class AccountSync:
     """Synchronises `pool` with `store`, every `sync_s` seconds.
 
     `fixed` are the accounts of the configuration: they win over stored ones of the same name.
-    `meter` counts what goes into the store as usage. `failures` counts exchanges that failed. All
-    methods are for the event loop.
+    `meter` counts what goes into the store as usage, `keys` gets the client keys in it. `failures`
+    counts exchanges that failed. All methods are for the event loop.
     """
 
     def __init__(
@@ -83,7 +86,10 @@ class AccountSync:
         *,
         sync_s: float,
         meter: Meter | None = None,
+        keys: KeyRing | None = None,
     ) -> None:
+        self._keys = KeyRing() if keys is None else keys
+        self._next_uses = time.monotonic() + _USES_S
         self.failures = 0
         self.worker = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._pool = pool
@@ -98,6 +104,7 @@ class AccountSync:
             if account.balance is not None
         }
         self._clashes: set[str] = set()
+        self._key_clashes: set[str] = set()
         self._version = 0
         self._loaded = False
         self._failing_since: float | None = None
@@ -182,6 +189,9 @@ class AccountSync:
             batch.usage = self._meter.take()
             batch.errors, batch.last_errors = self._meter.take_errors()
             batch.charges = self._meter.take_charges()
+        if self._stopping or time.monotonic() >= self._next_uses:
+            self._next_uses = time.monotonic() + _USES_S
+            batch.key_uses = self._keys.take_uses()
         if self._stopping:
             batch.leases = {}
         if not self._loaded:
@@ -233,6 +243,14 @@ class AccountSync:
 
     async def _apply(self, received: _Received, first: bool) -> None:
         changes = received.changes
+        self._keys.update(teams=changes.teams)
+        for keys in _parts(changes.client_keys):
+            for name in self._keys.update(keys):
+                if name not in self._key_clashes:
+                    self._key_clashes.add(name)
+                    _log.warning("key %s: that of the configuration is used, not the stored", name)
+            await asyncio.sleep(0)
+        self._keys.is_loaded = True
         for some in _parts(received.accounts):
             self._pool.define(some)
             await asyncio.sleep(0)
@@ -266,6 +284,8 @@ class AccountSync:
             batch.errors, batch.last_errors = {}, {}
             self._meter.restore_charges(batch.charges)
             batch.charges = {}
+        self._keys.restore_uses(batch.key_uses)
+        batch.key_uses = {}
         if len(batch.pins) > _MOST_PINS:
             batch.pins = dict(islice(batch.pins.items(), len(batch.pins) - _MOST_PINS, None))
         self._pool.restore(batch)

@@ -10,6 +10,7 @@ from dragoman.cli.check import check
 from dragoman.cli.classify import classify
 from dragoman.cli.doctor import doctor
 from dragoman.cli.init import init
+from dragoman.cli.keys import key, team
 from dragoman.cli.prices import prices
 from dragoman.cli.serve import demo, serve, simulate
 from dragoman.cli.translate import translate
@@ -29,9 +30,11 @@ for command in (
     demo,
     doctor,
     init,
+    key,
     prices,
     serve,
     simulate,
+    team,
     translate,
     usage,
 ):

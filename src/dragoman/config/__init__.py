@@ -1,5 +1,7 @@
 """The configuration of a gateway: one TOML file, checked and resolved into typed settings."""
 
+from dragoman.config.access_checks import access_faults
+from dragoman.config.access_rules import AccessRules, KeyRules
 from dragoman.config.errors import ConfigError, Problem
 from dragoman.config.load import Loaded, parse_config, read_config
 from dragoman.config.names import matches
@@ -22,12 +24,14 @@ from dragoman.config.settings import (
     Selection,
     Server,
     Storage,
+    Team,
     Timeouts,
     Upstream,
     Webhook,
 )
 
 __all__ = [
+    "AccessRules",
     "Account",
     "Admin",
     "AuthStyle",
@@ -35,6 +39,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "Fallback",
+    "KeyRules",
     "Loaded",
     "LogFormat",
     "LogLevel",
@@ -50,9 +55,11 @@ __all__ = [
     "Selection",
     "Server",
     "Storage",
+    "Team",
     "Timeouts",
     "Upstream",
     "Webhook",
+    "access_faults",
     "matches",
     "parse_config",
     "read_config",

@@ -8,6 +8,7 @@ from decimal import Decimal
 from urllib.parse import urlsplit
 
 from dragoman.config import rule_checks
+from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.convert import suggestion
 from dragoman.config.names import covers
 from dragoman.config.settings import Client, Config, Route, Storage
@@ -22,7 +23,9 @@ def errors(config: Config) -> Iterator[Fault]:
     yield from _duplicates("clients", (entry.name for entry in config.clients))
     yield from _duplicates("upstreams", (entry.name for entry in config.upstreams))
     yield from _duplicates("accounts", (entry.name for entry in config.accounts))
-    yield from _shared_client_keys(config.clients)
+    yield from _duplicates("teams", (entry.name for entry in config.teams))
+    yield from _client_keys(config.clients)
+    yield from _access(config)
     yield from _admin_key(config)
     yield from _unknown_upstreams(config)
     for index, upstream in enumerate(config.upstreams):
@@ -57,11 +60,12 @@ def errors(config: Config) -> Iterator[Fault]:
                 ("server", "trusted_proxies", index),
                 "expected an address, a network such as 10.0.0.0/8, or unix",
             )
-    if not config.clients and server.unix_socket is None and not is_loopback(server.host):
+    kept_out = bool(config.clients) or server.require_key
+    if not kept_out and server.unix_socket is None and not is_loopback(server.host):
         yield (
             ("server", "host"),
             "anyone who reaches this address could spend your accounts: "
-            "add [[clients]] with keys, or listen on 127.0.0.1",
+            "add [[clients]] with keys, set require_key, or listen on 127.0.0.1",
         )
 
 
@@ -93,6 +97,13 @@ def warnings(config: Config) -> Iterator[Fault]:
                     ("prices", index, rate),
                     f"more than {_HIGH_PRICE} dollars for a million tokens: is it meant so?",
                 )
+    teams = [team.name for team in config.teams]
+    for index, client in enumerate(config.clients):
+        if client.team is not None and client.team not in teams:
+            yield (
+                ("clients", index, "team"),
+                f"no [[teams]] named {client.team}: unless the store has it, the key is refused",
+            )
     if not config.upstreams:
         yield (), "no [[upstreams]]: every request will be refused"
 
@@ -140,16 +151,35 @@ def _admin_key(config: Config) -> Iterator[Fault]:
     if len(key.reveal()) < _SHORTEST_ADMIN_KEY:
         yield ("admin", "key"), f"too short to be safe: at least {_SHORTEST_ADMIN_KEY} characters"
     for index, client in enumerate(config.clients):
-        if client.key == key:
+        if key in client.secrets:
             yield ("admin", "key"), f"clients[{index}] has the same key"
 
 
-def _shared_client_keys(clients: Sequence[Client]) -> Iterator[Fault]:
-    seen: dict[str, int] = {}
+def _client_keys(clients: Sequence[Client]) -> Iterator[Fault]:
+    """Each client has a key of its own that is hard to guess."""
+    seen: dict[str, tuple[int, int]] = {}
     for index, client in enumerate(clients):
-        first = seen.setdefault(client.key.reveal(), index)
-        if first != index:
-            yield ("clients", index, "key"), f"clients[{first}] has the same key"
+        if not client.secrets:
+            yield ("clients", index, "key"), "required, but not set"
+        for number, secret in enumerate(client.keys if client.key is None else client.secrets):
+            path: Path = ("clients", index, "key")
+            if client.key is None or number:
+                path = ("clients", index, "keys", number - (client.key is not None))
+            key = secret.reveal()
+            fault = key_fault(key)
+            if fault is not None:
+                yield path, fault
+            first = seen.setdefault(key, (index, number))
+            if first != (index, number):
+                yield path, f"clients[{first[0]}] has the same key"
+
+
+def _access(config: Config) -> Iterator[Fault]:
+    known = [upstream.name for upstream in config.upstreams]
+    for table, entries in (("clients", config.clients), ("teams", config.teams)):
+        for index, entry in enumerate(entries):
+            for field, told in access_faults(entry, known):
+                yield (table, index, field), told
 
 
 def _unknown_upstreams(config: Config) -> Iterator[Fault]:

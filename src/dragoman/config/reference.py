@@ -11,6 +11,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -37,6 +38,7 @@ from dragoman.config.settings import (
     Route,
     Server,
     Storage,
+    Team,
     Timeouts,
     Upstream,
     Webhook,
@@ -47,6 +49,7 @@ from dragoman.protocols.settings import declared_by, fields_of
 _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[server]`", Server),
     ("`[[clients]]`", Client),
+    ("`[[teams]]`", Team),
     ("`[[upstreams]]`", Upstream),
     ("`[upstreams.timeouts]`", Timeouts),
     ("`[upstreams.capabilities]` and `[routes.capabilities]`", Capabilities),
@@ -102,6 +105,7 @@ _WORDS: Final[dict[Any, str]] = {
     int: "whole number",
     float: "number",
     bool: "true or false",
+    datetime: "time",
     Secret: "secret",
 }
 
@@ -137,6 +141,9 @@ def attribute_docs(table: type[Struct]) -> dict[str, str]:
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(table))).body
     assert isinstance(definition, ast.ClassDef)
     docs: dict[str, str] = {}
+    for base in table.__bases__:
+        if base is not Struct and issubclass(base, Struct):
+            docs |= attribute_docs(base)
     for field, text in zip(definition.body, definition.body[1:], strict=False):
         match field, text:
             case (

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct, field
 
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Options
+from dragoman.config.access_rules import AccessRules, KeyRules, Name, NonEmpty
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import Secret
 from dragoman.failing import Rule
@@ -15,21 +16,11 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec
 from dragoman.protocols.dialects import Dialect
 
-Name = Annotated[
-    str,
-    Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z",
-        description="a name of at most 64 letters, digits, _ . and -",
-    ),
-]
-"""A name for logs, metrics and the prefix of models, so it is kept to what these can carry."""
-
 HeaderName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z", description="the name of an HTTP header")
 ]
 """A token of RFC 9110, section 5.6.2."""
 
-NonEmpty = Annotated[str, Meta(min_length=1)]
 Seconds = Annotated[float, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 
@@ -137,6 +128,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retry_headers: bool = False
     """Tell SDKs by `x-should-retry: false` not to repeat a request that failed on several
     accounts, so that attempts do not multiply."""
+    require_key: bool = False
+    """Serve nobody without a key, also while there is none: for gateways whose keys are all in the
+    store. True allows a `host` that other machines reach without `[[clients]]`."""
     cors: bool = True
     """Answer preflight requests and allow any origin, so that pages in a browser can call. Without
     `[[clients]]` none is allowed: nobody but programs on this machine is served then."""
@@ -151,23 +145,34 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     standard error is a terminal, else `json`."""
 
 
-class Client(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Someone who may call the gateway. None at all is allowed on a loopback address only."""
+class Team(AccessRules, frozen=True, kw_only=True):
+    """Rules that hold for all keys of a team. Teams can be kept in the store as well:
+    `dragoman team`."""
+
+    name: Name
+    """Name that keys refer to."""
+
+
+class Client(KeyRules, frozen=True, kw_only=True):
+    """Someone who may call. None at all is allowed on a loopback address only. Keys can be kept in
+    the store as well: `dragoman key`."""
 
     name: Name
     """Name for logs and metrics."""
-    key: Secret
-    """What the client sends as `Authorization: Bearer` or `x-api-key`."""
-    policy: Policy | None = None
-    """Which losses refuse this client's requests; overrides the route's."""
-    dialect: Dialect | None = None
-    """Contract that this client was written against; overrides the route's."""
-    models: tuple[NonEmpty, ...] | None = None
-    """Model names that the client may ask for, `*` allowed in each; absent: all. What a name stands
-    for must be in the list too: the name that an alias, or a prefix left out or added, leads to,
-    the model of `upstream/model` (an entry with a slash has both), and models that a request names
-    besides (`fallbacks`, an advisor among its tools). Allowed with their name are what an entry
-    without `*` stands for, and what a route sets."""
+    key: Secret | None = None
+    """What the client sends as `Authorization: Bearer` or `x-api-key`, at least 8 characters."""
+    keys: tuple[Secret, ...] = ()
+    """Several such keys, for the time in which one takes the place of another."""
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """All keys of the client."""
+        return self.keys if self.key is None else (self.key, *self.keys)
+
+    @property
+    def rules(self) -> KeyRules:
+        """What holds for the client, apart from its name and keys."""
+        return KeyRules(**{name: getattr(self, name) for name in KeyRules.__struct_fields__})
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -495,6 +500,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     server: Server = Server()
     clients: tuple[Client, ...] = ()
+    teams: tuple[Team, ...] = ()
     upstreams: tuple[Upstream, ...] = ()
     accounts: tuple[Account, ...] = ()
     routes: tuple[Route, ...] = ()

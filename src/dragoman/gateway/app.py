@@ -70,15 +70,13 @@ class Gateway:
         self.config = config
         self._log = log
         self.draining = False
-        self._unkeyed = not config.clients
-        self._cors = config.server.cors and not self._unkeyed
         self.proxies = Proxies(config.server.trusted_proxies)
         self._logins = Logins(config.server.failed_logins)
         self._serving = 0
-        self._keys = Keyring(config.clients)
         seconds = config.server.idempotency_s
         self._idempotency = IdempotencyKeys(seconds) if seconds else None
         services = self._services = make_services(config, log, slot, lambda: self._serving)
+        self._keys = Keyring(services.keys, requires_key=config.server.require_key)
         self.pool = services.pool
         self.meter = services.meter
         self.account_sync = services.account_sync
@@ -122,13 +120,14 @@ class Gateway:
         admin = (
             operators and self._admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
         )
-        if self._cors and not operators:
+        is_open = self._keys.is_open
+        if self.config.server.cors and not is_open and not operators:
             if incoming.method == "OPTIONS":
                 _grant(incoming)
             else:
                 incoming.lines += _CORS_USUAL
         try:
-            if self._unkeyed:
+            if is_open:
                 check_unkeyed(incoming)
             if admin:
                 self._check_logins(incoming)
@@ -222,7 +221,7 @@ class Gateway:
         """
         self._check_logins(incoming)
         try:
-            caller = self._keys.identify(incoming.headers)
+            caller = self._keys.identify(incoming.headers, lambda: self._address(incoming))
         except DragomanError:
             self._note_failed_login(incoming)
             raise

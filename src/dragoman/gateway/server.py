@@ -47,7 +47,8 @@ def check_reach(config: Config, host: str) -> None:
     Raises:
         ValueError: it would let anyone in from other machines.
     """
-    if not config.clients and not is_loopback(host):
+    kept_out = bool(config.clients) or config.server.require_key
+    if not kept_out and not is_loopback(host):
         raise ValueError(f"without client keys the gateway listens on loopback only, not on {host}")
 
 

@@ -33,6 +33,8 @@ from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.gateway.stored.upstream_responses import UpstreamResponses
 from dragoman.http.limits import files_to_share
+from dragoman.keys.ring import FixedKey, KeyRing
+from dragoman.keys.secrets import digest_of
 from dragoman.prices.loading import load_prices
 from dragoman.storage.opening import cipher_for, counts_for, responses_for, store_for
 from dragoman.upstream.client import UpstreamClient
@@ -45,6 +47,7 @@ class Services(Struct, frozen=True, kw_only=True):
     stored."""
 
     pool: AccountPool
+    keys: KeyRing
     account_sync: AccountSync | None
     meter: Meter
     client: UpstreamClient
@@ -98,7 +101,9 @@ def make_services(
     how many requests are being served."""
     pool, client = AccountPool(config), UpstreamClient(max_idle=_idle_connections(config))
     meter = Meter(_configured_models(config))
-    account_sync = _account_sync(config, pool, meter)
+    keys = _key_ring(config)
+    account_sync = _account_sync(config, pool, meter, keys)
+    keys.is_loaded = account_sync is None
     builders = UpstreamRequestBuilders(config.upstreams)
     upstreams = Upstreams(pool, builders, client)
     router = Router(config, _sealer(config))
@@ -118,7 +123,9 @@ def make_services(
 
     responses = _responses(config)
     conversations = StoredConversations(responses if config.storage.responses else None, large)
-    upstream_responses = UpstreamResponses(config, pool, client, builders, responses, conversations)
+    upstream_responses = UpstreamResponses(
+        config, pool, client, builders, responses, conversations, keys
+    )
     background = Background(
         conversations,
         exchange.answer,
@@ -130,6 +137,7 @@ def make_services(
     )
     return Services(
         pool=pool,
+        keys=keys,
         account_sync=account_sync,
         meter=meter,
         client=client,
@@ -158,6 +166,19 @@ def make_services(
     )
 
 
+def _key_ring(config: Config) -> KeyRing:
+    """The keys of the configuration."""
+    clients = (
+        FixedKey(
+            client.name,
+            client.rules,
+            tuple(digest_of(secret.reveal().encode()) for secret in client.secrets),
+        )
+        for client in config.clients
+    )
+    return KeyRing(clients, {team.name: team for team in config.teams})
+
+
 class _Unpriced:
     """Logs models that have no price, each once, and no more than can be read."""
 
@@ -168,18 +189,22 @@ class _Unpriced:
         if self._room:
             self._room -= 1
             _log.warning(
-                "no price is known for the model %s of upstream %s: what it costs is not counted",
+                "no price is known for the model %r of upstream %s: what it costs is not counted",
                 model[:200],
                 upstream,
             )
 
 
-def _account_sync(config: Config, pool: AccountPool, meter: Meter) -> AccountSync | None:
+def _account_sync(
+    config: Config, pool: AccountPool, meter: Meter, keys: KeyRing
+) -> AccountSync | None:
     store = store_for(config)
     if store is None:
         return None
     sync_s = config.storage.sync_s
-    return AccountSync(pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter)
+    return AccountSync(
+        pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter, keys=keys
+    )
 
 
 def _configured_models(config: Config) -> set[str]:

@@ -27,6 +27,10 @@ STEPS = (32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000, 512_000, 
 """Lengths of prompts from which vendors have other prices. What has no price yet is counted apart
 by them, so that it can be priced later."""
 
+MOST_COST = 10**16
+"""Pico-dollars that an answer may cost, which is ten thousand dollars. An upstream that tells of
+more is not believed, or its sums would not fit the store."""
+
 _LONGEST_NAME = 200
 
 
@@ -140,7 +144,11 @@ class Prices:
         if price is None:
             self._tell(upstream, model)
             return Charge(basis, None)
-        return Charge(basis, price.cost_of(usage))
+        cost = price.cost_of(usage)
+        if cost > MOST_COST:
+            self._tell(upstream, model)
+            return Charge(basis, None)
+        return Charge(basis, cost)
 
     def price(self, basis: Basis, at: float) -> tuple[Basis, Price] | None:
         """The price, and what it is priced by, of what was counted under `basis` at a time; None if

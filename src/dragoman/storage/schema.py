@@ -241,6 +241,37 @@ _CHARGES = (
     ) WITHOUT ROWID""",
 )
 
+_KEYS = (
+    # Client keys and teams; `rules` is JSON. Removed ones stay: their names are given to no others.
+    """CREATE TABLE client_keys (
+        name TEXT PRIMARY KEY,
+        version INTEGER NOT NULL,
+        created REAL NOT NULL,
+        removed REAL,
+        rules TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX client_keys_version ON client_keys (version)",
+    # The secrets of keys: SHA-256 in hexadecimal, and their last signs.
+    """CREATE TABLE client_secrets (
+        digest TEXT PRIMARY KEY,
+        client_key TEXT NOT NULL,
+        ending TEXT NOT NULL,
+        created REAL NOT NULL,
+        revoked REAL,
+        uses INTEGER NOT NULL,
+        used REAL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX client_secrets_key ON client_secrets (client_key)",
+    """CREATE TABLE teams (
+        name TEXT PRIMARY KEY,
+        version INTEGER NOT NULL,
+        created REAL NOT NULL,
+        removed REAL,
+        rules TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX teams_version ON teams (version)",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _RESPONSES,
@@ -248,6 +279,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _ATTEMPTS,
     _QUOTAS,
     _CHARGES,
+    _KEYS,
 )
 """Statements that lead from each version of the tables to the next; the first from an empty
 file."""

@@ -40,6 +40,7 @@ from dragoman.accounts.store import (
 )
 from dragoman.jsontext import decoder
 from dragoman.storage.sqlite_file import SqliteFile, version_of
+from dragoman.storage.sqlite_keys import SqliteKeys, keys_since, note_uses, teams_since
 
 _DAY_S = 24 * 3600.0
 _HEARTBEAT_S = 1.0
@@ -139,6 +140,7 @@ class SqliteStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._file = SqliteFile(path, lock_s)
+        self._client_keys = SqliteKeys(self._file)
         self._history_s = history_days * _DAY_S
         self._usage_s = usage_days * _DAY_S
         self._pins_s = pins_s
@@ -147,6 +149,11 @@ class SqliteStore:
         self._written_leases: dict[str, tuple[Mapping[str, int], float]] = {}
         self._workers: list[tuple[str, float, dict[str, int]]] = []
         self._workers_at = -1
+
+    @property
+    def client_keys(self) -> SqliteKeys:
+        """See `Store.client_keys`."""
+        return self._client_keys
 
     def open(self) -> None:
         """Open the file, and bring its tables up to date.
@@ -326,7 +333,7 @@ class SqliteStore:
             return True
         if batch.errors or batch.last_errors or batch.quotas:
             return True
-        if batch.spent or batch.balances:
+        if batch.spent or batch.balances or batch.key_uses:
             return True
         known, at = self._written_leases.get(worker, ({}, 0.0))
         if batch.leases != known:
@@ -362,6 +369,8 @@ class SqliteStore:
             connection.execute(_SET_BALANCE, (name, version, balance))
         for name, tokens in batch.spent.items():
             connection.execute(_SPEND, (name, version, tokens))
+        if batch.key_uses:
+            note_uses(connection, batch.key_uses)
         if batch.leases:
             connection.execute(
                 "INSERT OR REPLACE INTO workers VALUES (?, ?, ?)",
@@ -424,6 +433,8 @@ class SqliteStore:
                 name: _read_windows(windows)
                 for name, windows in changed("account, windows", "quotas")
             },
+            client_keys=keys_since(connection, after),
+            teams=teams_since(connection, after),
         )
 
     def _define(self, connection: sqlite3.Connection, version: int, one: Definition) -> None:

@@ -2,92 +2,74 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
-from dragoman.canonical.losses import Policy
-from dragoman.config import Client, matches
+from dragoman.gateway.edge.errors import refusal
+from dragoman.http.addresses import parse
+from dragoman.keys.ring import Caller, Denial, Denied, KeyRing
 from dragoman.protocols import CODECS
-from dragoman.protocols.dialects import Dialect
 
-
-class Caller:
-    """A client that may call. `policy` and `dialect` override the route's; `allows` tells which
-    models, `restricted` that there are some that it may not ask for."""
-
-    __slots__ = ("_models", "dialect", "name", "policy", "restricted")
-
-    def __init__(
-        self,
-        name: str,
-        policy: Policy | None = None,
-        models: tuple[str, ...] | None = None,
-        dialect: Dialect | None = None,
-    ) -> None:
-        self.name = name
-        self.policy = policy
-        self.dialect = dialect
-        self._models = models
-        self.restricted = models is not None
-
-    def allows(self, model: str) -> bool:
-        """Whether the client's list has `model`."""
-        return self._models is None or any(matches(pattern, model) for pattern in self._models)
-
-    def names(self, model: str) -> bool:
-        """Whether the client's list spells `model` out, without a pattern."""
-        return self._models is not None and model in self._models and "*" not in model
-
-    def allows_below(self, name: str, model: str) -> bool:
-        """Whether the client's list has `name`, which is `upstream/model`: `model` by itself, or by
-        an entry that says what stands before the slash."""
-        return self._models is None or any(
-            matches(pattern, name if "/" in pattern else model) for pattern in self._models
-        )
+__all__ = ["Caller", "Keyring", "presented_key"]
 
 
 class Keyring:
-    """The keys of all clients; with no client at all, everyone may call.
+    """Who calls, by the keys in `ring`. Without any key, everyone may call, unless `requires_key`.
 
-    A key is looked up by its SHA-256, so that how long it takes tells nothing about the keys:
-    whoever guesses cannot choose what is compared. Keys that were valid are remembered as they were
-    sent, under Python's own hash, which is seeded afresh for each process.
+    Keys of the store come and go while the gateway runs: where there was one once, nobody is served
+    without a key.
     """
 
-    __slots__ = ("_anyone", "_callers", "_seen")
+    __slots__ = ("_anyone", "_requires_key", "ring")
 
-    def __init__(self, clients: Iterable[Client]) -> None:
-        self._callers = {
-            _digest(client.key.reveal().encode()): Caller(
-                client.name, client.policy, client.models, client.dialect
-            )
-            for client in clients
-        }
-        self._seen: dict[bytes, Caller] = {}
-        self._anyone = None if self._callers else Caller("anyone")
+    def __init__(self, ring: KeyRing, *, requires_key: bool = False) -> None:
+        self.ring = ring
+        self._requires_key = requires_key
+        self._anyone = Caller("anyone")
 
-    def identify(self, headers: Mapping[bytes, bytes]) -> Caller:
-        """The client whose key is in `headers` (lower-case names).
+    @property
+    def is_open(self) -> bool:
+        """Whether everyone may call."""
+        return self.ring.is_empty and self.ring.is_loaded and not self._requires_key
+
+    def identify(
+        self, headers: Mapping[bytes, bytes], address: Callable[[], str] = lambda: ""
+    ) -> Caller:
+        """The caller whose key is in `headers` (lower-case names), at `address` (empty for a Unix
+        socket).
 
         Read on every path: the header of each protocol that has one, else `Authorization: Bearer`.
 
         Raises:
-            DragomanError: UNAUTHENTICATED, with words that do not repeat the key.
+            DragomanError: UNAUTHENTICATED, FORBIDDEN where the key may not be used from there, or
+                OVERLOADED where the store's keys are not known yet; with words that do not repeat
+                the key.
         """
-        if self._anyone is not None:
+        if self.is_open:
             return self._anyone
         key = presented_key(headers)
+        if key is None and self.ring.is_empty and not self.ring.is_loaded:
+            raise self._denied(Denial.UNKNOWN)
         if key is None:
             raise _refused(f"No API key was given. Send it as {' or '.join(_ways())}.")
-        caller = self._seen.get(key)
-        if caller is None:
-            caller = self._callers.get(_digest(key))
-            if caller is None:
-                raise _refused("The API key is not valid for this gateway.")
-            self._seen[key] = caller
+        now = time.time()
+        try:
+            caller = self.ring.find(key, now)
+            if caller.is_checked:
+                caller.check(now, parse(address()) if caller.asks_address else None)
+        except Denied as error:
+            raise self._denied(error.denial) from None
         return caller
+
+    def _denied(self, denial: Denial) -> DragomanError:
+        if denial is Denial.UNKNOWN and not self.ring.is_loaded:
+            told = "The keys that are stored cannot be read now."
+            return refusal(FaultKind.OVERLOADED, told, code="server_error")
+        if denial is Denial.ELSEWHERE:
+            return refusal(FaultKind.FORBIDDEN, f"The API key {denial.value}.")
+        return _refused(f"The API key {denial.value}.")
 
 
 def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
@@ -109,10 +91,6 @@ def _ways() -> list[str]:
     """The headers in which a key can be sent."""
     headers = _key_headers(tuple(CODECS))
     return ["'Authorization: Bearer KEY'", *(f"'{name.decode()}: KEY'" for name in headers)]
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()
 
 
 def _refused(message: str) -> DragomanError:

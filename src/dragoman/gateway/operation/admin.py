@@ -33,6 +33,7 @@ from dragoman.administration.drafts import (
     shortened,
 )
 from dragoman.administration.errors import Conflict, ImportRejected, NoModel, UnknownAccount
+from dragoman.administration.keys import KeyAdministration, Unknown
 from dragoman.administration.pricing import price_views, reprice
 from dragoman.administration.rows import BadFile, rows_of
 from dragoman.administration.service import Administration
@@ -43,6 +44,7 @@ from dragoman.config import Config
 from dragoman.gateway.edge.auth import presented_key
 from dragoman.gateway.edge.errors import Headers, fault_of
 from dragoman.gateway.edge.incoming import IncomingRequest
+from dragoman.gateway.operation.key_routes import KeyRoutes
 from dragoman.gateway.operation.probe import probe
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.http import ClientGone
@@ -110,6 +112,7 @@ class Admin:
         prices: Prices,
     ) -> None:
         self._prices = prices
+        self._keys = KeyRoutes(self._ask_keys, _object)
         key = config.admin.key
         self._digest = None if key is None else _digest(key.reveal().encode())
         self._config = config
@@ -193,6 +196,9 @@ class Admin:
                 handlers = {"GET": lambda: self._prices_of(query)}
             case ["prices", "reprice"]:
                 handlers = {"POST": lambda: self._reprice(query)}
+            case ["keys" | "teams", *_] if found := self._keys.handlers(parts, incoming):
+                _only(query)
+                handlers = found
             case ["health"]:
                 handlers = {"GET": lambda: self._health(query)}
             case _:
@@ -368,6 +374,13 @@ class Admin:
             "accounts": accounts,
         }
 
+    async def _ask_keys(self, work: Callable[[KeyAdministration], T]) -> T:
+        if self._account_sync is None:
+            raise Refusal(409, "conflict", "Nothing is kept: [storage] path is not set.")
+        return await self._account_sync.ask(
+            lambda store: work(KeyAdministration(self._config, store.client_keys))
+        )
+
     async def _ask(self, work: Callable[[Administration], T]) -> T:
         if self._account_sync is None:
             raise Refusal(409, "conflict", "Nothing is kept: [storage] path is not set.")
@@ -384,7 +397,7 @@ def _refusal_of(error: Exception, request_id: str) -> Refusal:
     match error:
         case Refusal():
             return error
-        case UnknownAccount():
+        case UnknownAccount() | Unknown():
             return Refusal(404, "not_found", str(error), "name")
         case Conflict():
             return Refusal(409, "conflict", str(error), error.field or None)

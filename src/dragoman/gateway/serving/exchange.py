@@ -50,6 +50,7 @@ from dragoman.gateway.serving.routing import (
     check_allowed,
     detoured,
     model_not_found,
+    within_upstreams,
 )
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.gateway.serving.upstreams import Upstreams
@@ -173,7 +174,7 @@ class Exchange:
             raise model_not_found(model)
         if caller.restricted:
             check_allowed(caller, model, self._router, request)
-        target = detoured(self._router.resolve(model), request)
+        target = within_upstreams(caller, detoured(self._router.resolve(model), request))
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 

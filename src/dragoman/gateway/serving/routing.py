@@ -15,6 +15,7 @@ from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Request
 from dragoman.config import Config, Fallback, Route, Upstream, matches
 from dragoman.gateway.edge.auth import Caller
+from dragoman.keys.ring import ModelList
 from dragoman.translation import CallSettings, ClientRequest
 
 _REMEMBERED = 4096
@@ -179,19 +180,23 @@ def detoured(target: Target, request: ClientRequest) -> Target:
 def may_use(caller: Caller, name: str, target: Target) -> bool:
     """Whether a client may ask for the model `name`, which leads to `target`.
 
-    Its list must have the name, and what it stands for: the name that an alias or a prefix left out
-    or added leads to, and the model of `upstream/model`. What an entry without `*` leads to is
-    allowed with it; so is the model that a route of the configuration sets.
+    Its lists, its own and its team's, must have the name, and what it stands for: the name that an
+    alias or a prefix left out or added leads to, and the model of `upstream/model`. What an entry
+    without `*` leads to is allowed with it; so is the model that a route of the configuration sets.
     """
-    if not caller.restricted:
-        return True
-    if not caller.allows(name):
+    if caller.upstreams is not None and target.upstream.name not in caller.upstreams:
         return False
-    if caller.names(name):
-        return True
-    if name != target.name and not caller.allows(target.name):
+    return all(_allowed_by(models, name, target) for models in caller.lists)
+
+
+def _allowed_by(models: ModelList, name: str, target: Target) -> bool:
+    if not models.allows(name):
         return False
-    return not target.addressed or caller.allows_below(target.name, target.model)
+    if models.names(name):
+        return True
+    if name != target.name and not models.allows(target.name):
+        return False
+    return not target.addressed or models.allows_below(target.name, target.model)
 
 
 def check_allowed(caller: Caller, name: str, router: Router, request: ClientRequest) -> None:
@@ -215,6 +220,21 @@ _MODELS_BESIDES = ("models", "fallbacks", "tools")
 instead or besides: `fallbacks` and an advisor among `tools` (beta/message_create_params.py of
 anthropic), an image generator among `tools` (response_create_params.py of openai), `models`
 (OpenRouter, "Model Fallbacks")."""
+
+
+def within_upstreams(caller: Caller, target: Target) -> Target:
+    """A target with those of its fallbacks that the client may use.
+
+    Raises:
+        DragomanError: MODEL_NOT_FOUND: its own upstream is none that the client may use.
+    """
+    allowed = caller.upstreams
+    if allowed is None:
+        return target
+    if target.upstream.name not in allowed:
+        raise model_not_found(target.model)
+    fallbacks = tuple(one for one in target.fallbacks if one.upstream.name in allowed)
+    return target if fallbacks == target.fallbacks else replace(target, fallbacks=fallbacks)
 
 
 def _models_in(value: Any) -> Iterator[str]:

@@ -35,6 +35,7 @@ from dragoman.gateway.stored.conversations import (
 )
 from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.jsontext import JsonError, decoder
+from dragoman.keys.ring import KeyRing
 from dragoman.protocols import CODECS
 from dragoman.protocols.openai_responses.conversations import no_conversations
 from dragoman.sse import Decoder
@@ -96,6 +97,7 @@ class UpstreamResponses:
         builders: UpstreamRequestBuilders,
         responses: ResponseStoreThread | None,
         conversations: StoredConversations,
+        keys: KeyRing,
     ) -> None:
         self._conversations = conversations
         self._upstreams = {
@@ -103,12 +105,17 @@ class UpstreamResponses:
             for upstream in config.upstreams
             if upstream.stored_responses == "pass"
         }
-        self._alone = len(config.clients) <= 1
+        self._keys = keys
         self._pool = pool
         self._client = client
         self._builders = builders
         self._responses = responses
         self._names: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    @property
+    def _alone(self) -> bool:
+        """Whether all requests are of one client."""
+        return self._keys.count <= 1
 
     async def retarget(
         self, request: ClientRequest, caller: Caller, upstream: Upstream, *, answered: bool = True

@@ -1,0 +1,370 @@
+"""What an operator can do with client keys and teams: those of the store, whether a gateway runs or
+not. Those of the configuration file are shown, and changed there."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.administration.drafts import FieldError, InvalidDraft, shortened
+from dragoman.administration.errors import Conflict
+from dragoman.config import AccessRules, Client, Config, KeyRules, access_faults
+from dragoman.config.access_rules import Name
+from dragoman.config.convert import suggestion
+from dragoman.keys.records import KEPT_SECRETS, KeyStore, StoredKey, StoredSecret, StoredTeam
+from dragoman.keys.secrets import RANDOM_BYTES, digest_of, ending_of, make_key
+
+GRACE_S = 24 * 3600.0
+"""Seconds for which the old secret of a key that is rotated goes on."""
+
+_R = TypeVar("_R", bound=AccessRules)
+
+State = Literal["active", "disabled", "early", "expired"]
+
+
+class SecretView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is shown of one secret: its last four signs. `revoked` is from when on it is refused."""
+
+    ending: str
+    created: datetime
+    revoked: datetime | None = None
+    uses: int = 0
+    used: datetime | None = None
+
+
+class KeyView(Struct, frozen=True, kw_only=True):
+    """A key as it is shown. `state` leaves out the state of its team."""
+
+    name: str
+    origin: Literal["configuration", "store"]
+    state: State
+    created: datetime | None
+    used: datetime | None
+    rules: KeyRules
+    secrets: tuple[SecretView, ...] = ()
+
+
+class MadeKey(Struct, frozen=True, kw_only=True):
+    """A key with its new secret, which is shown this once."""
+
+    name: str
+    secret: str
+    key: KeyView
+
+
+class TeamView(Struct, frozen=True, kw_only=True):
+    """A team as it is shown, with how many keys it has."""
+
+    name: str
+    origin: Literal["configuration", "store"]
+    state: State
+    keys: int
+    rules: AccessRules
+
+
+class Unknown(LookupError):
+    """There is no key, or no team, of this name."""
+
+    def __init__(self, what: str, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"no {what} named {shortened(name)}{suggestion(name[:64], known)}")
+
+
+class KeyAdministration:
+    """What can be done with the keys and teams of one configuration and one store.
+
+    Methods block, and are not for several threads at once. All of them may raise `StoreError`.
+    """
+
+    def __init__(
+        self, config: Config, store: KeyStore, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._clock = clock
+        self._clients = {client.name: client for client in config.clients}
+        self._fixed_teams = {team.name: team for team in config.teams}
+
+    # Keys
+
+    def keys(self) -> tuple[KeyView, ...]:
+        """All keys, by name."""
+        views = [self._client_view(client) for client in self._clients.values()]
+        views += [self._view(key) for key in self._stored() if key.name not in self._clients]
+        return tuple(sorted(views, key=lambda view: view.name))
+
+    def key(self, name: str) -> KeyView:
+        """One key.
+
+        Raises:
+            Unknown: there is none of this name.
+        """
+        if name in self._clients:
+            return self._client_view(self._clients[name])
+        return self._view(self._find(name))
+
+    def add(self, name: str, fields: Mapping[str, Any]) -> MadeKey:
+        """Make a key with these rules.
+
+        Raises:
+            Conflict: the name is taken, or was a key's that was removed.
+            InvalidDraft: a field is wrong.
+        """
+        _check_name(name)
+        if name in self._clients:
+            raise Conflict(f"{name} is a client of the configuration file", "name")
+        rules = self._checked_key(_changed(KeyRules(), fields))
+        now = self._clock()
+        secret, kept = _fresh(now)
+        key = StoredKey(name=name, created=now, rules=rules, secrets=(kept,))
+        if not self._store.add(key):
+            raise Conflict(f"{name} is, or was, the name of a key, and stays its own", "name")
+        return MadeKey(name=name, secret=secret, key=self._view(key))
+
+    def change(self, name: str, fields: Mapping[str, Any]) -> KeyView:
+        """Change the rules that `fields` names; None stands for the default.
+
+        Raises:
+            Unknown: there is no key of this name.
+            Conflict: it is one of the configuration file.
+            InvalidDraft: a field is wrong.
+        """
+        key = self._find(name)
+        changed = replace(key, rules=self._checked_key(_changed(key.rules, fields)))
+        self._store.save([changed])
+        return self._view(changed)
+
+    def rotate(self, name: str, grace_s: float = GRACE_S) -> MadeKey:
+        """Make another secret for a key. Those it has are refused `grace_s` seconds from now, or
+        sooner if that was said before. All that is counted stays the key's.
+
+        Raises:
+            Unknown: there is no key of this name.
+            Conflict: it is one of the configuration file.
+        """
+        key, now = self._find(name), self._clock()
+        end = now + max(0.0, grace_s)
+        old = [
+            replace(one, revoked=end if one.revoked is None else min(one.revoked, end))
+            for one in key.secrets
+        ]
+        secret, kept = _fresh(now)
+        rotated = replace(key, secrets=(*old[-KEPT_SECRETS + 1 :], kept))
+        self._store.save([rotated])
+        return MadeKey(name=name, secret=secret, key=self._view(rotated))
+
+    def remove(self, names: Sequence[str]) -> int:
+        """Remove keys: all or none. Their names are given to no others, since usage and stored
+        responses belong to them. Returns how many.
+
+        Raises:
+            Unknown: there is none of one of these names.
+            Conflict: one is of the configuration file.
+        """
+        now = self._clock()
+        gone = [replace(self._find(name), secrets=(), removed=now) for name in dict.fromkeys(names)]
+        self._store.save(gone)
+        return len(gone)
+
+    # Teams
+
+    def teams(self) -> tuple[TeamView, ...]:
+        """All teams, by name."""
+        counts: dict[str, int] = {}
+        for rules in (*self._clients.values(), *(key.rules for key in self._stored())):
+            if rules.team is not None:
+                counts[rules.team] = counts.get(rules.team, 0) + 1
+        found = {team.name: team.rules for team in self._stored_teams()}
+        now = self._clock()
+        views = [
+            TeamView(
+                name=name,
+                origin="configuration" if name in self._fixed_teams else "store",
+                state=_state(rules, now),
+                keys=counts.get(name, 0),
+                rules=rules,
+            )
+            for name, rules in (found | self._fixed_teams).items()
+        ]
+        return tuple(sorted(views, key=lambda view: view.name))
+
+    def team(self, name: str) -> TeamView:
+        """One team.
+
+        Raises:
+            Unknown: there is none of this name.
+        """
+        for view in self.teams():
+            if view.name == name:
+                return view
+        raise Unknown("team", name, [view.name for view in self.teams()])
+
+    def add_team(self, name: str, fields: Mapping[str, Any]) -> TeamView:
+        """Make a team with these rules.
+
+        Raises:
+            Conflict: the name is taken.
+            InvalidDraft: a field is wrong.
+        """
+        _check_name(name)
+        if name in {view.name for view in self.teams()}:
+            raise Conflict(f"{name} is taken", "name")
+        rules = self._checked(_changed(AccessRules(), fields))
+        self._store.save(teams=[StoredTeam(name=name, created=self._clock(), rules=rules)])
+        return self.team(name)
+
+    def change_team(self, name: str, fields: Mapping[str, Any]) -> TeamView:
+        """Change the rules that `fields` names; None stands for the default.
+
+        Raises:
+            Unknown: there is no team of this name.
+            Conflict: it is one of the configuration file.
+            InvalidDraft: a field is wrong.
+        """
+        team = self._find_team(name)
+        rules = self._checked(_changed(team.rules, fields))
+        self._store.save(teams=[replace(team, rules=rules)])
+        return self.team(name)
+
+    def remove_team(self, name: str) -> int:
+        """Remove a team that has no keys.
+
+        Raises:
+            Unknown: there is no team of this name.
+            Conflict: it has keys, or is one of the configuration file.
+        """
+        team = self._find_team(name)
+        if keys := self.team(name).keys:
+            raise Conflict(f"{name} still has keys: {keys}", "name")
+        self._store.save(teams=[replace(team, removed=self._clock())])
+        return 1
+
+    # Within
+
+    def _stored(self) -> list[StoredKey]:
+        return [key for key in self._store.all_keys() if key.removed is None]
+
+    def _stored_teams(self) -> list[StoredTeam]:
+        return [team for team in self._store.all_teams() if team.removed is None]
+
+    def _find(self, name: str) -> StoredKey:
+        if name in self._clients:
+            raise Conflict(f"{name} is a client of the configuration file: change it there", "name")
+        stored = self._stored()
+        for key in stored:
+            if key.name == name:
+                return key
+        raise Unknown("key", name, [*self._clients, *(key.name for key in stored)])
+
+    def _find_team(self, name: str) -> StoredTeam:
+        if name in self._fixed_teams:
+            raise Conflict(f"{name} is a team of the configuration file: change it there", "name")
+        stored = self._stored_teams()
+        for team in stored:
+            if team.name == name:
+                return team
+        raise Unknown("team", name, [*self._fixed_teams, *(team.name for team in stored)])
+
+    def _checked(self, rules: _R) -> _R:
+        known = [upstream.name for upstream in self._config.upstreams]
+        faults = tuple(FieldError(*fault) for fault in access_faults(rules, known))
+        if faults:
+            raise InvalidDraft(faults)
+        return rules
+
+    def _checked_key(self, rules: KeyRules) -> KeyRules:
+        teams = [*self._fixed_teams, *(team.name for team in self._stored_teams())]
+        if rules.team is not None and rules.team not in teams:
+            near = suggestion(rules.team, teams)
+            raise InvalidDraft((FieldError("team", f"no team named {rules.team}{near}"),))
+        return self._checked(rules)
+
+    def _client_view(self, client: Client) -> KeyView:
+        return KeyView(
+            name=client.name,
+            origin="configuration",
+            state=_state(client, self._clock()),
+            created=None,
+            used=None,
+            rules=client.rules,
+        )
+
+    def _view(self, key: StoredKey) -> KeyView:
+        used = max((one.used for one in key.secrets if one.used is not None), default=None)
+        return KeyView(
+            name=key.name,
+            origin="store",
+            state=_state(key.rules, self._clock()),
+            created=_moment(key.created),
+            used=_moment_if(used),
+            rules=key.rules,
+            secrets=tuple(
+                SecretView(
+                    ending=one.ending,
+                    created=_moment(one.created),
+                    revoked=_moment_if(one.revoked),
+                    uses=one.uses,
+                    used=_moment_if(one.used),
+                )
+                for one in key.secrets
+            ),
+        )
+
+
+def _fresh(now: float) -> tuple[str, StoredSecret]:
+    secret = make_key(secrets.token_bytes(RANDOM_BYTES))
+    digest = digest_of(secret.encode())
+    return secret, StoredSecret(digest=digest, ending=ending_of(secret), created=now)
+
+
+def _changed(rules: _R, fields: Mapping[str, Any]) -> _R:
+    """`rules` with other values of `fields`, each checked by itself so that all faults are told."""
+    known = {info.name: info for info in msgspec.structs.fields(rules)}
+    faults: list[FieldError] = []
+    values: dict[str, Any] = {}
+    for name, value in fields.items():
+        if name not in known:
+            told = f"there is no such field{suggestion(name[:64], known)}"
+            faults.append(FieldError(shortened(name), told))
+        elif value is None:
+            values[name] = known[name].default
+        else:
+            try:
+                values[name] = msgspec.convert(value, known[name].type)
+            except msgspec.ValidationError as error:
+                faults.append(FieldError(name, str(error)))
+    if faults:
+        raise InvalidDraft(tuple(faults))
+    return replace(rules, **values)
+
+
+def _check_name(name: str) -> None:
+    try:
+        msgspec.convert(name, Name)
+    except msgspec.ValidationError:
+        told = "expected at most 64 letters, digits, _ . and -"
+        raise InvalidDraft((FieldError("name", told),)) from None
+
+
+def _state(rules: AccessRules, now: float) -> State:
+    if not rules.enabled:
+        return "disabled"
+    if rules.not_before is not None and now < rules.not_before.timestamp():
+        return "early"
+    if rules.expires is not None and now >= rules.expires.timestamp():
+        return "expired"
+    return "active"
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(int(seconds), UTC)
+
+
+def _moment_if(seconds: float | None) -> datetime | None:
+    return None if seconds is None else _moment(seconds)

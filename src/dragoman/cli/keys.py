@@ -1,0 +1,338 @@
+"""`dragoman key` and `dragoman team`: who may call.
+
+Everything happens in the store, whether a gateway runs or not; a running one takes it over within a
+second. A new key is printed once, to standard output alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dragoman.cli.common import (
+    CONFIG,
+    JSON,
+    ago,
+    count,
+    failures_told,
+    print_json,
+    read_config,
+    table,
+)
+
+if TYPE_CHECKING:
+    from dragoman.administration.keys import KeyAdministration, KeyView, MadeKey, TeamView
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DAY_S = 24 * 3600.0
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY_S, "w": 7 * _DAY_S}
+_LIST_FIELDS = ("addresses", "addresses_denied", "models", "upstreams")
+_NONE = "none"
+
+
+@click.group()
+def key() -> None:
+    """Make, list, change, rotate and remove keys of clients."""
+
+
+@click.group()
+def team() -> None:
+    """Make teams: rules that hold for all of their keys."""
+
+
+class Moment(click.ParamType[datetime | str]):
+    """A point in time: a date, or how long from now; `none` for none."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime | str:
+        """The time, in UTC."""
+        text = str(value).strip()
+        if text == _NONE:
+            return text
+        if text[:-1].isdecimal() and text[-1:] in _UNITS:
+            return datetime.fromtimestamp(time.time() + _span(text), UTC)
+        try:
+            return datetime.fromisoformat(text).astimezone()
+        except (ValueError, OverflowError):
+            self.fail("expected a time such as 30d, 2027-01-31 or 2027-01-31T12:00Z", param, ctx)
+
+
+class Span(click.ParamType[float]):
+    """A span of time, in seconds."""
+
+    name = "span"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The seconds."""
+        text = str(value).strip()
+        if text == "0":
+            return 0.0
+        if text[:-1].isdecimal() and text[-1:] in _UNITS:
+            return _span(text)
+        self.fail("expected a span such as 24h, 7d or 0", param, ctx)
+
+
+def _span(text: str) -> float:
+    return int(text[:-1]) * _UNITS[text[-1]]
+
+
+def _rules(function: F) -> F:
+    """The options for what a key and a team have in common."""
+    for option in (
+        click.option("--upstream", "upstreams", multiple=True, help="Upstream that may be used."),
+        click.option("--model", "models", multiple=True, help="Model that may be asked for; *."),
+        click.option("--deny", "addresses_denied", multiple=True, help="Network refused."),
+        click.option("--address", "addresses", multiple=True, help="Network allowed: 10.0.0.0/8."),
+        click.option("--expires", type=Moment(), help="Refused from then on: 30d, 2027-01-31."),
+        click.option("--not-before", type=Moment(), help="Refused until then."),
+        click.option("--note", help="What it is for."),
+    ):
+        function = option(function)
+    return function
+
+
+def _key_rules(function: F) -> F:
+    for option in (
+        click.option("--dialect", help="Contract it was written against."),
+        click.option("--policy", help="Which losses refuse its requests."),
+        click.option("--team", help="Team whose rules hold, too."),
+    ):
+        function = option(function)
+    return _rules(function)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """The fields that options name: `none` stands for the default."""
+    fields: dict[str, Any] = {}
+    for name, value in options.items():
+        if value in (None, ()):
+            continue
+        cleared = value in (_NONE, (_NONE,))
+        fields[name] = None if cleared else list(value) if name in _LIST_FIELDS else value
+    return fields
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[KeyAdministration]:
+    config = read_config(path, warn=False)
+    from dragoman.administration.errors import Conflict
+    from dragoman.administration.keys import KeyAdministration, Unknown
+    from dragoman.storage.opening import store_for
+
+    store = store_for(config)
+    with failures_told():
+        if store is None:
+            raise Conflict('[storage] path is "", so no key can be kept')
+        try:
+            yield KeyAdministration(config, store.client_keys)
+        except Unknown as error:
+            raise click.ClickException(str(error)) from None
+        finally:
+            store.close()
+
+
+@key.command()
+@CONFIG
+@_key_rules
+@JSON
+@click.argument("name")
+def add(config: Path, as_json: bool, name: str, **options: Any) -> None:
+    """Make a key and print it. It is shown this once, and can be replaced by `rotate`."""
+    with _opened(config) as administration:
+        made = administration.add(name, _given(options))
+    _print_made(made, as_json)
+
+
+@key.command()
+@CONFIG
+@click.option(
+    "--grace",
+    type=Span(),
+    default="24h",
+    show_default=True,
+    help="How long the old one goes on; 0 ends it now.",
+)
+@JSON
+@click.argument("name")
+def rotate(config: Path, grace: float, as_json: bool, name: str) -> None:
+    """Make another secret for a key, and print it.
+
+    What is counted stays the key's.
+    """
+    with _opened(config) as administration:
+        made = administration.rotate(name, grace)
+    _print_made(made, as_json)
+
+
+def _print_made(made: MadeKey, as_json: bool) -> None:
+    if as_json:
+        print_json(made)
+        return
+    click.echo(made.secret)
+    click.echo(f"{made.name}: it is shown this once", err=True)
+
+
+@key.command("list")
+@CONFIG
+@JSON
+def list_keys(config: Path, as_json: bool) -> None:
+    """List keys, those of the configuration file included."""
+    with _opened(config) as administration:
+        views = administration.keys()
+    if as_json:
+        print_json(views)
+        return
+    heading = ("NAME", "STATE", "TEAM", "KEY", "EXPIRES", "LAST USED", "ORIGIN", "NOTE")
+    click.echo(table(heading, [_line(view) for view in views]))
+
+
+def _line(view: KeyView) -> tuple[str, ...]:
+    rules, now = view.rules, time.time()
+    return (
+        view.name,
+        view.state,
+        rules.team or "",
+        " ".join(f"...{one.ending}" for one in view.secrets),
+        f"{rules.expires:%Y-%m-%d}" if rules.expires else "",
+        "" if view.used is None else ago(view.used.timestamp(), now),
+        view.origin,
+        rules.note,
+    )
+
+
+@key.command("show")
+@CONFIG
+@click.argument("name")
+def show_key(config: Path, name: str) -> None:
+    """Show all there is of a key, as JSON.
+
+    Of its secrets that is their last four signs.
+    """
+    with _opened(config) as administration:
+        print_json(administration.key(name))
+
+
+@key.command("set")
+@CONFIG
+@_key_rules
+@click.argument("name")
+def set_key(config: Path, name: str, **options: Any) -> None:
+    """Change rules of the key NAME; `none` takes one away."""
+    with _opened(config) as administration:
+        administration.change(name, _given(options))
+
+
+@key.command("disable")
+@CONFIG
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def disable_keys(config: Path, names: tuple[str, ...]) -> None:
+    """Refuse keys until they are enabled."""
+    with _opened(config) as administration:
+        for name in names:
+            administration.change(name, {"enabled": False})
+
+
+@key.command("enable")
+@CONFIG
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def enable_keys(config: Path, names: tuple[str, ...]) -> None:
+    """Accept keys again."""
+    with _opened(config) as administration:
+        for name in names:
+            administration.change(name, {"enabled": True})
+
+
+@key.command("remove")
+@CONFIG
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def remove_keys(config: Path, names: tuple[str, ...]) -> None:
+    """Remove keys for good. Their names are given to no others."""
+    with _opened(config) as administration:
+        done = administration.remove(names)
+    click.echo(f"{count(done, 'key')} removed")
+
+
+@team.command("add")
+@CONFIG
+@_rules
+@click.argument("name")
+def add_team(config: Path, name: str, **options: Any) -> None:
+    """Make a team."""
+    with _opened(config) as administration:
+        administration.add_team(name, _given(options))
+
+
+@team.command("list")
+@CONFIG
+@JSON
+def list_teams(config: Path, as_json: bool) -> None:
+    """List teams."""
+    with _opened(config) as administration:
+        views = administration.teams()
+    if as_json:
+        print_json(views)
+        return
+    heading = ("NAME", "STATE", "KEYS", "ORIGIN", "NOTE")
+    click.echo(table(heading, [_team_line(view) for view in views]))
+
+
+def _team_line(view: TeamView) -> tuple[str, ...]:
+    return (view.name, view.state, str(view.keys), view.origin, view.rules.note)
+
+
+@team.command("show")
+@CONFIG
+@click.argument("name")
+def show_team(config: Path, name: str) -> None:
+    """Show all there is of the team NAME, as JSON."""
+    with _opened(config) as administration:
+        print_json(administration.team(name))
+
+
+@team.command("set")
+@CONFIG
+@_rules
+@click.argument("name")
+def set_team(config: Path, name: str, **options: Any) -> None:
+    """Change rules of the team NAME; `none` takes one away."""
+    with _opened(config) as administration:
+        administration.change_team(name, _given(options))
+
+
+@team.command("disable")
+@CONFIG
+@click.argument("name")
+def disable_team(config: Path, name: str) -> None:
+    """Refuse all keys of a team until it is enabled."""
+    with _opened(config) as administration:
+        administration.change_team(name, {"enabled": False})
+
+
+@team.command("enable")
+@CONFIG
+@click.argument("name")
+def enable_team(config: Path, name: str) -> None:
+    """Accept a team's keys again."""
+    with _opened(config) as administration:
+        administration.change_team(name, {"enabled": True})
+
+
+@team.command("remove")
+@CONFIG
+@click.argument("name")
+def remove_team(config: Path, name: str) -> None:
+    """Remove a team that has no keys."""
+    with _opened(config) as administration:
+        administration.remove_team(name)

@@ -1,0 +1,44 @@
+"""What types cannot say about the rules of keys and teams."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+from dragoman.config.access_rules import AccessRules
+from dragoman.config.convert import suggestion
+
+SHORTEST_KEY = 8
+"""Characters of a client's key: with fewer, all there are could be tried."""
+
+
+def access_faults(rules: AccessRules, upstreams: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the rules of a key or a team, each with its field. `upstreams` are the
+    names of those that exist."""
+    for field in ("addresses", "addresses_denied"):
+        for text in getattr(rules, field) or ():
+            if not _is_network(text):
+                yield field, f"{text[:64]!r} is no address and no network such as 10.0.0.0/8"
+    for name in rules.upstreams or ():
+        if name not in upstreams:
+            yield "upstreams", f"no upstream named {name}{suggestion(name, upstreams)}"
+    begins, ends = rules.not_before, rules.expires
+    if begins is not None and ends is not None and begins >= ends:
+        yield "expires", "is not after not_before"
+
+
+def key_fault(key: str) -> str | None:
+    """What is wrong with a client's key of the configuration; None if nothing is."""
+    if key.startswith("$"):
+        return "looks like the name of a variable: write env:NAME"
+    if len(key) < SHORTEST_KEY:
+        return f"too short to be safe: at least {SHORTEST_KEY} characters"
+    return None
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,118 @@
+"""Client keys and teams below `/admin`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+from dragoman.administration.drafts import FieldError, InvalidDraft
+from dragoman.administration.keys import GRACE_S, KeyAdministration
+from dragoman.gateway.edge.incoming import IncomingRequest
+
+T = TypeVar("T")
+
+Reply = tuple[int, object]
+Handlers = dict[str, Callable[[], Awaitable[Reply]]]
+
+
+class Ask(Protocol):
+    """Calls a function with the administration of keys, in the thread of the store."""
+
+    async def __call__(self, work: Callable[[KeyAdministration], T], /) -> T: ...
+
+
+class ReadObject(Protocol):
+    """Reads the JSON object in a body; `{}` for none, where that may be."""
+
+    async def __call__(
+        self, incoming: IncomingRequest, /, *, may_be_empty: bool = False
+    ) -> dict[str, Any]: ...
+
+
+class KeyRoutes:
+    """Which handlers serve the paths below `/admin/keys` and `/admin/teams`."""
+
+    def __init__(self, ask: Ask, read: ReadObject) -> None:
+        self._ask = ask
+        self._read = read
+
+    def handlers(self, parts: list[str], incoming: IncomingRequest) -> Handlers | None:
+        """The handlers of a path by method; None if there is nothing at it."""
+        match parts:
+            case ["keys"]:
+                return {"GET": self._list, "POST": lambda: self._add(incoming)}
+            case ["keys", name, "rotate"]:
+                return {"POST": lambda: self._rotate(name, incoming)}
+            case ["keys", name, "enable" | "disable" as verb]:
+                fields = {"enabled": verb == "enable"}
+                return {"POST": lambda: self._change(name, fields)}
+            case ["keys", name]:
+                return {
+                    "GET": lambda: self._show(name),
+                    "PATCH": lambda: self._patch(name, incoming),
+                    "DELETE": lambda: self._remove(name),
+                }
+            case ["teams"]:
+                return {"GET": self._list_teams, "POST": lambda: self._add_team(incoming)}
+            case ["teams", name]:
+                return {
+                    "GET": lambda: self._show_team(name),
+                    "PATCH": lambda: self._patch_team(name, incoming),
+                    "DELETE": lambda: self._remove_team(name),
+                }
+        return None
+
+    async def _list(self) -> Reply:
+        return 200, {"keys": await self._ask(lambda keys: keys.keys())}
+
+    async def _add(self, incoming: IncomingRequest) -> Reply:
+        fields = await self._read(incoming)
+        name = _taken_name(fields)
+        return 201, await self._ask(lambda keys: keys.add(name, fields))
+
+    async def _show(self, name: str) -> Reply:
+        return 200, await self._ask(lambda keys: keys.key(name))
+
+    async def _patch(self, name: str, incoming: IncomingRequest) -> Reply:
+        return await self._change(name, await self._read(incoming))
+
+    async def _change(self, name: str, fields: dict[str, Any]) -> Reply:
+        return 200, await self._ask(lambda keys: keys.change(name, fields))
+
+    async def _rotate(self, name: str, incoming: IncomingRequest) -> Reply:
+        fields = await self._read(incoming, may_be_empty=True)
+        grace = fields.pop("grace_s", GRACE_S)
+        if fields:
+            raise InvalidDraft((FieldError(next(iter(fields))[:60], "there is no such field"),))
+        if type(grace) not in (int, float) or not 0 <= grace < 1e10:
+            raise InvalidDraft((FieldError("grace_s", "expected a number of seconds"),))
+        return 201, await self._ask(lambda keys: keys.rotate(name, float(grace)))
+
+    async def _remove(self, name: str) -> Reply:
+        return 200, {"removed": await self._ask(lambda keys: keys.remove([name]))}
+
+    async def _list_teams(self) -> Reply:
+        return 200, {"teams": await self._ask(lambda keys: keys.teams())}
+
+    async def _add_team(self, incoming: IncomingRequest) -> Reply:
+        fields = await self._read(incoming)
+        name = _taken_name(fields)
+        return 201, await self._ask(lambda keys: keys.add_team(name, fields))
+
+    async def _show_team(self, name: str) -> Reply:
+        return 200, await self._ask(lambda keys: keys.team(name))
+
+    async def _patch_team(self, name: str, incoming: IncomingRequest) -> Reply:
+        fields = await self._read(incoming)
+        return 200, await self._ask(lambda keys: keys.change_team(name, fields))
+
+    async def _remove_team(self, name: str) -> Reply:
+        return 200, {"removed": await self._ask(lambda keys: keys.remove_team(name))}
+
+
+def _taken_name(fields: dict[str, Any]) -> str:
+    """The name among the fields, taken out of them."""
+    name = fields.pop("name", None)
+    if not isinstance(name, str):
+        raise InvalidDraft((FieldError("name", "a text is expected"),))
+    return name

@@ -1,0 +1,72 @@
+"""Keys and teams that are kept in a store, and the port of that store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from dragoman.config.access_rules import AccessRules, KeyRules
+
+KEPT_SECRETS = 10
+"""Secrets of one key that are kept, those that are refused included."""
+
+
+class StoredSecret(Struct, frozen=True, kw_only=True):
+    """One secret of a key: its SHA-256, its last four signs, when it was made and from when on it
+    is refused (None: never), in Unix seconds; how often it was used, and when last."""
+
+    digest: bytes
+    ending: str
+    created: float
+    revoked: float | None = None
+    uses: int = 0
+    used: float | None = None
+
+
+class StoredKey(Struct, frozen=True, kw_only=True):
+    """A client key. What it has used belongs to its name, which is therefore never given to
+    another: `removed` is when it was removed, None if it was not."""
+
+    name: str
+    created: float
+    rules: KeyRules = KeyRules()
+    secrets: tuple[StoredSecret, ...] = ()
+    removed: float | None = None
+
+
+class StoredTeam(Struct, frozen=True, kw_only=True):
+    """A team: what holds for all of its keys. `removed` is when it was removed, None if it was
+    not."""
+
+    name: str
+    created: float
+    rules: AccessRules = AccessRules()
+    removed: float | None = None
+
+
+Uses = Mapping[bytes, tuple[int, float]]
+"""By the SHA-256 of a secret: how often it was used, and when last, in Unix seconds."""
+
+
+class KeyStore(Protocol):
+    """Where keys and teams are kept. Every method raises `StoreError` when the store cannot be
+    used, and has then changed nothing."""
+
+    def all_keys(self) -> Sequence[StoredKey]:
+        """All keys that there are or were, by name."""
+
+    def all_teams(self) -> Sequence[StoredTeam]:
+        """All teams that there are or were, by name."""
+
+    def add(self, key: StoredKey) -> bool:
+        """Add a key. False if there is, or was, one of its name: nothing is changed then."""
+
+    def save(self, keys: Iterable[StoredKey] = (), teams: Iterable[StoredTeam] = ()) -> None:
+        """Replace the rules of keys, add the secrets that are new, and have others end no later
+        than these say; add teams, or replace those of the same name. All or none.
+
+        Whoever else changes a key at the same time loses no secret by it, and brings none back.
+        What was removed stays removed. Of each key the latest `KEPT_SECRETS` are kept.
+        """

@@ -1,0 +1,327 @@
+"""Who presents a key, and whether it may be used now and from there."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import Enum
+from math import inf
+from typing import NamedTuple
+
+from dragoman.canonical.losses import Policy
+from dragoman.config.access_rules import AccessRules, KeyRules
+from dragoman.config.names import matches
+from dragoman.keys.records import StoredKey, StoredTeam, Uses
+from dragoman.keys.secrets import digest_of, is_mistyped
+from dragoman.protocols.dialects import Dialect
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class FixedKey(NamedTuple):
+    """A key of the configuration: its name, its rules, and the SHA-256 of its secrets."""
+
+    name: str
+    rules: KeyRules
+    digests: tuple[bytes, ...]
+
+
+class Denial(Enum):
+    """Why a key is refused."""
+
+    UNKNOWN = "is not valid for this gateway"
+    MISTYPED = "is not whole, or mistyped: its check sum is wrong"
+    REPLACED = "was replaced by another, and its time is over"
+    DISABLED = "is disabled"
+    EARLY = "is not valid yet"
+    EXPIRED = "has expired"
+    ELSEWHERE = "may not be used from this address"
+
+
+class Denied(Exception):
+    """A key is refused. `denial` says why."""
+
+    def __init__(self, denial: Denial) -> None:
+        super().__init__(denial.value)
+        self.denial = denial
+
+
+class ModelList:
+    """The models that a key, or its team, may ask for."""
+
+    __slots__ = ("_models",)
+
+    def __init__(self, models: tuple[str, ...]) -> None:
+        self._models = models
+
+    def allows(self, model: str) -> bool:
+        """Whether the list has `model`."""
+        return any(matches(pattern, model) for pattern in self._models)
+
+    def names(self, model: str) -> bool:
+        """Whether the list spells `model` out, without a pattern."""
+        return model in self._models and "*" not in model
+
+    def allows_below(self, name: str, model: str) -> bool:
+        """Whether the list has `name`, which is `upstream/model`: `model` by itself, or by an entry
+        that says what stands before the slash."""
+        return any(matches(pattern, name if "/" in pattern else model) for pattern in self._models)
+
+
+class Access:
+    """Rules of a key or a team, ready to be asked."""
+
+    __slots__ = ("_allowed", "_begins", "_denied", "_enabled", "_ends")
+
+    def __init__(self, rules: AccessRules) -> None:
+        self._enabled = rules.enabled
+        self._begins = _seconds(rules.not_before, 0.0)
+        self._ends = _seconds(rules.expires, inf)
+        self._allowed = None if rules.addresses is None else _networks(rules.addresses)
+        self._denied = _networks(rules.addresses_denied)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is nothing to ask."""
+        unbounded = self._enabled and not self._begins and self._ends == inf
+        return unbounded and self._allowed is None and not self._denied
+
+    @property
+    def asks_address(self) -> bool:
+        """Whether it matters from where a key is used."""
+        return self._allowed is not None or bool(self._denied)
+
+    def denial(self, now: float, address: Address | None) -> Denial | None:
+        """Why a key may not be used at `now` (Unix seconds) from `address` (None: from this
+        machine, by a Unix socket); None if it may."""
+        if not self._enabled:
+            return Denial.DISABLED
+        if now < self._begins:
+            return Denial.EARLY
+        if now >= self._ends:
+            return Denial.EXPIRED
+        if not self.asks_address:
+            return None
+        if address is None:
+            return Denial.ELSEWHERE if self._allowed is not None else None
+        if any(address in network for network in self._denied):
+            return Denial.ELSEWHERE
+        if self._allowed is None or any(address in network for network in self._allowed):
+            return None
+        return Denial.ELSEWHERE
+
+
+class Caller:
+    """Someone who may call.
+
+    `policy` and `dialect` override the route's, None if they do not. `lists` are the lists of
+    models that must all have what is asked for, `upstreams` the names of those that may be used,
+    None for all. `team` is empty without one.
+    """
+
+    __slots__ = ("_access", "dialect", "lists", "name", "policy", "team", "upstreams")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        policy: Policy | None = None,
+        dialect: Dialect | None = None,
+        team: str = "",
+        rules: Iterable[AccessRules] = (),
+    ) -> None:
+        self.name = name
+        self.policy = policy
+        self.dialect = dialect
+        self.team = team
+        given = tuple(rules)
+        self.lists = tuple(ModelList(one.models) for one in given if one.models is not None)
+        upstreams = [frozenset(one.upstreams) for one in given if one.upstreams is not None]
+        self.upstreams = frozenset.intersection(*upstreams) if upstreams else None
+        access = [Access(one) for one in given]
+        self._access = tuple(one for one in access if not one.is_open)
+
+    @property
+    def restricted(self) -> bool:
+        """Whether there are models that the caller may not ask for."""
+        return bool(self.lists) or self.upstreams is not None
+
+    @property
+    def asks_address(self) -> bool:
+        """Whether it matters from where the caller calls."""
+        return any(access.asks_address for access in self._access)
+
+    def allows(self, model: str) -> bool:
+        """Whether the caller's lists have `model`."""
+        return all(one.allows(model) for one in self.lists)
+
+    def check(self, now: float, address: Address | None) -> None:
+        """Make sure that the caller may call at `now` (Unix seconds) from `address`.
+
+        Raises:
+            Denied: it may not.
+        """
+        for access in self._access:
+            denial = access.denial(now, address)
+            if denial is not None:
+                raise Denied(denial)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether there is anything for `check` to ask."""
+        return bool(self._access)
+
+
+class _Secret:
+    """One secret in the ring. `digest` is that under which its uses are counted, empty for those of
+    the configuration."""
+
+    __slots__ = ("caller", "digest", "revoked")
+
+    def __init__(self, caller: Caller, revoked: float = inf, digest: bytes = b"") -> None:
+        self.caller = caller
+        self.revoked = revoked
+        self.digest = digest
+
+
+_NO_TEAMS: Mapping[str, AccessRules] = {}
+_NOBODY = AccessRules(enabled=False, note="its team does not exist")
+
+
+class KeyRing:
+    """The keys of the configuration, and those of the store, as far as they are known.
+
+    A key is looked up by its SHA-256, so that how long it takes tells nothing about the keys:
+    whoever guesses cannot choose what is compared. Keys that were found are remembered as they were
+    sent, under Python's own hash, which is seeded afresh for each process. A name of the
+    configuration wins over the same in the store.
+    """
+
+    def __init__(
+        self, clients: Iterable[FixedKey] = (), teams: Mapping[str, AccessRules] = _NO_TEAMS
+    ) -> None:
+        self.is_loaded = True
+        """Whether what the store has is known. It is, where nothing is stored."""
+        self._fixed_teams = teams
+        self._clients = {client.name: client for client in clients}
+        self._teams: dict[str, StoredTeam] = {}
+        self._keys: dict[str, StoredKey] = {}
+        self._secrets: dict[bytes, _Secret] = {}
+        self._digests: dict[str, tuple[bytes, ...]] = {}
+        self._seen: dict[bytes, _Secret] = {}
+        self._used: dict[bytes, tuple[int, float]] = {}
+        for client in self._clients.values():
+            self._put_client(client)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no key, and never was one."""
+        return not self._clients and not self._keys
+
+    @property
+    def count(self) -> int:
+        """How many keys there are or were, by name."""
+        return len(self._clients.keys() | self._keys.keys())
+
+    def find(self, key: bytes, now: float) -> Caller:
+        """Who presents `key` at `now` (Unix seconds). Whether it may be used then is for `check`.
+
+        Raises:
+            Denied: nobody has it, or it was replaced.
+        """
+        found = self._seen.get(key)
+        if found is None:
+            found = self._secrets.get(digest_of(key))
+            if found is None:
+                raise Denied(Denial.MISTYPED if is_mistyped(key) else Denial.UNKNOWN)
+            self._seen[key] = found
+        if now >= found.revoked:
+            raise Denied(Denial.REPLACED)
+        if found.digest:
+            uses, _ = self._used.get(found.digest, (0, 0.0))
+            self._used[found.digest] = uses + 1, now
+        return found.caller
+
+    def take_uses(self) -> Uses:
+        """Which secrets of the store were used since the last call."""
+        taken, self._used = self._used, {}
+        return taken
+
+    def restore_uses(self, uses: Uses) -> None:
+        """Put back what was taken and could not be written."""
+        for digest, (count, at) in uses.items():
+            more, last = self._used.get(digest, (0, 0.0))
+            self._used[digest] = count + more, max(at, last)
+
+    def update(self, keys: Iterable[StoredKey] = (), teams: Iterable[StoredTeam] = ()) -> list[str]:
+        """Take over keys and teams as the store has them. Returns the names of keys that the
+        configuration has too: those of the store are not used."""
+        clashes: list[str] = []
+        changed = {team.name for team in teams}
+        self._teams |= {team.name: team for team in teams}
+        for key in keys:
+            if key.name in self._clients:
+                clashes.append(key.name)
+            self._keys[key.name] = key
+            self._put_key(key)
+        if changed:
+            for client in self._clients.values():
+                if client.rules.team in changed:
+                    self._put_client(client)
+            for key in self._keys.values():
+                if key.rules.team in changed:
+                    self._put_key(key)
+        return clashes
+
+    def _put_client(self, client: FixedKey) -> None:
+        caller = self._caller(client.name, client.rules)
+        secrets = {digest: _Secret(caller) for digest in client.digests}
+        self._put(client.name, secrets)
+
+    def _put_key(self, key: StoredKey) -> None:
+        if key.name in self._clients:
+            return
+        secrets: dict[bytes, _Secret] = {}
+        if key.removed is None:
+            caller = self._caller(key.name, key.rules)
+            for one in key.secrets:
+                revoked = inf if one.revoked is None else one.revoked
+                secrets[one.digest] = _Secret(caller, revoked, one.digest)
+        self._put(key.name, secrets)
+
+    def _put(self, name: str, secrets: Mapping[bytes, _Secret]) -> None:
+        self._seen.clear()
+        for digest in self._digests.pop(name, ()):
+            del self._secrets[digest]
+        # A secret of the configuration is not taken over by a key of the store.
+        fresh = {digest: one for digest, one in secrets.items() if digest not in self._secrets}
+        self._secrets |= fresh
+        self._digests[name] = tuple(fresh)
+
+    def _caller(self, name: str, rules: KeyRules) -> Caller:
+        given: list[AccessRules] = [rules]
+        if rules.team is not None:
+            given.append(self._team(rules.team))
+        return Caller(
+            name,
+            policy=rules.policy,
+            dialect=rules.dialect,
+            team=rules.team or "",
+            rules=given,
+        )
+
+    def _team(self, name: str) -> AccessRules:
+        """What holds for a team's keys: nobody may call with one of a team that is not there."""
+        if name in self._fixed_teams:
+            return self._fixed_teams[name]
+        stored = self._teams.get(name)
+        return _NOBODY if stored is None or stored.removed is not None else stored.rules
+
+
+def _seconds(moment: datetime | None, otherwise: float) -> float:
+    return otherwise if moment is None else moment.timestamp()
+
+
+def _networks(texts: Iterable[str]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    return tuple(ipaddress.ip_network(text, strict=False) for text in texts)

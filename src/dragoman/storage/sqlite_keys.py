@@ -1,0 +1,151 @@
+"""Client keys and teams in the SQLite file.
+
+Rows carry the version of the transaction that wrote them last, as all rows that workers learn of.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.config import AccessRules, KeyRules
+from dragoman.jsontext import decoder
+from dragoman.keys.records import KEPT_SECRETS, StoredKey, StoredSecret, StoredTeam, Uses
+from dragoman.storage.sqlite_file import SqliteFile
+
+_read_rules = decoder(KeyRules)
+_read_team_rules = decoder(AccessRules)
+_encode = msgspec.json.Encoder().encode
+
+_SECRETS = "SELECT client_key, digest, ending, created, revoked, uses, used FROM client_secrets"
+_SAVE_KEY = (
+    "INSERT INTO client_keys (name, version, created, removed, rules) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (name) DO UPDATE"
+    " SET version = excluded.version, removed = excluded.removed, rules = excluded.rules"
+    " WHERE client_keys.removed IS NULL"
+)
+# A secret that was to end stays so: the earlier of both ends counts.
+_SAVE_SECRET = (
+    "INSERT INTO client_secrets (digest, client_key, ending, created, revoked, uses, used)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE SET revoked ="
+    " min(ifnull(revoked, excluded.revoked), ifnull(excluded.revoked, revoked))"
+)
+_PRUNE = (
+    "DELETE FROM client_secrets WHERE client_key = ?1 AND digest NOT IN"
+    " (SELECT digest FROM client_secrets WHERE client_key = ?1 ORDER BY created DESC LIMIT ?2)"
+)
+_USE = (
+    "UPDATE client_secrets SET uses = uses + ?2, used = max(ifnull(used, 0), ?3) WHERE digest = ?1"
+)
+
+
+class SqliteKeys:
+    """Implements `KeyStore` on a file that is opened elsewhere."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+
+    def all_keys(self) -> Sequence[StoredKey]:
+        """See `KeyStore.all_keys`."""
+        with self._file.reading() as connection:
+            return keys_since(connection, 0)
+
+    def all_teams(self) -> Sequence[StoredTeam]:
+        """See `KeyStore.all_teams`."""
+        with self._file.reading() as connection:
+            return teams_since(connection, 0)
+
+    def add(self, key: StoredKey) -> bool:
+        """See `KeyStore.add`."""
+        with self._file.writing() as (connection, version):
+            known = connection.execute(
+                "SELECT 1 FROM client_keys WHERE name = ?", (key.name,)
+            ).fetchone()
+            if known is None:
+                _save(connection, version, key)
+        return known is None
+
+    def save(self, keys: Iterable[StoredKey] = (), teams: Iterable[StoredTeam] = ()) -> None:
+        """See `KeyStore.save`."""
+        with self._file.writing() as (connection, version):
+            for team in teams:
+                connection.execute(
+                    "INSERT OR REPLACE INTO teams VALUES (?, ?, ?, ?, ?)",
+                    (team.name, version, team.created, team.removed, _encode(team.rules).decode()),
+                )
+            for key in keys:
+                _save(connection, version, key)
+
+
+def _save(connection: sqlite3.Connection, version: int, key: StoredKey) -> None:
+    rules = _encode(key.rules).decode()
+    row = (key.name, version, key.created, key.removed, rules)
+    if not connection.execute(_SAVE_KEY, row).rowcount:
+        return
+    kept = KEPT_SECRETS
+    if key.removed is None:
+        connection.executemany(_SAVE_SECRET, [_secret_row(key, one) for one in key.secrets])
+    else:
+        kept = 0
+    connection.execute(_PRUNE, (key.name, kept))
+
+
+def note_uses(connection: sqlite3.Connection, uses: Uses) -> None:
+    """Add to the uses of secrets. Workers need not hear of it."""
+    rows = [(digest.hex(), count, at) for digest, (count, at) in uses.items()]
+    connection.executemany(_USE, rows)
+
+
+def keys_since(connection: sqlite3.Connection, version: int) -> tuple[StoredKey, ...]:
+    """The keys that changed after a version, with all of their secrets, by name."""
+    rows = connection.execute(
+        "SELECT name, created, removed, rules FROM client_keys WHERE version > ? ORDER BY name",
+        (version,),
+    ).fetchall()
+    if not rows:
+        return ()
+    where = " WHERE client_key IN (SELECT name FROM client_keys WHERE version > ?) ORDER BY created"
+    secrets: dict[str, list[StoredSecret]] = {}
+    for name, *fields in connection.execute(_SECRETS + where, (version,)):
+        secrets.setdefault(name, []).append(_secret(fields))
+    return tuple(
+        StoredKey(
+            name=name,
+            created=created,
+            removed=removed,
+            rules=_read_rules(rules),
+            secrets=tuple(secrets.get(name, ())),
+        )
+        for name, created, removed, rules in rows
+    )
+
+
+def teams_since(connection: sqlite3.Connection, version: int) -> tuple[StoredTeam, ...]:
+    """The teams that changed after a version, by name."""
+    rows = connection.execute(
+        "SELECT name, created, removed, rules FROM teams WHERE version > ? ORDER BY name",
+        (version,),
+    )
+    return tuple(
+        StoredTeam(name=name, created=created, removed=removed, rules=_read_team_rules(rules))
+        for name, created, removed, rules in rows
+    )
+
+
+def _secret(fields: Sequence[Any]) -> StoredSecret:
+    digest, ending, created, revoked, uses, used = fields
+    return StoredSecret(
+        digest=bytes.fromhex(digest),
+        ending=ending,
+        created=created,
+        revoked=revoked,
+        uses=uses,
+        used=used,
+    )
+
+
+def _secret_row(key: StoredKey, one: StoredSecret) -> tuple[Any, ...]:
+    return (one.digest.hex(), key.name, one.ending, one.created, one.revoked, one.uses, one.used)

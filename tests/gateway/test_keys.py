@@ -1,0 +1,280 @@
+"""Client keys over sockets: made, changed and taken away while the gateway serves."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config import Admin, Client, Config, Route, Secret, Storage, Team
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.simulator.testing import RunningSimulator
+from dragoman.storage.opening import store_for
+from tests.gateway.clients import APIS, PATHS, body, error_of
+from tests.gateway.conftest import config_for
+from tests.gateway.http import KEY, Answer, call
+
+TOKEN = "admin-token-of-the-test"
+PROMISE_S = 1.0
+"""Within which every worker obeys (keys are in force within a second)."""
+
+
+def settings(base_url: str, path: Path, **more: Any) -> Config:
+    config = replace(
+        config_for(base_url),
+        storage=Storage(path=str(path / "store.db"), sync_s=0.05),
+        admin=Admin(key=Secret(TOKEN)),
+    )
+    return replace(config, **more)
+
+
+@pytest.fixture
+def gateway(simulator: RunningSimulator, tmp_path: Path) -> Iterator[RunningGateway]:
+    with running_gateway(settings(simulator.base_url, tmp_path)) as running:
+        yield running
+
+
+def admin(gateway: RunningGateway, method: str, path: str, value: Any = None) -> Answer:
+    data = None if value is None else json.dumps(value).encode()
+    return call(gateway.base_url, method, f"/admin{path}", data, key=TOKEN)
+
+
+def made(gateway: RunningGateway, name: str, **fields: Any) -> str:
+    """A new key's secret, once the gateway knows it."""
+    answer = admin(gateway, "POST", "/keys", {"name": name, **fields})
+    assert answer.status == 201, answer.body
+    secret: str = answer.json["secret"]
+    if fields.get("enabled", True):
+        becomes(gateway, secret, {200, 401, 403, 404}, told_not="not valid for")
+    return secret
+
+
+def ask(gateway: RunningGateway, key: str | None, model: str = "chat/sim-text", api: str = "chat",
+        **headers: str) -> Answer:  # fmt: skip
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    return call(gateway.base_url, "POST", PATHS[api], body(api, model), given, key=key)
+
+
+def becomes(
+    gateway: RunningGateway,
+    key: str | None,
+    statuses: set[int],
+    told: str = "",
+    told_not: str = "\0",
+) -> Answer:
+    """The first answer of one of these statuses, in the time that is promised."""
+    deadline = time.monotonic() + PROMISE_S
+    while True:
+        answer = ask(gateway, key)
+        text = answer.body.decode()
+        if answer.status in statuses and told in text and told_not not in text:
+            return answer
+        assert time.monotonic() < deadline, (answer.status, text)
+        time.sleep(0.02)
+
+
+def test_the_life_of_a_key(gateway: RunningGateway) -> None:
+    secret = made(gateway, "ci", note="builds")
+    assert ask(gateway, secret).status == 200
+    assert ask(gateway, None, x_api_key=secret).status == 200
+    assert admin(gateway, "POST", "/keys/ci/disable").json["state"] == "disabled"
+    becomes(gateway, secret, {401}, "is disabled")
+    admin(gateway, "POST", "/keys/ci/enable")
+    becomes(gateway, secret, {200})
+    second = admin(gateway, "POST", "/keys/ci/rotate", {"grace_s": 60}).json["secret"]
+    becomes(gateway, second, {200})
+    assert ask(gateway, secret).status == 200, "both go on for a time"
+    third = admin(gateway, "POST", "/keys/ci/rotate", {"grace_s": 0}).json["secret"]
+    becomes(gateway, third, {200})
+    becomes(gateway, secret, {401}, "was replaced")
+    becomes(gateway, second, {401}, "was replaced")
+    assert admin(gateway, "DELETE", "/keys/ci").json == {"removed": 1}
+    becomes(gateway, third, {401}, "is not valid")
+    # Usage is one client's, whatever its secrets were.
+    usage = admin(gateway, "GET", "/usage?by=client").json
+    assert {row["by"]["client"] for row in usage["rows"]} <= {"ci", "tester"}
+    taken = admin(gateway, "POST", "/keys", {"name": "ci"})
+    assert (taken.status, taken.json["error"]["type"]) == (409, "conflict")
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_refusals_are_in_the_clients_words(gateway: RunningGateway, api: str) -> None:
+    past = (datetime.now(UTC) - timedelta(days=1)).isoformat()
+    rows: list[tuple[dict[str, Any], int, str]] = [
+        ({"expires": past}, 401, "has expired"),
+        ({"addresses": ["10.0.0.0/8"]}, 403, "from this address"),
+        ({"addresses_denied": ["127.0.0.0/8"]}, 403, "from this address"),
+    ]
+    for number, (fields, status, told) in enumerate(rows):
+        secret = made(gateway, f"{api}-{number}", **fields)
+        answer = ask(gateway, secret, api=api)
+        assert answer.status == status, answer.body
+        message = error_of(api, answer)["message"]
+        assert told in message
+        assert "10.0" not in message
+        assert secret not in message
+    mistyped = ask(gateway, secret[:-1] + "!", api=api)
+    assert (mistyped.status, "check sum" in error_of(api, mistyped)["message"]) == (401, True)
+
+
+def test_models_and_upstreams(simulator: RunningSimulator, tmp_path: Path) -> None:
+    routes = (Route(match="plain", upstream="messages", model="sim-text"),)
+    config = settings(simulator.base_url, tmp_path, routes=routes)
+    with running_gateway(config) as gateway:
+        one = made(gateway, "one", upstreams=["chat"])
+        two = made(gateway, "two", models=["plain"])
+        for key, model, status in (
+            (one, "chat/sim-text", 200),
+            (one, "messages/sim-text", 404),
+            (one, "plain", 404),
+            (two, "plain", 200),
+            (two, "chat/sim-text", 404),
+        ):
+            assert ask(gateway, key, model).status == status, (model, status)
+        listed = call(gateway.base_url, "GET", "/v1/models", key=two).json["data"]
+        assert [model["id"] for model in listed] == ["plain"]
+        listed = call(gateway.base_url, "GET", "/v1/models", key=one).json["data"]
+        names = {model["id"] for model in listed}
+        assert names
+        assert all(name.startswith("chat/") for name in names)
+        counted = {"model": "messages/sim-text", "messages": [{"role": "user", "content": "Hi"}]}
+        path = "/v1/messages/count_tokens"
+        assert call(gateway.base_url, "POST", path, counted, key=one).status == 404
+
+
+def test_a_team_holds_for_its_keys(gateway: RunningGateway) -> None:
+    assert admin(gateway, "POST", "/teams", {"name": "t", "models": ["chat/*"]}).status == 201
+    secret = made(gateway, "member", team="t")
+    assert ask(gateway, secret).status == 200
+    assert ask(gateway, secret, "messages/sim-text").status == 404
+    assert admin(gateway, "GET", "/teams/t").json["keys"] == 1
+    assert admin(gateway, "DELETE", "/teams/t").status == 409
+    admin(gateway, "PATCH", "/teams/t", {"enabled": False})
+    becomes(gateway, secret, {401}, "is disabled")
+    admin(gateway, "PATCH", "/teams/t", {"enabled": None})
+    becomes(gateway, secret, {200})
+    admin(gateway, "PATCH", "/keys/member", {"team": None})
+    assert admin(gateway, "DELETE", "/teams/t").status == 200
+
+
+def test_clients_of_the_file_are_shown_and_not_changed(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    clients = (
+        Client(name="old", keys=(Secret("first-key-of-old"), Secret("second-key-of-old"))),
+        Client(name="staff", key=Secret("key-of-the-staff"), team="people"),
+    )
+    teams = (Team(name="people", upstreams=("chat",)),)
+    config = settings(simulator.base_url, tmp_path, clients=clients, teams=teams)
+    with running_gateway(config) as gateway:
+        for key in ("first-key-of-old", "second-key-of-old", "key-of-the-staff"):
+            assert ask(gateway, key).status == 200
+        assert ask(gateway, "key-of-the-staff", "messages/sim-text").status == 404
+        assert ask(gateway, KEY).status == 401
+        shown = admin(gateway, "GET", "/keys").json["keys"]
+        assert [(view["name"], view["origin"]) for view in shown] == [
+            ("old", "configuration"),
+            ("staff", "configuration"),
+        ]
+        assert b"key-of" not in admin(gateway, "GET", "/keys").body
+        for method, path, value in (
+            ("PATCH", "/keys/old", {"note": "x"}),
+            ("POST", "/keys/old/rotate", None),
+            ("DELETE", "/keys/old", None),
+            ("POST", "/keys", {"name": "old"}),
+            ("DELETE", "/teams/people", None),
+        ):
+            assert admin(gateway, method, path, value).status == 409, path
+
+
+def test_nothing_of_a_secret_is_kept_or_told(gateway: RunningGateway, tmp_path: Path) -> None:
+    secret = made(gateway, "quiet")
+    ask(gateway, secret)
+    body_of_secret = secret[7:-4]
+    for path in ("/keys", "/keys/quiet"):
+        shown = admin(gateway, "GET", path).body.decode()
+        assert secret[-4:] in shown
+        assert body_of_secret not in shown
+    kept = b"".join(file.read_bytes() for file in tmp_path.glob("store.db*"))
+    assert b"quiet" in kept
+    assert body_of_secret.encode() not in kept
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"name": "a b"}, "name"),
+        ({}, "name"),
+        ({"name": "k", "expires": "soon"}, "expires"),
+        ({"name": "k", "expires": "2027-01-31T00:00:00"}, "expires"),
+        ({"name": "k", "addresses": ["10.0.0.0/33"]}, "addresses"),
+        ({"name": "k", "upstreams": ["nowhere"]}, "upstreams"),
+        ({"name": "k", "team": "nobody"}, "team"),
+        ({"name": "k", "policy": "mild"}, "policy"),
+        ({"name": "k", "colour": "red"}, "colour"),
+        ({"name": "k", "enabled": "yes"}, "enabled"),
+        (
+            {"name": "k", "not_before": "2027-01-31T00:00:00Z", "expires": "2027-01-30T00:00:00Z"},
+            "expires",
+        ),
+    ],
+)
+def test_bad_fields_are_told(gateway: RunningGateway, fields: Any, field: str) -> None:
+    answer = admin(gateway, "POST", "/keys", fields)
+    assert answer.status == 400, answer.body
+    assert field in [fault["field"] for fault in answer.json["error"]["faults"]]
+    assert admin(gateway, "GET", "/keys/k").status == 404, "nothing half done"
+
+
+def test_without_any_key_everyone_may_call_until_there_is_one(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    config = settings(simulator.base_url, tmp_path, clients=())
+    with running_gateway(config) as gateway:
+        assert ask(gateway, None).status == 200
+        secret = made(gateway, "first")
+        becomes(gateway, None, {401})
+        assert ask(gateway, secret).status == 200
+        admin(gateway, "DELETE", "/keys/first")
+        becomes(gateway, secret, {401})
+        assert ask(gateway, None).status == 401, "removing the last key opens nothing"
+    with running_gateway(config) as gateway:
+        assert ask(gateway, None).status == 401
+
+
+def test_keys_can_be_required_from_the_start(simulator: RunningSimulator, tmp_path: Path) -> None:
+    config = settings(simulator.base_url, tmp_path, clients=())
+    server = replace(config.server, require_key=True)
+    with running_gateway(replace(config, server=server)) as gateway:
+        assert ask(gateway, None).status == 401
+        assert ask(gateway, made(gateway, "k")).status == 200
+
+
+def test_uses_are_written_at_the_end(simulator: RunningSimulator, tmp_path: Path) -> None:
+    config = settings(simulator.base_url, tmp_path)
+    with running_gateway(config) as gateway:
+        secret = made(gateway, "k")
+        for _ in range(3):
+            ask(gateway, secret)
+    store = store_for(config)
+    assert store is not None
+    (key,) = store.client_keys.all_keys()
+    assert key.secrets[0].uses >= 3
+    assert key.secrets[0].used is not None
+    store.close()
+
+
+def test_a_client_does_not_see_what_another_stored(gateway: RunningGateway) -> None:
+    one, two = made(gateway, "one"), made(gateway, "two")
+    answer = call(
+        gateway.base_url, "POST", "/v1/responses", body("responses", "chat/sim-text"), key=one
+    )
+    name = answer.json["id"]
+    assert call(gateway.base_url, "GET", f"/v1/responses/{name}", key=one).status == 200
+    assert call(gateway.base_url, "GET", f"/v1/responses/{name}", key=two).status == 404

@@ -1,0 +1,71 @@
+"""Client keys and charges in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from dragoman.accounts.store import Batch
+from dragoman.accounts.usage import Meter
+from dragoman.canonical.usage import Usage
+from dragoman.config import KeyRules
+from dragoman.keys.records import StoredKey, StoredSecret
+from dragoman.keys.secrets import digest_of
+from dragoman.prices.lookup import PriceList, Prices
+from dragoman.prices.rates import Price
+from dragoman.storage.sqlite import SqliteStore
+
+
+def test_two_who_change_a_key_at_once_lose_and_revive_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    kept = store.client_keys
+
+    def secret(name: str, created: float, revoked: float | None = None) -> StoredSecret:
+        digest = digest_of(name.encode())
+        return StoredSecret(digest=digest, ending=name[-4:], created=created, revoked=revoked)
+
+    first = secret("first", 1.0)
+    seen = StoredKey(name="k", created=1.0, secrets=(first,))
+    assert kept.add(seen)
+    assert not kept.add(StoredKey(name="k", created=2.0, secrets=(secret("other", 2.0),)))
+    # Both saw the key with one secret, and rotate it.
+    kept.save([replace(seen, secrets=(replace(first, revoked=50.0), secret("one", 3.0)))])
+    kept.save([replace(seen, secrets=(replace(first, revoked=90.0), secret("two", 4.0)))])
+    (key,) = kept.all_keys()
+    assert [(one.ending, one.revoked) for one in key.secrets] == [
+        ("irst", 50.0),
+        ("one", None),
+        ("two", None),
+    ]
+    # Someone who saw it before the rotation changes its rules.
+    kept.save([replace(seen, rules=KeyRules(note="x"))])
+    (key,) = kept.all_keys()
+    assert (key.rules.note, key.secrets[0].revoked, len(key.secrets)) == ("x", 50.0, 3)
+    # Someone removes it, and someone who saw it before changes it.
+    kept.save([replace(seen, secrets=(), removed=5.0)])
+    kept.save([replace(seen, rules=KeyRules(note="y"))])
+    (key,) = kept.all_keys()
+    assert (key.removed, key.secrets, key.rules.note) == (5.0, (), "")
+    store.close()
+
+
+def test_an_upstream_that_tells_of_more_than_can_be_is_not_believed(tmp_path: Path) -> None:
+    listed = PriceList([("*", [Price(0, "", 0, 0, 0, *[10**7] * 6)])], [])
+    prices = Prices({"up": listed}, "v")
+    meter, store = Meter(), SqliteStore(tmp_path / "store.db")
+    for usage in (
+        Usage(input=10**18),
+        Usage(output=10**30),
+        Usage(input=5, searches=10**25),
+        Usage(input=3, cached=10**30, cache_write=10**30),
+    ):
+        charge = prices.charge("up", "m", usage, 1.8e9)
+        meter.count(1.8e9, "a", "c", "m", "/", None, 1.0)
+        meter.charge(1.8e9, "a", "c", "m", "/", usage, charge)
+    store.exchange("w", Batch(charges=meter.take_charges()), 0)
+    (sums,) = store.charges(0, 2**40).values()
+    store.close()
+    assert (sums.requests, sums.unpriced, sums.input) == (4, 3, 3)
+    assert all(type(getattr(sums, name)) is int for name in sums.__struct_fields__)
+    assert sums.cost == 3 * 10**7
