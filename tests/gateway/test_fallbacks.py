@@ -27,6 +27,7 @@ from tests.gateway.clients import (
 )
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import Answer, call
+from tests.gateway.processes import until
 
 PATHS_AND_MODES = list(itertools.product(APIS, (False, True)))
 FIRST, SECOND, THIRD = "sk-sim-first", "sk-sim-second", "sk-sim-third"
