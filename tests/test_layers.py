@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging.config
 import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -26,6 +27,12 @@ SIMULATOR_MAY_IMPORT = (
     "dragoman.sse",
     "dragoman.protocols.*.wire",
 )
+
+
+@pytest.fixture(autouse=True)
+def loggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tool sets logging up anew, which would disable the loggers of other tests."""
+    monkeypatch.setattr(logging.config, "dictConfig", lambda settings: None)
 
 
 @pytest.mark.parametrize("contract", [entry["id"] for entry in CONTRACTS["contracts"]])
