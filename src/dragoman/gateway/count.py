@@ -17,11 +17,11 @@ from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.answers import MOST_BYTES, read_error
-from dragoman.gateway.serving.apart import Source, request_of
 from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.failures import Failure, failed_call, refused, unusable
 from dragoman.gateway.serving.large import LargeBodies
+from dragoman.gateway.serving.large_body_tasks import Source, request_of
 from dragoman.gateway.serving.routing import Target
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.stored.conversations import StoredConversations
@@ -98,7 +98,7 @@ class Counter:
         assert clients is not None
         count: int | None = None
         if counting is not None:
-            if request.apart:
+            if request.is_large:
                 _, body = await self._large.work(body_to_count_apart, request, codec.name, settings)
             else:
                 body = body_to_count(request, codec.name, settings)
@@ -123,7 +123,7 @@ class Counter:
         await incoming.reply(200, to_json(clients.write(count)), headers)
 
     async def _estimate(self, request: ClientRequest, sealer: Sealer) -> int:
-        if request.apart:
+        if request.is_large:
             return (await self._large.work(estimate_apart, request, sealer))[0]
         return estimated(request, sealer)
 

@@ -38,16 +38,16 @@ class ClientRequest:
 
     `model` and `stream` are known at once; the whole body is read only when an upstream of
     another protocol needs it. `shown` are members that answers repeat instead of those in `body`.
-    `apart`: the body is large, and is worked on in another process.
+    `is_large`: the body is large, and is worked on in another process.
     """
 
     __slots__ = (
         "_beginning",
         "_for_answer",
         "_request",
-        "apart",
         "body",
         "codec",
+        "is_large",
         "members",
         "mended",
         "model",
@@ -78,7 +78,7 @@ class ClientRequest:
         self._request: Request | None = None
         self._for_answer: Request | None = None
         self._beginning: Beginning | None = None
-        self.apart = False
+        self.is_large = False
         self.shown = shown or {}
         self.members: Mapping[str, msgspec.Raw] = _decode_members(body)
         self.operation = operation
@@ -93,7 +93,7 @@ class ClientRequest:
         made.shown, made.operation, made.mended = {}, None, False
         made.model, made.stream, made._request = request.model, request.stream, request
         made._for_answer = made._beginning = None
-        made.apart = False
+        made.is_large = False
         return made
 
     @classmethod
@@ -104,7 +104,7 @@ class ClientRequest:
         made = cls.__new__(cls)
         made.codec, made.body, made.operation, made.shown = CODECS[protocol], body, operation, {}
         made.mended = outline.mended
-        made.model, made.stream, made.apart = outline.model, outline.stream, True
+        made.model, made.stream, made.is_large = outline.model, outline.stream, True
         made._request, made._for_answer, made._beginning = None, None, outline.beginning
         view = memoryview(body)
         made.members = {
@@ -135,7 +135,7 @@ class ClientRequest:
         name, self.model, self.stream, self.operation, self.shown, self._for_answer = state
         self.codec, self.body, self.members = CODECS[name], b"", {}
         self._request = self._beginning = None
-        self.mended = self.apart = False
+        self.mended = self.is_large = False
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
         """The same request with another body.

@@ -91,7 +91,7 @@ class Conversations:
         self, context: RequestContext, *, bound: bool = False, moved: bool = False, least: int = 0
     ) -> int:
         call, request = context.call, context.request
-        if call.may_drop(bound=bound, moved=moved, least=least) and request.apart:
+        if call.may_drop(bound=bound, moved=moved, least=least) and request.is_large:
             return await self._large.drop_reasoning(
                 call, request, bound=bound, moved=moved, least=least
             )

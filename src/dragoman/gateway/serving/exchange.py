@@ -204,7 +204,7 @@ class Exchange:
             InvalidRequest: as `Call`.
             DragomanError: TOO_LARGE.
         """
-        if request.apart:
+        if request.is_large:
             return await self._large.translate(request, upstream, settings)
         return Call(request, upstream, settings)
 

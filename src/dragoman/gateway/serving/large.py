@@ -12,7 +12,7 @@ from dragoman.canonical.masking import Mask
 from dragoman.gateway.processes.helper import Unfinished
 from dragoman.gateway.processes.helpers import Helpers
 from dragoman.gateway.serving.answers import holds_events
-from dragoman.gateway.serving.apart import (
+from dragoman.gateway.serving.large_body_tasks import (
     Source,
     answered,
     outlined,

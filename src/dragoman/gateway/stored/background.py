@@ -399,7 +399,7 @@ def _streamed(request: ClientRequest, name: str) -> ClientRequest:
     members.pop("background", None)
     shown = {**request.shown, "background": True, "id": name}
     streamed = ClientRequest(request.codec.name, to_json(members), shown)
-    streamed.apart = request.apart
+    streamed.is_large = request.is_large
     return streamed
 
 

@@ -21,7 +21,7 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.serving.large import LargeBodies, is_large
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Target
-from dragoman.gateway.stored.apart import items_given
+from dragoman.gateway.stored.large_body_tasks import items_given
 from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.fields import JsonObject
@@ -224,13 +224,13 @@ class StoredConversations:
 
     async def references(self, request: ClientRequest) -> list[tuple[int, str]]:
         """The items of a request's input that refer to stored ones, as `references`."""
-        if request.apart:
+        if request.is_large:
             own = await self._given_items(request)
             return [] if own is None else list(own.references)
         return references(request.members.get("input"))
 
     async def _given_items(self, request: ClientRequest) -> GivenItems | None:
-        if request.apart:
+        if request.is_large:
             own, body = await self._large.work(items_given, request)
             return None if own is None else replace(own, body=body)
         return given_items(request.members.get("input"))

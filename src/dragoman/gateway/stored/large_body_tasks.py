@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.gateway.serving.apart import MOST_VALUES, Source, request_of, too_large
+from dragoman.gateway.serving.large_body_tasks import MOST_VALUES, Source, request_of, too_large
 from dragoman.protocols.openai_responses.conversations import GivenItems, given_items
 
 
