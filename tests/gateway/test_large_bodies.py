@@ -14,7 +14,7 @@ import pytest
 
 from bench.answers import ANSWERS
 from dragoman.canonical.errors import InvalidRequest, Refused
-from dragoman.canonical.losses import Policy
+from dragoman.canonical.losses import LossKind, Policy
 from dragoman.canonical.masking import Mask
 from dragoman.canonical.options import Options
 from dragoman.gateway.serving import exchange
@@ -216,6 +216,19 @@ def test_requests_and_answers_are_the_same(
     first, second = [one.feed(told) + one.finish() for one in streams]
     assert first == second
     assert streams[0].outcome == streams[1].outcome
+
+
+@pytest.mark.parametrize(("api", "upstream"), CELLS)
+def test_halves_of_characters_are_mended_as_well(
+    large: LargeBodies, api: str, upstream: str
+) -> None:
+    """A text that was cut within a character."""
+    made = json.dumps(MADE[api]).replace("Graz", "Gra\\ud83d")
+    here, there = both(large, api, made.encode(), upstream, SETTINGS)
+    assert there.body == here.body
+    assert "\ufffd" in there.body.decode()
+    assert [loss.kind for loss in here.losses if loss.path == "body"] == [LossKind.REPAIRED]
+    assert there.losses == here.losses
 
 
 @pytest.mark.parametrize(("api", "upstream"), CELLS)
