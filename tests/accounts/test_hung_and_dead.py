@@ -202,6 +202,8 @@ def world_of(monkeypatch: pytest.MonkeyPatch) -> Any:
             def monotonic() -> float:
                 return world.now
 
+            time = monotonic
+
         monkeypatch.setattr(attempts_module, "time", VirtualTime)
         world.run()
         return world

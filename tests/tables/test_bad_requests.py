@@ -442,10 +442,9 @@ def test_row(client: str, fields: JsonObject, path: str) -> None:
         (b"{", None),
         (b"[]", None),
         (b"[" * 100_000, None),
-        (b'"\\ud800"', "body"),
-        (b'{"a": [5, "\\ud800"]}', "a[1]"),
+        (b'"\\ud800"', None),
     ],
-    ids=["not JSON", "no object", "too deep", "a lone surrogate", "a lone surrogate inside"],
+    ids=["not JSON", "no object", "too deep", "a lone surrogate"],
 )
 def test_a_body_that_is_no_object_of_json(client: str, body: bytes, path: str | None) -> None:
     with pytest.raises(InvalidRequest) as caught:
