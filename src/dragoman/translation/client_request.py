@@ -70,17 +70,22 @@ class ClientRequest:
                 type.
         """
         self.codec: Codec = CODECS[protocol]
-        self.mended = jsontext.has_halves(body)
+        self.mended = False
         """Whether texts of the client had halves of characters, which no upstream takes."""
-        if self.mended:
-            body = to_json(decode_object(body))
+        self.members: Mapping[str, msgspec.Raw]
+        try:
+            self.members = _decode_members(body)
+        except InvalidRequest:
+            if not jsontext.has_halves(body):
+                raise
+            self.mended, body = True, to_json(decode_object(body))
+            self.members = _decode_members(body)
         self.body = body
         self._request: Request | None = None
         self._for_answer: Request | None = None
         self._beginning: Beginning | None = None
         self.is_large = False
         self.shown = shown or {}
-        self.members: Mapping[str, msgspec.Raw] = _decode_members(body)
         self.operation = operation
         self.model, self.stream = _read_head(self.members, operation)
 
