@@ -38,7 +38,7 @@ _LARGE = 512 * 1024
 """Bytes of a body from which on it is worked on elsewhere."""
 
 _MIXED = 32 * 1024
-_PARTS = 1000
+_PARTS = 2000
 """A body that is not small may be large in what it holds: an object or list takes three
 microseconds, however short it is."""
 
