@@ -97,7 +97,10 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
         (("--upstream", "opnai"), "'opnai' is not one of openai, anthropic"),
         (("--upstream", "openai", "--key", "anthropic=env:X"), "no upstream 'anthropic'"),
         (("--upstream", "openai", "--key", "openai=sk-1"), "give env:NAME or file:PATH"),
-        (("--upstream", "openai", "--client", "../x"), "cannot be the name of a file"),
+        (("--upstream", "openai", "--client", "../x"), "clients[0].name: expected a name"),
+        (("--upstream", "openai", "--client", "a b"), "clients[0].name: expected a name"),
+        (("--upstream", "openai", "--client", "a", "--client", "a"), "--client: a is given twice"),
+        (("--upstream", "openai", "--host", "0.0.0.0"), "server.host: anyone who reaches"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_written(
@@ -108,6 +111,13 @@ def test_what_is_wrong_is_said_and_nothing_written(
     assert code == 2
     assert message in " ".join(output.split())
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    code, output = run("--config", str(tmp_path / "none" / "x.toml"), "--upstream", "ollama")
+    assert code == 1
+    assert "cannot write" in output
+    assert "No such file or directory" in output
 
 
 def test_a_person_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,17 @@ def test_what_a_client_chose_cannot_speak_to_a_terminal() -> None:
     text = readable(record.line("req_1", "GET /x\x1b]0;", 200)).decode()
     assert text.isprintable()
     assert " model=a?b?[2J " in text
+    record.model = 'm client=admin "x'
+    text = readable(record.line("req_1", "GET /x", 200)).decode()
+    assert ' model="m client=admin ?x" ' in text
+    try:
+        raise ValueError("one\x1b]0;two")
+    except ValueError:
+        made = logging.makeLogRecord({"levelname": "ERROR", "msg": "it broke"})
+        made.exc_info = sys.exc_info()
+    lines = TextFormatter().format(made).splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert lines[-1].endswith("ValueError: one?]0;two")
 
 
 def test_messages_of_the_gateway_have_the_form_of_requests() -> None:

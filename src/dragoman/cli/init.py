@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +13,6 @@ from dragoman.cli.common import CONFIG, PROTOCOL
 
 if TYPE_CHECKING:
     from dragoman.config.starting import Vendor
-
-_KEY_BYTES = 24
 
 
 @click.command()
@@ -57,6 +54,7 @@ def init(
     files of their own, which only you can read.
     """
     from dragoman.config.starting import Client, starting_configuration
+    from dragoman.keys.secrets import RANDOM_BYTES, make_key
 
     if config.exists() and not force:
         raise click.ClickException(f"{config} is there already: give another --config, or --force")
@@ -64,10 +62,11 @@ def init(
         names, url, clients = _asked(clients)
     vendors = _vendors(names, url, protocol)
     references = _references(keys, [vendor.name for vendor in vendors])
+    twice = [name for name in clients if clients.count(name) > 1]
+    if twice:
+        raise click.UsageError(f"--client: {twice[0]} is given twice")
     files = {name: config.parent / f"{name}.key" for name in clients}
-    for name, file in files.items():
-        if Path(name).name != name:
-            raise click.UsageError(f"--client: {name!r} cannot be the name of a file")
+    for file in files.values():
         if file.exists() and not force:
             raise click.ClickException(f"{file} is there already: give another name, or --force")
     text = starting_configuration(
@@ -77,11 +76,16 @@ def init(
         host=host,
         port=port,
     )
-    for name, file in files.items():
-        key = f"sk-{secrets.token_hex(_KEY_BYTES)}"
-        _write_secret(file, key)
-        click.echo(f"the key of {name} (in {file}): {key}")
-    config.write_text(text, encoding="utf-8")
+    made = {name: make_key(os.urandom(RANDOM_BYTES)) for name in files}
+    _check(vendors, made, host, port)
+    try:
+        for name, key in made.items():
+            _write_secret(files[name], key)
+        config.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"cannot write {error.filename}: {error.strerror}") from None
+    for name, key in made.items():
+        click.echo(f"the key of {name} (in {files[name]}): {key}")
     _say_next(config, vendors, references)
 
 
@@ -142,9 +146,25 @@ def _references(keys: tuple[str, ...], names: list[str]) -> dict[str, str]:
     return found
 
 
+def _check(vendors: list[Vendor], keys: dict[str, str], host: str, port: int) -> None:
+    """End the command if what would be written could not be used, whatever the vendors' keys."""
+    from dragoman.config import ConfigError, parse_config
+    from dragoman.config.starting import Client, starting_configuration
+
+    clients = [Client(name, key) for name, key in keys.items()]
+    stands_in = {vendor.name: "env:KEY" for vendor in vendors if vendor.variable}
+    text = starting_configuration(vendors, clients, keys=stands_in, host=host, port=port)
+    try:
+        parse_config(text, environ={"KEY": "sk-stands-in-for-it"})
+    except ConfigError as error:
+        faults = "; ".join(f"{problem.key}: {problem.message}" for problem in error.problems)
+        raise click.UsageError(f"such a configuration cannot be used: {faults}") from None
+
+
 def _write_secret(file: Path, key: str) -> None:
     """Write a file that nobody else may read, not even for a moment."""
-    file.unlink(missing_ok=True)
+    if file.exists():
+        file.unlink()
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
         stream.write(f"{key}\n")
 

@@ -4,6 +4,7 @@ of requests have the same."""
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -19,6 +20,8 @@ _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
 _LEADING = ("time", "level", "route", "status", "ms", "request_id")
 """What the text of a request's line has at fixed places; the rest follows by its names."""
+
+_AMBIGUOUS = re.compile(r'[\s"=]')
 
 _second = (0, "")
 """The last second that a time was asked in, and its text: formatting it costs more than the rest of
@@ -65,15 +68,19 @@ class TextFormatter(logging.Formatter):
         level = record.levelname.lower()
         message = printable(record.getMessage())
         line = _headed(timestamp(record.created), level, self._colours) + message
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        trace = self.formatException(record.exc_info).splitlines()
+        return "\n  ".join([line, *map(printable, trace)])
 
 
 def readable(line: bytes, *, colours: bool = False) -> bytes:
-    """The line of a request, which is one JSON object, as text."""
+    """The line of a request, which is one JSON object, as text. Values that a space or quote would
+    make ambiguous are quoted."""
     fields: dict[str, Any] = msgspec.json.decode(line)
     head = _headed(fields["time"], fields["level"], colours)
     rest = " ".join(
-        f"{name}={printable(str(value))}"
+        f"{name}={_quoted(printable(str(value)))}"
         for name, value in _flattened(fields)
         if name not in _LEADING and value != ""
     )
@@ -109,6 +116,10 @@ def _flattened(fields: dict[str, Any]) -> Iterable[tuple[str, object]]:
             yield name, ",".join(map(_word, value))
         else:
             yield name, value
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.replace(chr(34), "?")}"' if _AMBIGUOUS.search(text) else text
 
 
 def _word(value: object) -> str:
