@@ -126,6 +126,51 @@ def test_what_did_not_finish_fails(
     assert not completed(client, told.body)
 
 
+@pytest.mark.parametrize("client", ["messages", "responses"])
+def test_an_end_that_nobody_knows_is_held_against_no_account(
+    gateway: RunningGateway, upstream: Upstream, client: str
+) -> None:
+    """The answer was paid for: it is asked for once more, and no further."""
+    made = json.loads(whole("chat", "Good"))
+    made["choices"][0]["finish_reason"] = "tired"
+    upstream.behaviours[KEY] = saying(body=json.dumps(made).encode())
+    upstream.calls.clear()
+    told = ask(gateway, client, "chat")
+
+    assert told.status == 502
+    assert b"tired" in told.body
+    assert len(upstream.asked()) == 2
+    (account,) = (one.name for one in gateway.app.pool.accounts() if one.upstream == "chat")
+    state = gateway.app.pool.state(account)
+    assert (state.cooling, state.exhausted, state.disabled) == ({}, None, "")
+
+
+@pytest.mark.parametrize("client", APIS)
+@pytest.mark.parametrize("target", APIS)
+def test_a_secret_in_pieces_that_are_joined(
+    gateway: RunningGateway, upstream: Upstream, target: str, client: str
+) -> None:
+    """The upstream streams although it was not asked to."""
+    pieces = "your " + KEY[:9], KEY[9:]
+    halves = {
+        "chat": [ROLE, *(chat_chunk({"content": piece}) for piece in pieces)],
+        "messages": [message_start(), *text_block(0, *pieces)],
+        "responses": [
+            *events_of({**HELLO, "output": []})[:2],
+            *({"type": "response.output_text.delta", **AT, "delta": piece} for piece in pieces),
+        ],
+    }
+
+    async def handler(call: Call) -> None:
+        await call.send(streamed([event(one) for one in (*halves[target], *ENDS[target])]))
+
+    upstream.behaviours[KEY] = handler
+    told = ask(gateway, client, target)
+    assert told.status == 200
+    assert text_of(client, told).startswith("your ")
+    assert KEY.encode() not in told.body
+
+
 @pytest.mark.parametrize("client", APIS)
 def test_completed_but_incomplete(gateway: RunningGateway, upstream: Upstream, client: str) -> None:
     incomplete = {**HELLO, "status": "incomplete", "incomplete_details": {"reason": "max_tokens"}}

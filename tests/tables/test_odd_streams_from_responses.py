@@ -31,6 +31,8 @@ ANSWER = response(
 EVENTS = events_of(ANSWER)
 EXACT = stream_of(EVENTS)
 HELLO = response(message(text("Hello")))
+CALLING = events_of(response(call('{"a":1}')))
+CALLED_ANEW = {**CALLING[-1], "response": response(call('{"a":1}', call_id="call_9"))}
 NAMELESS = response(
     message(text("one"), id="msg_u1"),
     call('{"a":1}', id="fc_u1"),
@@ -119,6 +121,11 @@ FROM_RESPONSES = [
             ]
         ),
         EXACT,
+    ),
+    Row(
+        "another call id in the last event",
+        stream_of([*CALLING[:-1], CALLED_ANEW]),
+        stream_of(CALLING),
     ),
     Row(
         "a comment before and a terminator after",

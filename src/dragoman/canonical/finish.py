@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+UNKNOWN_FINISH = "unknown_finish_reason"
+"""Code of the fault of an answer that ended for a reason nobody knows."""
+
 
 class FinishReason(StrEnum):
     """Why the model stopped."""

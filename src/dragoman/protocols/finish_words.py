@@ -7,6 +7,9 @@ what compatible servers were seen to send.
 
 from __future__ import annotations
 
+from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.finish import UNKNOWN_FINISH
+
 STOP_WORDS = frozenset(
     {
         "stop",
@@ -71,7 +74,7 @@ FAILURE_WORDS = frozenset(
         "error",
         "failed",
         "failure",
-        "finish_reason_unspecified",
+        "unspecified",
         "insufficient_system_resource",
         "interrupted",
         "malformed_function_call",
@@ -88,3 +91,16 @@ FAILURE_WORDS = frozenset(
         "unknown",
     }
 )
+
+
+def plain(word: str) -> str:
+    """A word as the tables here have it, however a server writes it: `max-tokens`,
+    `FINISH_REASON_STOP`."""
+    return word.lower().replace("-", "_").removeprefix("finish_reason_")
+
+
+def unknown_finish(word: object) -> Fault:
+    """The fault of an answer that ended with a word nobody knows: it may say that the answer is not
+    whole. It was paid for, and another account would most likely end alike."""
+    message = f"The upstream's answer is unusable: it ended with the reason {str(word)[:60]}"
+    return Fault(FaultKind.UPSTREAM_FAILED, message, code=UNKNOWN_FINISH)

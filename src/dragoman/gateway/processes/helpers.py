@@ -66,12 +66,20 @@ class Helpers:
         loop = asyncio.get_running_loop()
         self._waiting += 1
         try:
-            return await loop.run_in_executor(self._threads, self._do, function, body, arguments)
+            done, result, given = await loop.run_in_executor(
+                self._threads, self._do, function, body, arguments
+            )
         finally:
             self._waiting -= 1
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = loop.call_later(_IDLE_S, self._retire)
+        if done:
+            return result, given
+        try:
+            raise result
+        finally:
+            del result  # else this frame, and with it the body, would be kept by its own error
 
     def close(self) -> None:
         """End the processes. One that works ends when it is done."""
@@ -89,8 +97,9 @@ class Helpers:
         while self._idle:
             self._idle.pop().end()
 
-    def _do(self, function: object, body: bytes, arguments: object) -> Any:
-        """In a thread: have one of the processes do a piece of work."""
+    def _do(self, function: object, body: bytes, arguments: object) -> tuple[bool, Any, bytes]:
+        """In a thread: have one of the processes do a piece of work. Returns whether it was done,
+        its result or error, and the body that it gave."""
         try:
             helper = self._idle.pop()
         except IndexError:
@@ -110,9 +119,7 @@ class Helpers:
             self._idle.append(helper)
         else:
             helper.end()
-        if done:
-            return result, given
-        raise result
+        return done, result, given
 
     def _started(self) -> _Helper:
         try:

@@ -64,8 +64,11 @@ async def deliver_whole(
         reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
     else:
         body = mask.secrets_in(body)
-        translate = call.stream_as_response if holds_events(body) else call.translate_response
-        reply = translate(body, outcome)
+        if holds_events(body):
+            # A secret may have been cut over two pieces, which are one text now.
+            reply = mask.secrets_in(call.stream_as_response(body, outcome))
+        else:
+            reply = call.translate_response(body, outcome)
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:

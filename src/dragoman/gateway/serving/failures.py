@@ -18,6 +18,7 @@ from dragoman.accounts.symptoms import (
     symptom_of_fault,
 )
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.finish import UNKNOWN_FINISH
 from dragoman.canonical.tools import UNUSABLE_ARGUMENTS
 from dragoman.protocols.base import Codec
 from dragoman.upstream.errors import (
@@ -126,9 +127,13 @@ def refused(codec: Codec, status: int, headers: Mapping[str, str], body: bytes) 
     return Failure(fault, symptom, status, body)
 
 
+_BY_MODEL = frozenset({UNUSABLE_ARGUMENTS, UNKNOWN_FINISH})
+"""Codes of answers that were made and paid for, and that another account would hardly better."""
+
+
 def unusable(fault: Fault) -> Failure:
     """The failure of an answer with status 200 that is an error, or unusable."""
-    by_model = fault.code == UNUSABLE_ARGUMENTS
+    by_model = fault.code in _BY_MODEL
     return Failure(fault, symptom_of_fault(fault, time.time()), by_model=by_model)
 
 

@@ -8,7 +8,13 @@ from typing import Any
 from dragoman.canonical.finish import Finish, FinishReason
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.finish_words import FILTER_WORDS, LENGTH_WORDS, STOP_WORDS, TOOL_WORDS
+from dragoman.protocols.finish_words import (
+    FILTER_WORDS,
+    LENGTH_WORDS,
+    STOP_WORDS,
+    TOOL_WORDS,
+    plain,
+)
 
 _REASONS = {
     "end_turn": FinishReason.STOP,
@@ -63,7 +69,7 @@ def _own_word(word: object) -> str:
     """A `stop_reason` in the protocol's own words: bridges pass on those of other protocols."""
     if not isinstance(word, str) or word in _REASONS:
         return str(word)
-    word = word.lower()
+    word = plain(word)
     return next((own for words, own in _OTHERS if word in words), word)
 
 

@@ -49,6 +49,7 @@ from dragoman.protocols.anthropic_messages.usage import (
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.finish_words import unknown_finish
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
@@ -487,8 +488,7 @@ class MessagesReader:
         if reason is None:
             return [*events, *self._fail("it ends without a reason")]
         if not is_known_reason(reason):
-            # What an unknown reason says may be that the answer is not whole.
-            return [*events, *self._fail(f"it stopped with the reason {str(reason)[:60]}")]
+            return [*events, *self._failed(unknown_finish(reason))]
         explanation = explanation_of(self._stop)
         if explanation:
             index = self._number()

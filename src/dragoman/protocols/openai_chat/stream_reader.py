@@ -36,6 +36,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import UNKNOWN, JsonObject
+from dragoman.protocols.finish_words import FAILURE_WORDS, plain, unknown_finish
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
@@ -330,10 +331,10 @@ class ChatReader:
     # --- the end --------------------------------------------------------------------------------
 
     def _finish(self, reason: Any, choice: JsonObject, events: list[Event]) -> None:
-        word = reason.lower() if type(reason) is str else ""
+        word = plain(reason) if type(reason) is str else ""
         if not is_known_reason(word):
-            # What an unknown word says may be that the answer is not whole.
-            raise UpstreamError(failure(str(reason)))
+            known = word in FAILURE_WORDS
+            raise UpstreamError(failure(str(reason)) if known else unknown_finish(reason))
         self._close(events)
         if self._tools is not None:
             self._tools.close_all(events)

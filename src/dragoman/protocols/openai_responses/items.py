@@ -105,6 +105,19 @@ class Item(Struct, eq=False):
             and _alike(self.name, word(value, "name"))
         )
 
+    def is_renamed(self, value: JsonObject) -> bool:
+        """Whether `value` is this call under another call id: its own id, name and all that was
+        passed on of it are the same."""
+        return (
+            self.kind in CALLS
+            and self.id is not None
+            and self.id == word(value, "id")
+            and self.name == word(value, "name")
+            and self.fits(value.get("type"))
+            and not self.is_blank()
+            and self.agrees(value)
+        )
+
     def agrees(self, value: JsonObject) -> bool:
         """Whether what was passed on of it is the beginning of `value`, or more."""
         if self.kind == "message":
@@ -177,7 +190,7 @@ class Items:
         name = word(value, "id")
         named = self._find(at, name) or self._find(at, word(value, "call_id"))
         known = named or (self._at.get(at) if at is not None else self._last)
-        if known is not None and not known.may_be(value):
+        if known is not None and not known.may_be(value) and not known.is_renamed(value):
             known = None
         if known is not None and (known.done or named is None) and not known.agrees(value):
             known = None
@@ -194,7 +207,8 @@ class Items:
         blank = [item for item in fitting if item.is_blank() and not item.done]
         name = word(value, "id")
         own = [item for item in fitting if name is not None and item.id == name]
-        found = next(iter([*told, *blank, *own]), None)
+        renamed = [item for item in candidates if item.is_renamed(value)]
+        found = next(iter([*told, *blank, *own, *renamed]), None)
         if found is None:
             found = self._add(None, str(value.get("type")))
         self._claimed.add(found.number)

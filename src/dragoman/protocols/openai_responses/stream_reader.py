@@ -20,6 +20,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.finish_words import unknown_finish
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
@@ -107,7 +108,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
         if not isinstance(body.get("output"), list) and (error := stray_error(body)) is not None:
             raise UpstreamError(fault_of(error))
         if status not in _FINISHED:
-            raise UpstreamError.unreadable(f"its status is {status}")
+            raise UpstreamError(unknown_finish(status))
         if not isinstance(body.get("output"), list):
             raise UpstreamError.unreadable("it has no output")
     return ResponsesReader(inbound).whole(body)
@@ -347,7 +348,7 @@ class ResponsesReader:
             detail = "taken for completed, as its event says"
             self._inbound.ledger.add(f"{path}status", LossKind.CONVERTED, detail)
         elif status not in _FINISHED:
-            raise UpstreamError.unreadable(f"its status is {str(status)[:60]}")
+            raise UpstreamError(unknown_finish(status))
         if status == "incomplete" or self._answer.cut or (type(details) is dict and details):
             complete = False
         finish = read_finish(complete, details, self._answer.has_calls)
