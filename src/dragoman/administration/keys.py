@@ -119,13 +119,14 @@ class KeyAdministration:
         _check_name(name)
         if name in self._clients:
             raise Conflict(f"{name} is a client of the configuration file", "name")
-        rules = self._checked_key(_changed(KeyRules(), fields))
-        now = self._clock()
-        secret, kept = _fresh(now)
-        key = StoredKey(name=name, created=now, rules=rules, secrets=(kept,))
-        if not self._store.add(key):
-            raise Conflict(f"{name} is, or was, the name of a key, and stays its own", "name")
-        return MadeKey(name=name, secret=secret, key=self._view(key))
+        with self._store.deciding():
+            rules = self._checked_key(_changed(KeyRules(), fields))
+            now = self._clock()
+            secret, kept = _fresh(now)
+            key = StoredKey(name=name, created=now, rules=rules, secrets=(kept,))
+            if not self._store.add(key):
+                raise Conflict(f"{name} is, or was, the name of a key, and stays its own", "name")
+            return MadeKey(name=name, secret=secret, key=self._view(key))
 
     def change(self, name: str, fields: Mapping[str, Any]) -> KeyView:
         """Change the rules that `fields` names; None stands for the default.
@@ -135,10 +136,11 @@ class KeyAdministration:
             Conflict: it is one of the configuration file.
             InvalidDraft: a field is wrong.
         """
-        key = self._find(name)
-        changed = replace(key, rules=self._checked_key(_changed(key.rules, fields)))
-        self._store.save([changed])
-        return self._view(changed)
+        with self._store.deciding():
+            key = self._find(name)
+            changed = replace(key, rules=self._checked_key(_changed(key.rules, fields)))
+            self._store.save([changed])
+            return self._view(changed)
 
     def rotate(self, name: str, grace_s: float = GRACE_S) -> MadeKey:
         """Make another secret for a key. Those it has are refused `grace_s` seconds from now, or
@@ -148,16 +150,17 @@ class KeyAdministration:
             Unknown: there is no key of this name.
             Conflict: it is one of the configuration file.
         """
-        key, now = self._find(name), self._clock()
-        end = now + max(0.0, grace_s)
-        old = [
-            replace(one, revoked=end if one.revoked is None else min(one.revoked, end))
-            for one in key.secrets
-        ]
-        secret, kept = _fresh(now)
-        rotated = replace(key, secrets=(*old[-KEPT_SECRETS + 1 :], kept))
-        self._store.save([rotated])
-        return MadeKey(name=name, secret=secret, key=self._view(rotated))
+        with self._store.deciding():
+            key, now = self._find(name), self._clock()
+            end = now + max(0.0, grace_s)
+            old = [
+                replace(one, revoked=end if one.revoked is None else min(one.revoked, end))
+                for one in key.secrets
+            ]
+            secret, kept = _fresh(now)
+            rotated = replace(key, secrets=(*old[-KEPT_SECRETS + 1 :], kept))
+            self._store.save([rotated])
+            return MadeKey(name=name, secret=secret, key=self._view(rotated))
 
     def remove(self, names: Sequence[str]) -> int:
         """Remove keys: all or none. Their names are given to no others, since usage and stored
@@ -167,10 +170,13 @@ class KeyAdministration:
             Unknown: there is none of one of these names.
             Conflict: one is of the configuration file.
         """
-        now = self._clock()
-        gone = [replace(self._find(name), secrets=(), removed=now) for name in dict.fromkeys(names)]
-        self._store.save(gone)
-        return len(gone)
+        with self._store.deciding():
+            now = self._clock()
+            gone = [
+                replace(self._find(name), secrets=(), removed=now) for name in dict.fromkeys(names)
+            ]
+            self._store.save(gone)
+            return len(gone)
 
     # Teams
 
@@ -213,11 +219,12 @@ class KeyAdministration:
             InvalidDraft: a field is wrong.
         """
         _check_name(name)
-        if name in {view.name for view in self.teams()}:
-            raise Conflict(f"{name} is taken", "name")
-        rules = self._checked(_changed(AccessRules(), fields))
-        self._store.save(teams=[StoredTeam(name=name, created=self._clock(), rules=rules)])
-        return self.team(name)
+        with self._store.deciding():
+            if name in {view.name for view in self.teams()}:
+                raise Conflict(f"{name} is taken", "name")
+            rules = self._checked(_changed(AccessRules(), fields))
+            self._store.save(teams=[StoredTeam(name=name, created=self._clock(), rules=rules)])
+            return self.team(name)
 
     def change_team(self, name: str, fields: Mapping[str, Any]) -> TeamView:
         """Change the rules that `fields` names; None stands for the default.
@@ -227,10 +234,11 @@ class KeyAdministration:
             Conflict: it is one of the configuration file.
             InvalidDraft: a field is wrong.
         """
-        team = self._find_team(name)
-        rules = self._checked(_changed(team.rules, fields))
-        self._store.save(teams=[replace(team, rules=rules)])
-        return self.team(name)
+        with self._store.deciding():
+            team = self._find_team(name)
+            rules = self._checked(_changed(team.rules, fields))
+            self._store.save(teams=[replace(team, rules=rules)])
+            return self.team(name)
 
     def remove_team(self, name: str) -> int:
         """Remove a team that has no keys.
@@ -239,11 +247,12 @@ class KeyAdministration:
             Unknown: there is no team of this name.
             Conflict: it has keys, or is one of the configuration file.
         """
-        team = self._find_team(name)
-        if keys := self.team(name).keys:
-            raise Conflict(f"{name} still has keys: {keys}", "name")
-        self._store.save(teams=[replace(team, removed=self._clock())])
-        return 1
+        with self._store.deciding():
+            team = self._find_team(name)
+            if keys := self.team(name).keys:
+                raise Conflict(f"{name} still has keys: {keys}", "name")
+            self._store.save(teams=[replace(team, removed=self._clock())])
+            return 1
 
     # Within
 

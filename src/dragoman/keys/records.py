@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from msgspec import Struct
@@ -53,6 +54,10 @@ Uses = Mapping[bytes, tuple[int, float]]
 class KeyStore(Protocol):
     """Where keys and teams are kept. Every method raises `StoreError` when the store cannot be
     used, and has then changed nothing."""
+
+    def deciding(self) -> AbstractContextManager[None]:
+        """One transaction for all calls made inside: what is changed is decided on a state that
+        nobody else changes meanwhile. What raises inside undoes all of it. Not to be nested."""
 
     def all_keys(self) -> Sequence[StoredKey]:
         """All keys that there are or were, by name."""

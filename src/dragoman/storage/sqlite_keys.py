@@ -6,7 +6,8 @@ Rows carry the version of the transaction that wrote them last, as all rows that
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -47,6 +48,12 @@ class SqliteKeys:
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """See `KeyStore.deciding`."""
+        with self._file.deciding():
+            yield
 
     def all_keys(self) -> Sequence[StoredKey]:
         """See `KeyStore.all_keys`."""

@@ -1,0 +1,158 @@
+"""Two people who change keys and teams at the same time: what one decides on is what there is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.administration.errors import Conflict
+from dragoman.administration.keys import KeyAdministration, Unknown
+from dragoman.config import Config
+from dragoman.keys.records import StoredKey, StoredTeam
+from dragoman.storage.sqlite import SqliteStore
+from dragoman.storage.sqlite_keys import SqliteKeys
+
+ENOUGH_S = 0.3
+"""What a change takes that waits for nobody."""
+
+
+class Interrupted:
+    """A store of keys; somebody else acts once `after`, keys or teams, were read."""
+
+    def __init__(self, store: SqliteKeys, act: Callable[[], object], after: str) -> None:
+        self._store = store
+        self._after = after
+        self.thread = threading.Thread(target=self._act, args=(act,))
+        self.refused: Exception | None = None
+        self.deciding = store.deciding
+        self.add = store.add
+        self.save = store.save
+
+    def _act(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except (Conflict, Unknown, ValueError) as error:
+            self.refused = error
+
+    def all_keys(self) -> list[StoredKey]:
+        found = list(self._store.all_keys())
+        self._interrupt("keys")
+        return found
+
+    def all_teams(self) -> list[StoredTeam]:
+        found = list(self._store.all_teams())
+        self._interrupt("teams")
+        return found
+
+    def _interrupt(self, read: str) -> None:
+        if read == self._after and self.thread.ident is None:
+            self.thread.start()
+            self.thread.join(ENOUGH_S)
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[tuple[SqliteStore, SqliteStore]]:
+    one, two = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+    keys = KeyAdministration(Config(), one.client_keys)
+    keys.add_team("t", {})
+    keys.add("k", {})
+    yield one, two
+    one.close()
+    two.close()
+
+
+def at_once(
+    stores: tuple[SqliteStore, SqliteStore],
+    mine: Callable[[KeyAdministration], object],
+    other: Callable[[KeyAdministration], object],
+    after: str = "teams",
+) -> tuple[Exception | None, Exception | None]:
+    """What each of both was refused with."""
+    others = KeyAdministration(Config(), stores[1].client_keys)
+    store = Interrupted(stores[0].client_keys, lambda: other(others), after)
+    refused: Exception | None = None
+    try:
+        mine(KeyAdministration(Config(), store))
+    except (Conflict, Unknown) as error:
+        refused = error
+    store.thread.join()
+    return refused, store.refused
+
+
+def rules(stores: tuple[SqliteStore, SqliteStore]) -> Any:
+    return KeyAdministration(Config(), stores[0].client_keys).key("k").rules
+
+
+def teams(stores: tuple[SqliteStore, SqliteStore]) -> list[str]:
+    return [view.name for view in KeyAdministration(Config(), stores[0].client_keys).teams()]
+
+
+def test_a_rule_survives_the_change_of_another(stores: tuple[SqliteStore, SqliteStore]) -> None:
+    at_once(
+        stores,
+        lambda keys: keys.change("k", {"note": "mine"}),
+        lambda keys: keys.change("k", {"enabled": False}),
+        after="keys",
+    )
+    assert (rules(stores).note, rules(stores).enabled) == ("mine", False)
+
+
+def test_a_rule_survives_a_rotation(stores: tuple[SqliteStore, SqliteStore]) -> None:
+    at_once(
+        stores,
+        lambda keys: keys.rotate("k"),
+        lambda keys: keys.change("k", {"note": "x"}),
+        after="keys",
+    )
+    assert rules(stores).note == "x"
+
+
+def test_a_rule_of_a_team_survives_the_change_of_another(
+    stores: tuple[SqliteStore, SqliteStore],
+) -> None:
+    at_once(
+        stores,
+        lambda keys: keys.change_team("t", {"note": "mine"}),
+        lambda keys: keys.change_team("t", {"enabled": False}),
+    )
+    found = KeyAdministration(Config(), stores[0].client_keys).team("t").rules
+    assert (found.note, found.enabled) == ("mine", False)
+
+
+def test_a_removed_team_does_not_return_by_a_late_change(
+    stores: tuple[SqliteStore, SqliteStore],
+) -> None:
+    at_once(
+        stores,
+        lambda keys: keys.change_team("t", {"note": "late"}),
+        lambda keys: keys.remove_team("t"),
+    )
+    assert teams(stores) == []
+
+
+def test_a_team_is_made_once(stores: tuple[SqliteStore, SqliteStore]) -> None:
+    refused = at_once(
+        stores,
+        lambda keys: keys.add_team("new", {"note": "mine"}),
+        lambda keys: keys.add_team("new", {"note": "other"}),
+    )
+    assert len([one for one in refused if isinstance(one, Conflict)]) == 1
+
+
+@pytest.mark.parametrize("joins", ["add", "change"])
+def test_a_team_is_not_removed_while_it_gets_a_key(
+    stores: tuple[SqliteStore, SqliteStore], joins: str
+) -> None:
+    def join(keys: KeyAdministration) -> object:
+        if joins == "add":
+            return keys.add("second", {"team": "t"})
+        return keys.change("k", {"team": "t"})
+
+    refused = at_once(stores, lambda keys: keys.remove_team("t"), join)
+    assert teams(stores) == []
+    assert refused[0] is None
+    assert refused[1] is not None, "a key of a team that is not there"
