@@ -185,3 +185,20 @@ def test_until_the_store_is_known_nobody_is_taken_for_anyone() -> None:
     with pytest.raises(DragomanError) as refused:
         keyring.identify({})
     assert refused.value.fault.kind is FaultKind.UNAUTHENTICATED
+
+
+def test_keys_and_teams_that_are_not_retained_are_refused() -> None:
+    ring = KeyRing()
+    team = StoredTeam(name="t", created=1.0)
+    ring.update([stored(rules=KeyRules(team="t"))], [team])
+    ring.retain(["k"], ["t"])
+    assert denial(ring) is None
+    ring.retain(["k"], [])
+    assert denial(ring) is Denial.DISABLED
+    ring.update(teams=[team])
+    assert denial(ring) is None
+    ring.retain([], ["t"])
+    assert denial(ring) is Denial.UNKNOWN
+    assert not ring.is_empty, "nobody is served without a key where there was one"
+    ring.update([stored("other")])
+    assert denial(ring) is None

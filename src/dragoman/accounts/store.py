@@ -215,10 +215,12 @@ class Changes(Struct, frozen=True, kw_only=True):
 
     A state or balance that the worker itself has changed comes back as the store has it:
     transitions of several workers were applied one after another there. What it said of `used` and
-    `pins` with this exchange does not come back.
+    `pins` with this exchange does not come back. `whole` says that this is all there is, so that
+    what a worker knows besides is gone.
     """
 
     version: int
+    whole: bool = False
     states: Mapping[str, AccountState] = {}
     definitions: Sequence[Definition] = ()
     removed: Sequence[str] = ()

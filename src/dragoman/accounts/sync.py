@@ -243,6 +243,10 @@ class AccountSync:
 
     async def _apply(self, received: _Received, first: bool) -> None:
         changes = received.changes
+        if changes.whole:
+            self._keys.retain(
+                (key.name for key in changes.client_keys), (team.name for team in changes.teams)
+            )
         self._keys.update(teams=changes.teams)
         for keys in _parts(changes.client_keys):
             for name in self._keys.update(keys):

@@ -9,6 +9,8 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from dragoman.canonical.losses import Policy
 from dragoman.config.access_rules import AccessRules, KeyRules
 from dragoman.config.names import matches
@@ -273,6 +275,15 @@ class KeyRing:
                 if key.rules.team in changed:
                     self._put_key(key)
         return clashes
+
+    def retain(self, keys: Iterable[str], teams: Iterable[str]) -> None:
+        """Refuse all keys of the store but those of these names, and forget all of its teams but
+        those of these names. That there were keys is not forgotten."""
+        kept, kept_teams = set(keys), set(teams)
+        gone = [key for key in self._keys.values() if key.name not in kept]
+        self.update(replace(key, secrets=(), removed=key.removed or 0.0) for key in gone)
+        left = [team for team in self._teams.values() if team.name not in kept_teams]
+        self.update(teams=[replace(team, removed=team.removed or 0.0) for team in left])
 
     def _put_client(self, client: FixedKey) -> None:
         caller = self._caller(client.name, client.rules)

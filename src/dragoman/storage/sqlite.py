@@ -415,6 +415,7 @@ class SqliteStore:
         ]
         return Changes(
             version=version,
+            whole=not after,
             states={
                 name: _read_state(state) for name, state in changed("account, state", "states")
             },

@@ -52,6 +52,7 @@ class SqliteFile:
         self._lock_s = lock_s
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
+        self._made = 0.0
         self._joined: sqlite3.Connection | None = None
         self._joined_version: int | None = None
 
@@ -148,9 +149,10 @@ class SqliteFile:
             self.path, timeout=self._lock_s, isolation_level=None, check_same_thread=False
         )
         self._prepare(connection)
-        found = self._found()
-        self.replaced = self.replaced or self._identity not in (None, found)
-        self._identity = found
+        found, made = self._found(), _made_at(connection)
+        if self.opened and (found, made) != (self._identity, self._made):
+            self.replaced = True
+        self._identity, self._made = found, made
         self.opened += 1
         return connection
 
@@ -248,6 +250,13 @@ def _tables_version(connection: sqlite3.Connection, path: Path) -> int:
             f"{len(MIGRATIONS)}: a newer dragoman has used it"
         )
     return found
+
+
+def _made_at(connection: sqlite3.Connection) -> float:
+    """When the tables were made, in Unix seconds. It tells a file from one before it that had the
+    same number on its disk."""
+    at: float = connection.execute("SELECT min(applied) FROM migrations").fetchone()[0]
+    return at
 
 
 def _explained(error: sqlite3.Error) -> str:
