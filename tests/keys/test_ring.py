@@ -202,3 +202,26 @@ def test_keys_and_teams_that_are_not_retained_are_refused() -> None:
     assert not ring.is_empty, "nobody is served without a key where there was one"
     ring.update([stored("other")])
     assert denial(ring) is None
+
+
+def test_rules_that_cannot_be_followed_refuse_their_key_alone() -> None:
+    ring = KeyRing([FixedKey("fixed", KeyRules(team="t"), (digest_of(b"fixed-key"),))])
+    other = make_key(bytes(32))
+    bad = stored("bad", secret=other, rules=KeyRules(addresses=("nowhere",)))
+    ring.update([bad, stored("k")])
+    assert denial(ring) is None
+    with pytest.raises(Denied):
+        ring.find(other.encode(), NOW)
+    assert list(ring.unusable) == ["bad"]
+    assert "nowhere" in ring.unusable["bad"]
+    ring.update([stored("bad", secret=other)])
+    assert ring.find(other.encode(), NOW).name == "bad"
+    assert not ring.unusable
+    # A key that was good is refused from when on its rules are bad.
+    ring.update([bad])
+    with pytest.raises(Denied):
+        ring.find(other.encode(), NOW)
+    ring.update(teams=[StoredTeam(name="t", created=1.0, rules=AccessRules(addresses=("no",)))])
+    with pytest.raises(Denied):
+        ring.find(b"fixed-key", NOW)
+    assert sorted(ring.unusable) == ["bad", "fixed"]

@@ -105,8 +105,10 @@ class AccountSync:
         }
         self._clashes: set[str] = set()
         self._key_clashes: set[str] = set()
+        self._keys_unusable: set[str] = set()
         self._version = 0
         self._loaded = False
+        self._taking_over = True
         self._failing_since: float | None = None
         self._next_sweep = time.monotonic() + _SWEEP_S * random.random()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-store")
@@ -207,12 +209,18 @@ class AccountSync:
             return False
         self._recovered()
         first = not self._loaded
-        self._version = received.changes.version
         self._loaded = True
         try:
             await self._apply(received, first)
         except Exception:
-            _log.exception("what the store told could not be taken over")
+            # All of it is asked for again, and told of once.
+            self._version = 0
+            if self._taking_over:
+                _log.exception("what the store told could not be taken over")
+            self._taking_over = False
+        else:
+            self._version = received.changes.version
+            self._taking_over = True
         return True
 
     def _receive(self, batch: Batch) -> _Received:
@@ -255,6 +263,10 @@ class AccountSync:
                     _log.warning("key %s: that of the configuration is used, not the stored", name)
             await asyncio.sleep(0)
         self._keys.is_loaded = True
+        for name in self._keys.unusable.keys() - self._keys_unusable:
+            told = self._keys.unusable[name]
+            _log.error("key %s is refused, its rules cannot be followed: %s", name, told)
+        self._keys_unusable = set(self._keys.unusable)
         for some in _parts(received.accounts):
             self._pool.define(some)
             await asyncio.sleep(0)

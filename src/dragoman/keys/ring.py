@@ -205,6 +205,9 @@ class KeyRing:
     ) -> None:
         self.is_loaded = True
         """Whether what the store has is known. It is, where nothing is stored."""
+        self.unusable: dict[str, str] = {}
+        """Names of keys that are refused because their rules, or their team's, cannot be followed,
+        with why."""
         self._fixed_teams = teams
         self._clients = {client.name: client for client in clients}
         self._teams: dict[str, StoredTeam] = {}
@@ -258,7 +261,8 @@ class KeyRing:
 
     def update(self, keys: Iterable[StoredKey] = (), teams: Iterable[StoredTeam] = ()) -> list[str]:
         """Take over keys and teams as the store has them. Returns the names of keys that the
-        configuration has too: those of the store are not used."""
+        configuration has too: those of the store are not used. One whose rules cannot be followed
+        is refused, and stands in `unusable`."""
         clashes: list[str] = []
         changed = {team.name for team in teams}
         self._teams |= {team.name: team for team in teams}
@@ -286,16 +290,16 @@ class KeyRing:
         self.update(teams=[replace(team, removed=team.removed or 0.0) for team in left])
 
     def _put_client(self, client: FixedKey) -> None:
-        caller = self._caller(client.name, client.rules)
-        secrets = {digest: _Secret(caller) for digest in client.digests}
+        caller = self._usable(client.name, client.rules)
+        secrets = {} if caller is None else {one: _Secret(caller) for one in client.digests}
         self._put(client.name, secrets)
 
     def _put_key(self, key: StoredKey) -> None:
         if key.name in self._clients:
             return
         secrets: dict[bytes, _Secret] = {}
-        if key.removed is None:
-            caller = self._caller(key.name, key.rules)
+        caller = self._usable(key.name, key.rules) if key.removed is None else None
+        if caller is not None:
             for one in key.secrets:
                 revoked = inf if one.revoked is None else one.revoked
                 secrets[one.digest] = _Secret(caller, revoked, one.digest)
@@ -309,6 +313,16 @@ class KeyRing:
         fresh = {digest: one for digest, one in secrets.items() if digest not in self._secrets}
         self._secrets |= fresh
         self._digests[name] = tuple(fresh)
+
+    def _usable(self, name: str, rules: KeyRules) -> Caller | None:
+        """The caller of a key; None if its rules cannot be followed, whatever is wrong with them:
+        others wrote them, and they must not keep those of other keys from being obeyed."""
+        self.unusable.pop(name, None)
+        try:
+            return self._caller(name, rules)
+        except Exception as error:
+            self.unusable[name] = str(error)
+            return None
 
     def _caller(self, name: str, rules: KeyRules) -> Caller:
         given: list[AccessRules] = [rules]
