@@ -62,6 +62,13 @@ ROWS = [
         "10.1.2.3",
         Denial.ELSEWHERE,
     ),
+    (KeyRules(addresses_denied=("::ffff:10.1.2.3",)), "10.1.2.3", Denial.ELSEWHERE),
+    (KeyRules(addresses_denied=("::ffff:10.1.2.3",)), "::ffff:10.1.2.3", Denial.ELSEWHERE),
+    (KeyRules(addresses_denied=("::ffff:10.1.0.0/112",)), "10.1.2.3", Denial.ELSEWHERE),
+    (KeyRules(addresses_denied=("::ffff:10.1.0.0/112",)), "10.2.2.3", None),
+    (KeyRules(addresses_denied=("::ffff:0:0/96",)), "10.1.2.3", Denial.ELSEWHERE),
+    (KeyRules(addresses_denied=("::ffff:0:0/96",)), "2001:db8::1", None),
+    (KeyRules(addresses=("::ffff:10.0.0.0/104",)), "10.1.2.3", None),
     (KeyRules(team="nobody"), "10.1.2.3", Denial.DISABLED),
 ]
 

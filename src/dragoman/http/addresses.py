@@ -11,6 +11,9 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _HOUSEHOLD = 64
 """Bits of an IPv6 address that tell one customer from another: the rest is his to choose."""
 
+_MAPPED = 96
+"""Bits before an IPv4 address in the clothes of IPv6 (RFC 4291, 2.5.5.2)."""
+
 
 def parse(text: str) -> Address | None:
     """An address, None for a text that is none. One of IPv4 in the clothes of IPv6 is IPv4."""
@@ -21,6 +24,21 @@ def parse(text: str) -> Address | None:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return address
+
+
+def network(text: str) -> Network:
+    """An address, or a network as `10.0.0.0/8`. One of IPv4 in the clothes of IPv6 is IPv4, as
+    `parse` has it.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    found = ipaddress.ip_network(text, strict=False)
+    if isinstance(found, ipaddress.IPv6Network) and found.prefixlen >= _MAPPED:
+        mapped = found.network_address.ipv4_mapped
+        if mapped is not None:
+            return ipaddress.IPv4Network((mapped, found.prefixlen - _MAPPED))
+    return found
 
 
 def is_here(text: str) -> bool:
@@ -54,9 +72,7 @@ class Proxies:
             ValueError: one is neither.
         """
         texts = set(networks)
-        self._networks: list[Network] = [
-            ipaddress.ip_network(text, strict=False) for text in texts - {"unix"}
-        ]
+        self._networks: list[Network] = [network(text) for text in texts - {"unix"}]
         if "unix" in texts:
             self._networks.append(_UNIX)
 
@@ -68,7 +84,7 @@ class Proxies:
         if not text:
             return _UNIX in self._networks
         address = parse(text)
-        return address is not None and any(address in network for network in self._networks)
+        return address is not None and any(address in known for known in self._networks)
 
     def client(self, peer: str, headers: Mapping[bytes, bytes]) -> str:
         """The address of the client: the last one in `X-Forwarded-For` that is no such proxy, if

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import Enum
@@ -14,11 +13,10 @@ from msgspec.structs import replace
 from dragoman.canonical.losses import Policy
 from dragoman.config.access_rules import AccessRules, KeyRules
 from dragoman.config.names import matches
+from dragoman.http.addresses import Address, Network, network
 from dragoman.keys.records import StoredKey, StoredTeam, Uses
 from dragoman.keys.secrets import digest_of, is_mistyped
 from dragoman.protocols.dialects import Dialect
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class FixedKey(NamedTuple):
@@ -107,9 +105,9 @@ class Access:
             return None
         if address is None:
             return Denial.ELSEWHERE if self._allowed is not None else None
-        if any(address in network for network in self._denied):
+        if any(address in denied for denied in self._denied):
             return Denial.ELSEWHERE
-        if self._allowed is None or any(address in network for network in self._allowed):
+        if self._allowed is None or any(address in allowed for allowed in self._allowed):
             return None
         return Denial.ELSEWHERE
 
@@ -348,5 +346,5 @@ def _seconds(moment: datetime | None, otherwise: float) -> float:
     return otherwise if moment is None else moment.timestamp()
 
 
-def _networks(texts: Iterable[str]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
-    return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
+def _networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    return tuple(network(text) for text in texts)
