@@ -222,8 +222,10 @@ class Gateway:
         self._check_logins(incoming)
         try:
             caller = self._keys.identify(incoming.headers, lambda: self._address(incoming))
-        except DragomanError:
-            self._note_failed_login(incoming)
+        except DragomanError as error:
+            # A key that may not be used from there, or cannot be looked up, was not guessed.
+            if error.fault.kind is FaultKind.UNAUTHENTICATED:
+                self._note_failed_login(incoming)
             raise
         if self._logins.failures:
             key = presented_key(incoming.headers) or b""
