@@ -19,6 +19,10 @@ def client(more: str = "", key: str = 'key = "long-enough"') -> str:
         (client(key='key = "k"'), r"clients\[0\].key: too short to be safe"),
         (client(key='key = "$CI_KEY_NOT_SET"'), r"clients\[0\].key: looks like the name of a"),
         (client(key='key = "${CI_KEY}"'), "write env:NAME"),
+        (
+            client().replace('"c"', '"anyone"'),
+            r"clients\[0\].name: stands for all who call without",
+        ),
         (client(key=""), r"clients\[0\].key: required, but not set"),
         (client(key='keys = ["first-of-two", "x"]'), r"clients\[0\].keys\[1\]: too short"),
         (

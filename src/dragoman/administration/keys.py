@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dragoman.administration.drafts import FieldError, InvalidDraft, shortened
 from dragoman.administration.errors import Conflict
 from dragoman.config import AccessRules, Client, Config, KeyRules, access_faults
-from dragoman.config.access_rules import Name
+from dragoman.config.access_rules import ANYONE, Name
 from dragoman.config.convert import suggestion
 from dragoman.keys.records import KEPT_SECRETS, KeyStore, StoredKey, StoredSecret, StoredTeam
 from dragoman.keys.secrets import RANDOM_BYTES, digest_of, ending_of, make_key
@@ -113,10 +113,12 @@ class KeyAdministration:
         """Make a key with these rules.
 
         Raises:
-            Conflict: the name is taken, or was a key's that was removed.
+            Conflict: the name is taken, or was a key's that was removed, or is reserved.
             InvalidDraft: a field is wrong.
         """
         _check_name(name)
+        if name == ANYONE:
+            raise Conflict(f"{name} stands for all who call without a key", "name")
         if name in self._clients:
             raise Conflict(f"{name} is a client of the configuration file", "name")
         with self._store.deciding():

@@ -19,6 +19,9 @@ Name = Annotated[
 ]
 """A name for logs, metrics and the prefix of models, so it is kept to what these can carry."""
 
+ANYONE = "anyone"
+"""The name of whoever calls where no key is asked for. What was stored for it is no key's."""
+
 NonEmpty = Annotated[str, Meta(min_length=1)]
 Moment = Annotated[datetime, Meta(tz=True)]
 """A point in time, with its zone."""

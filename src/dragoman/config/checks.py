@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from dragoman.config import rule_checks
 from dragoman.config.access_checks import access_faults, key_fault
+from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
 from dragoman.config.names import covers
 from dragoman.config.settings import Client, Config, Route, Storage
@@ -159,6 +160,8 @@ def _client_keys(clients: Sequence[Client]) -> Iterator[Fault]:
     """Each client has a key of its own that is hard to guess."""
     seen: dict[str, tuple[int, int]] = {}
     for index, client in enumerate(clients):
+        if client.name == ANYONE:
+            yield ("clients", index, "name"), "stands for all who call without a key"
         if not client.secrets:
             yield ("clients", index, "key"), "required, but not set"
         for number, secret in enumerate(client.keys if client.key is None else client.secrets):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.config.access_rules import ANYONE
 from dragoman.gateway.edge.errors import refusal
 from dragoman.http.addresses import parse
 from dragoman.keys.ring import Caller, Denial, Denied, KeyRing
@@ -27,7 +28,7 @@ class Keyring:
     def __init__(self, ring: KeyRing, *, requires_key: bool = False) -> None:
         self.ring = ring
         self._requires_key = requires_key
-        self._anyone = Caller("anyone")
+        self._anyone = Caller(ANYONE)
 
     @property
     def is_open(self) -> bool:
