@@ -156,3 +156,11 @@ def test_a_team_is_not_removed_while_it_gets_a_key(
     assert teams(stores) == []
     assert refused[0] is None
     assert refused[1] is not None, "a key of a team that is not there"
+
+
+def test_what_cannot_be_shown_is_not_saved(stores: tuple[SqliteStore, SqliteStore]) -> None:
+    keys = KeyAdministration(Config(), stores[0].client_keys)
+    before = keys.key("k")
+    with pytest.raises((OverflowError, ValueError)):
+        keys.rotate("k", 1e15)
+    assert keys.key("k") == before

@@ -113,3 +113,12 @@ def test_all_workers_obey_within_a_second(shop: Shop) -> None:
     assert shown(shop, "k")["secrets"][0]["uses"] >= 60
     rows = json.loads(shop.run("usage", "--by", "client", "--json").stdout)["rows"]
     assert [row["by"]["client"] for row in rows if row["requests"] >= 60] == ["k"]
+
+
+@pytest.mark.parametrize("span", ["9999999999w", "999999999999999999d", "9" * 5000 + "s"])
+def test_a_span_of_more_than_there_is_changes_nothing(shop: Shop, span: str) -> None:
+    shop.run("key", "add", "k")
+    before = shown(shop, "k")
+    assert "expected a span" in shop.run("key", "rotate", "k", "--grace", span, status=2).stderr
+    assert "expected a time" in shop.run("key", "set", "k", "--expires", span, status=2).stderr
+    assert shown(shop, "k") == before

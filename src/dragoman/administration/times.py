@@ -8,6 +8,10 @@ from datetime import datetime
 _AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(min|[smhdw])(?:\s+ago)?\Z")
 _SECONDS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
+LONGEST_SPAN_S = 1e10
+"""Seconds that a span is shorter than, some 300 years: where it leads to can be written as a date.
+"""
+
 
 class InvalidTime(ValueError):
     """A text is no point in time."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dragoman.administration.times import LONGEST_SPAN_S
 from dragoman.cli.common import (
     CONFIG,
     JSON,
@@ -33,6 +34,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _DAY_S = 24 * 3600.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": _DAY_S, "w": 7 * _DAY_S}
+_LONGEST_TEXT = 16
+"""Characters of a span: more digits are more than any."""
 _LIST_FIELDS = ("addresses", "addresses_denied", "models", "upstreams")
 _NONE = "none"
 
@@ -59,8 +62,9 @@ class Moment(click.ParamType[datetime | str]):
         text = str(value).strip()
         if text == _NONE:
             return text
-        if text[:-1].isdecimal() and text[-1:] in _UNITS:
-            return datetime.fromtimestamp(time.time() + _span(text), UTC)
+        span = _span(text)
+        if span is not None:
+            return datetime.fromtimestamp(time.time() + span, UTC)
         try:
             return datetime.fromisoformat(text).astimezone()
         except (ValueError, OverflowError):
@@ -77,15 +81,18 @@ class Span(click.ParamType[float]):
     ) -> float:
         """The seconds."""
         text = str(value).strip()
-        if text == "0":
-            return 0.0
-        if text[:-1].isdecimal() and text[-1:] in _UNITS:
-            return _span(text)
-        self.fail("expected a span such as 24h, 7d or 0", param, ctx)
+        span = 0.0 if text == "0" else _span(text)
+        if span is None:
+            self.fail("expected a span such as 24h, 7d or 0, of at most 300 years", param, ctx)
+        return span
 
 
-def _span(text: str) -> float:
-    return int(text[:-1]) * _UNITS[text[-1]]
+def _span(text: str) -> float | None:
+    """The seconds of a span such as `24h`; None if it is none, or too long."""
+    if not text[:-1].isdecimal() or text[-1:] not in _UNITS or len(text) > _LONGEST_TEXT:
+        return None
+    seconds = int(text[:-1]) * _UNITS[text[-1]]
+    return seconds if seconds < LONGEST_SPAN_S else None
 
 
 def _rules(function: F) -> F:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from dragoman.administration.drafts import FieldError, InvalidDraft
 from dragoman.administration.keys import GRACE_S, KeyAdministration
+from dragoman.administration.times import LONGEST_SPAN_S
 from dragoman.gateway.edge.incoming import IncomingRequest
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ class KeyRoutes:
         grace = fields.pop("grace_s", GRACE_S)
         if fields:
             raise InvalidDraft((FieldError(next(iter(fields))[:60], "there is no such field"),))
-        if type(grace) not in (int, float) or not 0 <= grace < 1e10:
+        if type(grace) not in (int, float) or not 0 <= grace < LONGEST_SPAN_S:
             raise InvalidDraft((FieldError("grace_s", "expected a number of seconds"),))
         return 201, await self._ask(lambda keys: keys.rotate(name, float(grace)))
 
