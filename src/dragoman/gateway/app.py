@@ -7,6 +7,7 @@ than the translation.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,6 +35,8 @@ from dragoman.http.addresses import Proxies, is_here
 from dragoman.protocols.base import to_json
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
+
+_log = logging.getLogger("dragoman")
 
 _STATUS_UNAUTHENTICATED = 401
 _STATUS_CLIENT_GONE = 499
@@ -70,6 +73,7 @@ class Gateway:
         self.config = config
         self._log = log
         self.draining = False
+        self._is_first = slot is None or not slot.number
         self.proxies = Proxies(config.server.trusted_proxies)
         self._logins = Logins(config.server.failed_logins)
         self._serving = 0
@@ -94,6 +98,11 @@ class Gateway:
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
         await self._services.start()
+        if self._keys.is_open and self.account_sync is not None and self._is_first:
+            _log.warning(
+                "%s: has no client key, and require_key is off: everyone on this machine may call",
+                self.config.storage.path,
+            )
 
     async def close(self) -> None:
         """Close the connections to upstreams, and write to the store what it does not know yet."""

@@ -1,0 +1,42 @@
+"""A gateway that serves whoever calls says so when it starts on a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.administration.keys import KeyAdministration
+from dragoman.config import Config
+from dragoman.gateway.testing import running_gateway
+from dragoman.simulator.testing import RunningSimulator
+from dragoman.storage.sqlite import SqliteStore
+from tests.gateway.test_keys import settings
+
+TOLD = "everyone on this machine may call"
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"), [("", True), ("required", False), ("client", False), ("removed", False)]
+)
+def test_a_store_without_keys_is_told_of(
+    simulator: RunningSimulator,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    how: str,
+    expected: bool,
+) -> None:
+    config = settings(simulator.base_url, tmp_path)
+    if how != "client":
+        config = replace(config, clients=())
+    if how == "required":
+        config = replace(config, server=replace(config.server, require_key=True))
+    if how == "removed":
+        store = SqliteStore(tmp_path / "store.db")
+        keys = KeyAdministration(Config(), store.client_keys)
+        keys.add("k", {})
+        keys.remove(["k"])
+        store.close()
+    with running_gateway(config):
+        assert (TOLD in caplog.text) is expected
