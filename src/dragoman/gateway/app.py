@@ -78,8 +78,9 @@ class Gateway:
         self._logins = Logins(config.server.failed_logins)
         self._serving = 0
         seconds = config.server.idempotency_s
-        self._idempotency = IdempotencyKeys(seconds) if seconds else None
         services = self._services = make_services(config, log, slot, lambda: self._serving)
+        check = services.exchange.check_replay
+        self._idempotency = IdempotencyKeys(seconds, check) if seconds else None
         self._keys = Keyring(services.keys, requires_key=config.server.require_key)
         self.pool = services.pool
         self.meter = services.meter

@@ -36,6 +36,7 @@ free."""
 _REPLAYED = b"idempotent-replayed: true\r\n"
 
 _Name = tuple[str, bytes]
+Check = Callable[[IncomingRequest, Caller, bytes], Awaitable[None]]
 
 
 class _Answer(Struct, frozen=True):
@@ -50,18 +51,26 @@ class _Answer(Struct, frozen=True):
 
 
 class _Replay(Exception):
-    """The request was answered before."""
+    """The request with this body was answered before."""
 
-    def __init__(self, answer: _Answer) -> None:
+    def __init__(self, answer: _Answer, body: bytes) -> None:
         super().__init__()
         self.answer = answer
+        self.body = body
 
 
 class IdempotencyKeys:
-    """The keys of requests in flight, and of those answered in the last `seconds`."""
+    """The keys of requests in flight, and of those answered in the last `seconds`.
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    `check` is called with the body of a request before it is answered as before, and raises if its
+    client may not ask for that any more.
+    """
+
+    def __init__(
+        self, seconds: float, check: Check, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._seconds = seconds
+        self._check = check
         self._clock = clock
         self._in_flight: dict[_Name, bytes] = {}
         self._answers: OrderedDict[_Name, _Answer] = OrderedDict()
@@ -79,6 +88,7 @@ class IdempotencyKeys:
         Raises:
             DragomanError: INVALID_REQUEST: the key is too long. CONFLICT: the request is being
                 answered, or its answer was not kept. UNPROCESSABLE: the key was another request's.
+                Or as `check`.
             Exception: those of `handle`.
         """
         key = incoming.headers[HEADER]
@@ -91,6 +101,7 @@ class IdempotencyKeys:
         try:
             await handle(incoming, caller, record)
         except _Replay as replay:
+            await self._check(incoming, caller, replay.body)
             record.replayed = True
             self._give(incoming, replay.answer)
         else:
@@ -101,8 +112,8 @@ class IdempotencyKeys:
             if recorded.begun:
                 self._in_flight.pop(name, None)
 
-    def _begin(self, name: _Name, digest: bytes) -> None:
-        """A request with this key and digest is to be answered, unless it was."""
+    def _begin(self, name: _Name, digest: bytes) -> _Answer | None:
+        """A request with this key and digest is to be answered. Returns its answer if it was."""
         now = self._clock()
         while self._answers:
             oldest = next(iter(self._answers))
@@ -113,14 +124,14 @@ class IdempotencyKeys:
         known = self._in_flight.get(name) if found is None else found.digest
         if known is None:
             self._in_flight[name] = digest
-            return
+            return None
         if known != digest:
             raise DragomanError(_REUSED)
         if found is None:
             raise DragomanError(_IN_FLIGHT)
         if found.body is None:
             raise DragomanError(_NOT_KEPT)
-        raise _Replay(found)
+        return found
 
     def _keep(self, name: _Name, recorded: _Recorded) -> None:
         assert recorded.digest is not None
@@ -147,7 +158,8 @@ class IdempotencyKeys:
 
 class _Recorded:
     """The request of a client, whose answer is recorded. `begin` is called with the digest of what
-    is asked once the body is there; `begun` says that it did not raise."""
+    is asked once the body is there, and returns the answer to it if there is one; `begun` says that
+    there was none."""
 
     __slots__ = (
         "_begin",
@@ -165,7 +177,7 @@ class _Recorded:
         "status",
     )
 
-    def __init__(self, incoming: IncomingRequest, begin: Callable[[bytes], None]) -> None:
+    def __init__(self, incoming: IncomingRequest, begin: Callable[[bytes], _Answer | None]) -> None:
         request: Asked = incoming.request
         self._request = request
         self._begin = begin
@@ -198,7 +210,9 @@ class _Recorded:
         if not self.begun:
             asked = hashlib.sha256(f"{self.method} {self.path}\0".encode() + self.query + b"\0")
             asked.update(body)
-            self._begin(asked.digest())
+            answer = self._begin(asked.digest())
+            if answer is not None:
+                raise _Replay(answer, body)
             self.digest, self.begun = asked.digest(), True
         return body
 

@@ -156,10 +156,28 @@ class Exchange:
             DragomanError: it is too large, or not a request.
             ClientGone: the client left.
         """
-        body = await incoming.body(self._server.body_limit_bytes)
+        return await self._parse(incoming, await incoming.body(self._server.body_limit_bytes))
+
+    async def _parse(self, incoming: IncomingRequest, body: bytes) -> ClientRequest:
         if is_large(body):
             return await self._large.read(incoming.codec.name, body, incoming.operation)
         return ClientRequest(incoming.codec.name, body, None, incoming.operation)
+
+    async def check_replay(self, incoming: IncomingRequest, caller: Caller, body: bytes) -> None:
+        """Make sure that a client may still ask for what was answered before. Where its request
+        names no model, there is nothing to check.
+
+        Raises:
+            DragomanError: MODEL_NOT_FOUND, or TOO_LARGE.
+        """
+        if not caller.restricted:
+            return
+        try:
+            request = await self._parse(incoming, body)
+            model = request.model
+        except InvalidRequest:
+            return
+        check_allowed(caller, model, self._router, request)
 
     def resolve(self, request: ClientRequest, caller: Caller, record: Record) -> Target:
         """The target of the request's model.
