@@ -201,6 +201,9 @@ class Items:
     def listed(self, position: int, value: JsonObject) -> Item:
         """The item that stands at `position` in the whole output: one that was not found there
         yet, or a new one. Servers number anew there, or name anew."""
+        if len(self._claimed) == len(self._all):
+            # All that came up was found there: a whole answer, which no piece came of before.
+            return self._learn(self._claim(self._add(None, str(value.get("type")))), value)
         candidates = list(self._unclaimed(position, value))
         fitting = [item for item in candidates if item.may_be(value)]
         told = [item for item in fitting if not item.is_blank() and item.agrees(value)]
@@ -211,8 +214,11 @@ class Items:
         found = next(iter([*told, *blank, *own, *renamed]), None)
         if found is None:
             found = self._add(None, str(value.get("type")))
-        self._claimed.add(found.number)
-        return self._learn(found, value)
+        return self._learn(self._claim(found), value)
+
+    def _claim(self, item: Item) -> Item:
+        self._claimed.add(item.number)
+        return item
 
     def _unclaimed(self, position: int, value: JsonObject) -> Iterator[Item]:
         """The items that may stand there, the likeliest first."""
@@ -254,13 +260,14 @@ class Items:
         kind = value.get("type")
         if item.is_blank() and isinstance(kind, str):
             item.kind = kind
-        for name in (word(value, "id"), word(value, "call_id")):
+        own, call_id = word(value, "id"), word(value, "call_id")
+        for name in (own, call_id):
             if name is not None:
                 known = self._named.setdefault(name, [])
                 if item not in known[-_LOOKED_AT:]:
                     known.append(item)
-        item.id = item.id or word(value, "id")
-        item.call_id = item.call_id or word(value, "call_id")
+        item.id = item.id or own
+        item.call_id = item.call_id or call_id
         item.name = item.name or word(value, "name")
         self._last = item
         return item

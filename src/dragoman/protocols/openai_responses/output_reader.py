@@ -333,7 +333,7 @@ class OutputReader:
             if str(entry.get("type")) not in TEXTS:
                 events += self.part(item, at, entry, where, over=True)
                 continue
-            known = _matching(open_, at, entry)
+            known = _matching(open_, at, entry) if open_ else None
             if known is not None:
                 open_.remove(known)
             events += self._rest_of_part(
