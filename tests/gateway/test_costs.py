@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Admin, Config, OwnPrice, Pricing, Secret, Storage
+from dragoman.config import Admin, Config, Fallback, OwnPrice, Pricing, Route, Secret, Storage
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
 from dragoman.storage.opening import store_for
@@ -24,6 +24,12 @@ from tests.gateway.odd_upstream import answering
 
 SIM = OwnPrice(
     model="sim-*", input="1", cached="0.1", cache_write="2", output="10", reasoning="100"
+)
+FAILING = Route(
+    match="m",
+    upstream="messages",
+    model="sim-error_in_stream?after=1",
+    fallbacks=(Fallback(upstream="chat", model="sim-429"),),
 )
 ASKED = "[[sim: scenario=cached_usage]]"
 PAIRS = list(itertools.product(APIS, APIS))
@@ -317,3 +323,14 @@ def test_the_administration_tells_prices_and_prices_anew(
         # A further request costs as much as the one that was priced later.
         ask(gateway, "responses", "chat/sim-text", ASKED)
     assert lines[-1]["cost_usd"] == done["after_usd"]
+
+
+def test_what_a_failed_attempt_used_is_not_charged_to_the_next(simulator: RunningSimulator) -> None:
+    """The first account tells what it read and fails before any content; the next one refuses."""
+    config = config_for(simulator.base_url, routes=(FAILING,))
+    with serving(replace(config, prices=(SIM,))) as (gateway, lines):
+        asked = ask(gateway, "chat", "m", stream=True)
+    assert asked.status >= 400
+    assert lines[0]["upstream"] == "chat"
+    assert "usage" not in lines[0]
+    assert "cost_usd" not in lines[0]

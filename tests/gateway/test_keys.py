@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Admin, Client, Config, Route, Secret, Storage, Team
+from dragoman.config import Admin, Client, Config, Fallback, Route, Secret, Storage, Team
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
 from dragoman.storage.opening import store_for
@@ -146,6 +146,30 @@ def test_models_and_upstreams(simulator: RunningSimulator, tmp_path: Path) -> No
         counted = {"model": "messages/sim-text", "messages": [{"role": "user", "content": "Hi"}]}
         path = "/v1/messages/count_tokens"
         assert call(gateway.base_url, "POST", path, counted, key=one).status == 404
+
+
+def test_no_detour_leads_past_a_keys_upstreams(simulator: RunningSimulator, tmp_path: Path) -> None:
+    """Not of the route's upstream, nor of a fallback."""
+    fallback = Fallback(upstream="chat", model="sim-text")
+    routes = (
+        Route(match="late", upstream="messages", model="sim-503", fallbacks=(fallback,)),
+        Route(match="soon", upstream="chat", model="sim-text"),
+    )
+    config = settings(simulator.base_url, tmp_path, routes=routes)
+    upstreams = tuple(
+        replace(one, reasoning_with_tools_via="responses") if one.name == "chat" else one
+        for one in config.upstreams
+    )
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    with running_gateway(replace(config, upstreams=upstreams)) as gateway:
+        key = made(gateway, "one", upstreams=["messages", "chat"])
+        for model, status in (("late", 503), ("soon", 404)):
+            simulator.requests.clear()
+            thinking = body("chat", model, tools=[tool], reasoning_effort="high")
+            told = call(gateway.base_url, "POST", PATHS["chat"], thinking, key=key)
+            assert told.status == status, told.body
+            assert b"sim-text" not in told.body
+            assert all("responses" not in request.path for request in simulator.requests)
 
 
 def test_a_team_holds_for_its_keys(gateway: RunningGateway) -> None:

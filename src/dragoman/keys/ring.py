@@ -142,6 +142,10 @@ class Caller:
         access = [Access(one) for one in given]
         self._access = tuple(one for one in access if not one.is_open)
 
+    def may_reach(self, upstream: str) -> bool:
+        """Whether the caller may use an upstream."""
+        return self.upstreams is None or upstream in self.upstreams
+
     @property
     def restricted(self) -> bool:
         """Whether there are models that the caller may not ask for."""

@@ -57,7 +57,7 @@ from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
-from dragoman.translation import Call, CallSettings, ClientRequest
+from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import UpstreamRequest
 
@@ -192,7 +192,7 @@ class Exchange:
             raise model_not_found(model)
         if caller.restricted:
             check_allowed(caller, model, self._router, request)
-        target = within_upstreams(caller, detoured(self._router.resolve(model), request))
+        target = within_upstreams(caller, model, detoured(self._router.resolve(model), request))
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 
@@ -291,11 +291,13 @@ class Exchange:
         return avoided
 
     async def _try_fallback(self, context: RequestContext, fallback: Target) -> bool:
-        """Whether a fallback answered. It is not asked if there is no time left, or if the request
-        cannot be translated for it."""
+        """Whether a fallback answered. It is not asked if there is no time left, if the client may
+        not use it, or if the request cannot be translated for it."""
         if not context.attempts.in_time(fallback.upstream):
             return False
         target = detoured(fallback, context.request)
+        if not context.caller.may_reach(target.upstream.name):
+            return False
         try:
             await self._retarget(context, target, is_fallback=True)
             return await self._try_accounts(context) is None
@@ -318,6 +320,8 @@ class Exchange:
                 await self._attempt(context, lease)
                 return None
             except Failure as failure:
+                # What it may have told of usage is not that of the next account's answer.
+                context.outcome = Outcome()
                 attempts.failed(lease, failure)
             finally:
                 lease.give_back()

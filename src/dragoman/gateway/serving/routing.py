@@ -184,7 +184,7 @@ def may_use(caller: Caller, name: str, target: Target) -> bool:
     alias or a prefix left out or added leads to, and the model of `upstream/model`. What an entry
     without `*` leads to is allowed with it; so is the model that a route of the configuration sets.
     """
-    if caller.upstreams is not None and target.upstream.name not in caller.upstreams:
+    if not caller.may_reach(target.upstream.name):
         return False
     return all(_allowed_by(models, name, target) for models in caller.lists)
 
@@ -222,18 +222,17 @@ anthropic), an image generator among `tools` (response_create_params.py of opena
 (OpenRouter, "Model Fallbacks")."""
 
 
-def within_upstreams(caller: Caller, target: Target) -> Target:
-    """A target with those of its fallbacks that the client may use.
+def within_upstreams(caller: Caller, name: str, target: Target) -> Target:
+    """The target of the model `name` with those of its fallbacks that the client may use.
 
     Raises:
         DragomanError: MODEL_NOT_FOUND: its own upstream is none that the client may use.
     """
-    allowed = caller.upstreams
-    if allowed is None:
+    if caller.upstreams is None:
         return target
-    if target.upstream.name not in allowed:
-        raise model_not_found(target.model)
-    fallbacks = tuple(one for one in target.fallbacks if one.upstream.name in allowed)
+    if not caller.may_reach(target.upstream.name):
+        raise model_not_found(name)
+    fallbacks = tuple(one for one in target.fallbacks if caller.may_reach(one.upstream.name))
     return target if fallbacks == target.fallbacks else replace(target, fallbacks=fallbacks)
 
 
