@@ -49,8 +49,10 @@ class ChatRelay:
         "_blank_finish",
         "_choices",
         "_finished",
+        "_head",
         "_model",
         "_name",
+        "_new_head",
         "_shown",
         "_wants_usage",
         "answer_id",
@@ -71,6 +73,8 @@ class ChatRelay:
         self._shown = model
         self._name = b"" if model is None else escape(to_json(model))
         self._model = None if model is None else b"\\1" + self._name.replace(b"\\", b"\\\\")
+        self._head = self._new_head = b""
+        """How the last chunk began whose model was renamed, and how it was passed on."""
         self._wants_usage = include_usage
         self._finished: set[int] = set()
         """Indexes of the choices that finished."""
@@ -118,6 +122,11 @@ class ChatRelay:
 
     def _renamed(self, data: bytes, raw: bytes) -> bytes:
         """The frame with the model's name that is to be shown."""
+        if self._head and data.startswith(self._head):
+            # Chunks begin alike, up to the model's name and beyond.
+            at = raw.find(self._head)
+            if at >= 0:
+                return b"%b%b%b" % (raw[:at], self._new_head, raw[at + len(self._head) :])
         found = _MODEL.search(data)
         if found is None:
             return raw
@@ -134,6 +143,8 @@ class ChatRelay:
             # The upstream says it as the client does: in all chunks, since it is of the answer.
             self._model = None
             return raw
+        self._head = data[: found.end()]
+        self._new_head = data[: found.start(2)] + self._name
         return _MODEL.sub(self._model or b"", raw, 1)
 
     def _is_finished(self) -> bool:
