@@ -1,4 +1,4 @@
-"""Text of somebody else's, made fit for a terminal or a line of a log."""
+"""Text for a terminal or a line of a log."""
 
 from __future__ import annotations
 
@@ -10,3 +10,8 @@ def printable(text: str, longest: int | None = None) -> str:
     if not shown.isprintable():
         shown = "".join(letter if letter.isprintable() else "?" for letter in shown)
     return f"{shown}..." if len(shown) < len(text) else shown
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things, in words that fit it."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

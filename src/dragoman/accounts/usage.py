@@ -80,15 +80,7 @@ class Meter:
         requests whose answers are not paid for in tokens, such as counts: `usage` is then left
         out. `attempts` are those of this account for it that did not fail.
         """
-        hour = int(now) // _HOUR_S * _HOUR_S
-        if hour != self._hour:
-            self._begin_hour(hour)
-        name = self._models.get(model)
-        if name is None:
-            name = self._admit(model)
-        sums = self._counts.get((hour, account, client, name, route))
-        if sums is None:
-            sums = self._begin((hour, account, client, name, route))
+        sums = self._sums(now, account, client, model, route)
         sums.requests += 1
         sums.attempts += attempts
         sums.milliseconds += milliseconds
@@ -119,16 +111,24 @@ class Meter:
     ) -> None:
         """Add one attempt that failed, for a request that ended at `now` (Unix seconds); `retried`
         tells that another attempt followed."""
-        hour = int(now) // _HOUR_S * _HOUR_S
-        if hour != self._hour:
-            self._begin_hour(hour)
-        key = (hour, account, client, self._models.get(model) or self._admit(model), route)
-        sums = self._counts.get(key) or self._begin(key)
+        sums = self._sums(now, account, client, model, route)
         sums.attempts += 1
         sums.failed += 1
         sums.retries += retried
         self._last_errors[account] = error
-        self._add_errors(ErrorKey(hour, account, error.kind), 1)
+        self._add_errors(ErrorKey(self._hour, account, error.kind), 1)
+
+    def _sums(self, now: float, account: str, client: str, model: str, route: str) -> UsageCount:
+        """The sums of the hour of `now` that a request belongs to."""
+        hour = int(now) // _HOUR_S * _HOUR_S
+        if hour != self._hour:
+            self._begin_hour(hour)
+        name = self._models.get(model)
+        if name is None:
+            name = self._admit(model)
+        key = (hour, account, client, name, route)
+        sums = self._counts.get(key)
+        return self._begin(key) if sums is None else sums
 
     def _add_errors(self, key: ErrorKey, count: int) -> None:
         if key in self._errors or len(self._errors) < _MOST_ERRORS:

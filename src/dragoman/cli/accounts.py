@@ -19,13 +19,13 @@ from dragoman.cli.common import (
     CONFIG,
     JSON,
     ago,
-    count,
     failures_told,
     print_json,
     read_config,
     table,
     until,
 )
+from dragoman.printable import count
 
 if TYPE_CHECKING:
     from dragoman.administration.drafts import Draft

@@ -74,11 +74,6 @@ def read_config(
     return loaded.config
 
 
-def count(number: int, noun: str) -> str:
-    """A number of things, in words that fit it."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 @contextmanager
 def failures_told() -> Iterator[None]:
     """End the command with a message for whatever an operator can get wrong."""

@@ -20,12 +20,12 @@ from dragoman.cli.common import (
     CONFIG,
     JSON,
     ago,
-    count,
     failures_told,
     print_json,
     read_config,
     table,
 )
+from dragoman.printable import count
 
 if TYPE_CHECKING:
     from dragoman.administration.keys import KeyAdministration, KeyView, MadeKey, TeamView

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.common import CONFIG, FILE, count, failures_told, print_json, read_config, table
+from dragoman.cli.common import CONFIG, FILE, failures_told, print_json, read_config, table
+from dragoman.printable import count
 
 if TYPE_CHECKING:
     from dragoman.prices.making import Made, Text

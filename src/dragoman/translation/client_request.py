@@ -94,11 +94,8 @@ class ClientRequest:
         """A request made by the gateway, without a body: it is written for each upstream, also for
         one of the same protocol."""
         made = cls.__new__(cls)
-        made.codec, made.body, made.members = CODECS[protocol], b"", {}
-        made.shown, made.operation, made.mended = {}, None, False
+        made._set_bare(protocol)
         made.model, made.stream, made._request = request.model, request.stream, request
-        made._for_answer = made._beginning = None
-        made.is_large = False
         return made
 
     @classmethod
@@ -107,10 +104,10 @@ class ClientRequest:
     ) -> ClientRequest:
         """A request whose `outline` another process made of its body."""
         made = cls.__new__(cls)
-        made.codec, made.body, made.operation, made.shown = CODECS[protocol], body, operation, {}
-        made.mended = outline.mended
-        made.model, made.stream, made.is_large = outline.model, outline.stream, True
-        made._request, made._for_answer, made._beginning = None, None, outline.beginning
+        made._set_bare(protocol)
+        made.body, made.operation, made.is_large = body, operation, True
+        made.model, made.stream, made.mended = outline.model, outline.stream, outline.mended
+        made._beginning = outline.beginning
         view = memoryview(body)
         made.members = {
             name: msgspec.Raw(view[start:end]) for name, (start, end) in outline.members.items()
@@ -137,10 +134,15 @@ class ClientRequest:
         return *named, self._for_answer
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        name, self.model, self.stream, self.operation, self.shown, self._for_answer = state
-        self.codec, self.body, self.members = CODECS[name], b"", {}
-        self._request = self._beginning = None
+        self._set_bare(state[0])
+        _, self.model, self.stream, self.operation, self.shown, self._for_answer = state
+
+    def _set_bare(self, protocol: str) -> None:
+        """Set all but model and stream to what holds of a request without a body."""
+        self.codec, self.body, self.members = CODECS[protocol], b"", {}
+        self.shown, self.operation = {}, None
         self.mended = self.is_large = False
+        self._request = self._for_answer = self._beginning = None
 
     def with_body(self, body: bytes, shown: Mapping[str, Any] | None = None) -> ClientRequest:
         """The same request with another body.

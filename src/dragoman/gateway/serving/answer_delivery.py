@@ -18,9 +18,9 @@ from dragoman.gateway.serving.answers import (
     MOST_BYTES,
     beginning,
     drain,
-    holds_events,
     is_error_object,
     is_stream,
+    translate_whole,
 )
 from dragoman.gateway.serving.context import RequestContext
 from dragoman.gateway.serving.failures import Failure, failed_call
@@ -64,11 +64,7 @@ async def deliver_whole(
         reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
     else:
         body = mask.secrets_in(body)
-        if holds_events(body):
-            # A secret may have been cut over two pieces, which are one text now.
-            reply = mask.secrets_in(call.stream_as_response(body, outcome))
-        else:
-            reply = call.translate_response(body, outcome)
+        reply = translate_whole(call, body, mask, outcome)
     _report_success(lease, outcome)
     context.remember_account(lease)
     if context.recorder is not None:

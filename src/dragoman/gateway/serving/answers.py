@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from dragoman.canonical.masking import Mask
 from dragoman.jsontext import object_of
+from dragoman.translation import Call, Outcome
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
 
@@ -47,6 +49,19 @@ def is_stream(answer: UpstreamResponse, first: bytes) -> bool:
 def holds_events(body: bytes) -> bool:
     """Whether a whole body is a stream of events, although none was asked for."""
     return not body.startswith(b"{") and _is_field(_start(body))
+
+
+def translate_whole(call: Call, body: bytes, mask: Mask, outcome: Outcome) -> bytes:
+    """What a client that asked for no stream is sent for an upstream's answer, given whole or as a
+    stream: `body`, in which the account's secrets are hidden.
+
+    Raises:
+        UpstreamError: as `Call.translate_response`.
+    """
+    if holds_events(body):
+        # A secret may have been cut over two pieces, which are one text in the answer.
+        return mask.secrets_in(call.stream_as_response(body, outcome))
+    return call.translate_response(body, outcome)
 
 
 def is_error_object(body: bytes) -> bool:

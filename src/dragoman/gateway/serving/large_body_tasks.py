@@ -12,7 +12,7 @@ from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.canonical.losses import Ledger, Loss
 from dragoman.canonical.masking import Mask
 from dragoman.gateway.serving.affinity import response_id
-from dragoman.gateway.serving.answers import holds_events
+from dragoman.gateway.serving.answers import translate_whole
 from dragoman.protocols.base import Operation
 from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
 from dragoman.translation.client_request import Outline
@@ -130,12 +130,8 @@ def answered(body: bytes, call: Call, mask: Mask, streamed: bool) -> tuple[Given
     outcome, before = Outcome(), len(call.ledger)
     if streamed:
         made = call.response_as_stream(body, outcome)
-    elif holds_events(body):
-        made = call.stream_as_response(body, outcome)
     else:
-        made = call.translate_response(body, outcome)
-    if holds_events(body):
-        made = mask.secrets_in(made)  # pieces may have been joined to one
+        made = translate_whole(call, body, mask, outcome)
     call.ledger.shorten(before + _MOST_LOSSES)
     return Given(outcome, tuple(call.ledger)[before:], response_id(body)), made
 
