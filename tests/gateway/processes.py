@@ -130,6 +130,30 @@ def gateway_process(
             running.stop()
 
 
+@contextmanager
+def simulator_process() -> Iterator[tuple[str, int]]:
+    """Serve the simulator from a process of its own; yields its base URL and process id."""
+    from dragoman.gateway.processes.listening import bind
+
+    with bind("127.0.0.1", 0) as plug:
+        port = plug.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "dragoman", "simulate", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            until(lambda: _answers(url), START_S)
+            yield url, process.pid
+        finally:
+            process.terminate()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return call(url, "GET", "/v1/models").status > 0
+    except OSError:
+        return False
+
+
 def _serves(running: GatewayProcess) -> bool:
     assert running.process.poll() is None, running.process.communicate()[1]
     try:

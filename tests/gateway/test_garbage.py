@@ -6,8 +6,6 @@ The simulator runs in a process of its own, so that all garbage found here is th
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +21,7 @@ from dragoman.upstream.request import UpstreamRequest
 from tests.gateway.clients import APIS, PATHS, body
 from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, Connection, call
-from tests.gateway.processes import until
+from tests.gateway.processes import simulator_process, until
 
 REQUESTS = 20
 GOOD = "sk-sim-good"
@@ -33,16 +31,8 @@ STREAMED = pytest.mark.parametrize("stream", [False, True])
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
     """The simulator's."""
-    with bind("127.0.0.1", 0) as plug:
-        port = plug.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "dragoman", "simulate", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            until(lambda: _answers(url), 20.0)
-            yield url
-        finally:
-            process.terminate()
+    with simulator_process() as (url, _):
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +40,6 @@ def gateway(base_url: str) -> Iterator[RunningGateway]:
     """A gateway whose accounts are all good."""
     with running_gateway(config_for(base_url), None) as gateway:
         yield gateway
-
-
-def _answers(url: str) -> bool:
-    try:
-        return call(url, "GET", "/v1/models").status > 0
-    except OSError:
-        return False
 
 
 @contextmanager

@@ -15,7 +15,7 @@ SECONDS = 15.0
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs procfs")
 def test_no_good_request_fails(tmp_path: Path, simulator: RunningSimulator) -> None:
     """And what the gateway takes stays within its limits."""
-    with victim(tmp_path, simulator.base_url) as process:
+    with victim(tmp_path, simulator.base_url, simulator.base_url) as process:
         found = attack(process, SECONDS)
     assert found.failures == []
     assert found.among

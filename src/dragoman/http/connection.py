@@ -17,7 +17,7 @@ import httptools
 
 from dragoman.http.arrival import Arrival
 from dragoman.http.boundary import Boundary
-from dragoman.http.context import Context
+from dragoman.http.context import READ_BUFFER, Context
 from dragoman.http.head import (
     CONTINUE,
     BadHead,
@@ -143,6 +143,14 @@ class Connection(asyncio.BufferedProtocol, Link):
     def buffer_updated(self, nbytes: int) -> None:
         context = self.context
         self._read(context.buffer, context.view, nbytes)
+        if nbytes == READ_BUFFER and self._reading and self.transport is not None:
+            # uvloop reads on while the buffer comes full, up to 32 times: others go first.
+            self.transport.pause_reading()
+            self.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if self._reading and self.transport is not None:
+            self.transport.resume_reading()
 
     def eof_received(self) -> bool:
         """The client sends no more. Nearly always it is gone; some only say that they are done

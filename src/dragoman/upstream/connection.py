@@ -147,6 +147,16 @@ class Connection(asyncio.BufferedProtocol):
         except httptools.HttpParserError as error:
             incoming.fail(BadAnswer(f"the answer is not HTTP/1.1: {error}"))
             self.abort()
+        if nbytes == READ_BUFFER and self.is_open:
+            # uvloop reads on while the buffer comes full, up to 32 times: others go first.
+            assert self._transport is not None
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        incoming = self._incoming
+        if incoming is None or not incoming.paused:
+            self.pause(False)
 
     # httptools
 
