@@ -30,6 +30,7 @@ from bench import targets
 from bench.answers import PATHS
 from bench.targets import CLIENT_KEY, Cores
 from dragoman.config import read_config
+from dragoman.gateway.allocation import configure_allocator
 from dragoman.gateway.processes.listening import bind
 from dragoman.gateway.server import Server, build_app
 
@@ -144,7 +145,8 @@ async def measured(port: int, which: str, model: str, packed: bool) -> str:
 
 
 async def run(config: Path, rounds: int) -> None:
-    """Serve, and measure each body."""
+    """Serve as a worker of a gateway does, and measure each body."""
+    configure_allocator()
     app = build_app(read_config(config).config, log=None)
     started = asyncio.Event()
     server = Server(app, started.set)
