@@ -21,6 +21,9 @@ CHUNKED = P + b"Transfer-Encoding: chunked\r\n\r\n"
 HEADS = {
     "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
     "two hosts": (b"GET / HTTP/1.1\r\nhost: x\r\nhost: x\r\n\r\n", 400),
+    "an empty host": (b"GET / HTTP/1.1\r\nhost: \r\n\r\n", 400),
+    "a port alone": (b"GET / HTTP/1.1\r\nhost: :80\r\n\r\n", 400),
+    "a star, and not OPTIONS": (b"GET * HTTP/1.1\r\nhost: x\r\n\r\n", 400),
     "no such host": (b"GET / HTTP/1.1\r\nhost: a b\r\n\r\n", 400),
     "a path as a host": (b"GET / HTTP/1.1\r\nhost: a/b\r\n\r\n", 400),
     "two hosts in one": (b"GET / HTTP/1.1\r\nhost: a, b\r\n\r\n", 400),

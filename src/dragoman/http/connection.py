@@ -341,6 +341,9 @@ class Connection(asyncio.BufferedProtocol, Link):
         headers = headers_of(fields)
         length = body_length(headers, version)
         path, query = split_target(self._url)
+        if path == "*" and method != "OPTIONS":
+            # RFC 9112, 3.2.4
+            raise BadHead(Problem.MALFORMED)
         request = Request(self, method, path, query, version, headers, length)
         request.keep_alive = parser.should_keep_alive()
         request.upgrade = parser.should_upgrade()

@@ -20,7 +20,7 @@ from dragoman.http.problems import Problem
 
 Fields = Sequence[tuple[bytes, bytes]]
 
-_HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 _SINGLE = frozenset({b"host", b"content-type", b"content-encoding", b"expect"})
 _MOST_FIELDS = 256
 _REMEMBERED = 128
