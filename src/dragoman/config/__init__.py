@@ -26,6 +26,7 @@ from dragoman.config.settings import (
     Storage,
     Team,
     Timeouts,
+    Traces,
     Upstream,
     Webhook,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "Storage",
     "Team",
     "Timeouts",
+    "Traces",
     "Upstream",
     "Webhook",
     "access_faults",

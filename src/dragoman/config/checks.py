@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from dragoman.config import rule_checks
@@ -49,6 +50,7 @@ def errors(config: Config) -> Iterator[Fault]:
         yield from _url(config.webhook.url.reveal(), ("webhook", "url"), ("http", "https"))
     yield from _storage(config.storage)
     yield from _prices(config)
+    yield from _traces(config)
     server = config.server
     if server.tls_key is not None and server.tls_certificate is None:
         yield ("server", "tls_key"), "is of no use without tls_certificate"
@@ -227,6 +229,21 @@ def _storage(storage: Storage) -> Iterator[Fault]:
             )
     if storage.previous_key is not None and storage.key is None:
         yield ("storage", "previous_key"), "is of no use without key"
+
+
+def _traces(config: Config) -> Iterator[Fault]:
+    if config.traces.enabled and not all(map(_can_import, _TRACING)):
+        yield ("traces", "enabled"), "needs an extra: pip install 'dragoman[otel]'"
+
+
+_TRACING = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+
+
+def _can_import(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _prices(config: Config) -> Iterator[Fault]:

@@ -40,6 +40,7 @@ from dragoman.config.settings import (
     Storage,
     Team,
     Timeouts,
+    Traces,
     Upstream,
     Webhook,
 )
@@ -65,6 +66,7 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[webhook]`", Webhook),
     ("`[pricing]`", Pricing),
     ("`[[prices]]`", OwnPrice),
+    ("`[traces]`", Traces),
 )
 
 _INTRODUCTION: Final = """\

@@ -38,6 +38,7 @@ Selection = Literal[
 ]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "text"]
+Conventions = Literal["main", "v1_41", "both"]
 
 
 class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -213,6 +214,28 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     before that is known."""
 
 
+class Traces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Traces of requests, sent to an OpenTelemetry collector. They need the extra `otel`
+    (`pip install 'dragoman[otel]'`); where they are sent, and under which name, is told by
+    OpenTelemetry's own variables, such as `OTEL_EXPORTER_OTLP_ENDPOINT` and `OTEL_SERVICE_NAME`.
+    Keys and texts of requests and answers are never in them."""
+
+    enabled: bool = False
+    """Whether requests are traced."""
+    sample: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    """Share of the requests that are traced in any case; `OTEL_TRACES_SAMPLER` and its `_ARG` win
+    over it. Requests that failed, were refused, or were answered by a later attempt or a fallback
+    are always traced, up to 100 a second in each worker."""
+    slow_s: Seconds = 60.0
+    """Seconds from which on a request is always traced because it took so long; 0 for never."""
+    conventions: Conventions = "both"
+    """Names of attributes: `main`, those of the conventions in development; `v1_41`, those of the
+    last release, which most services read; `both`."""
+    trusted_clients: tuple[Name, ...] = ()
+    """Names of clients whose `traceparent` also decides whether a request is traced. That of
+    others only tells which trace it belongs to."""
+
+
 Dollars = Annotated[
     str,
     Meta(
@@ -264,6 +287,9 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     auth: AuthStyle | None = None
     """Header that carries the account's key: `Authorization: Bearer`, `x-api-key`, or Azure's
     `api-key`. Absent: `x-api-key` for `anthropic_messages`, else `bearer`."""
+    propagate_trace: bool = False
+    """Tell the upstream of the trace that a request belongs to (`traceparent`), where requests are
+    traced: for servers of your own, such as vLLM."""
     headers: dict[HeaderName, Secret] = field(default_factory=dict)
     """Headers added to every request. Values may be references, as keys may."""
     proxy: Secret | None = None
@@ -510,6 +536,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     admin: Admin = Admin()
     webhook: Webhook = Webhook()
     pricing: Pricing = Pricing()
+    traces: Traces = Traces()
     prices: tuple[OwnPrice, ...] = ()
 
     def upstream(self, name: str) -> Upstream:

@@ -23,10 +23,9 @@ from dragoman.gateway.edge.idempotency import IdempotencyKeys
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.logins import Logins
 from dragoman.gateway.edge.paths import implied_codec, normal_path
-from dragoman.gateway.edge.record import LOSSES_HEADER, Record, log_line
+from dragoman.gateway.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
 from dragoman.gateway.operation.scrape import WorkerSlot
-from dragoman.gateway.operation.tally import CLIENT_GONE
 from dragoman.gateway.routes import Handler, Route, Routes
 from dragoman.gateway.services import make_services
 from dragoman.gateway.serving.exchange import SHUTTING_DOWN

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +20,7 @@ from dragoman.config import Config
 from dragoman.gateway.count import Counter
 from dragoman.gateway.models import Catalogue, fetch_models
 from dragoman.gateway.operation.admin import Admin
+from dragoman.gateway.operation.metrics import Metrics
 from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
@@ -32,6 +35,9 @@ from dragoman.gateway.stored.conversations import StoredConversations
 from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.gateway.stored.upstream_responses import UpstreamResponses
+from dragoman.gateway.telemetry.exporting import Exporting
+from dragoman.gateway.telemetry.sampling import is_disabled
+from dragoman.gateway.telemetry.traces import Traces, places_of
 from dragoman.http.limits import files_to_share
 from dragoman.keys.ring import FixedKey, KeyRing
 from dragoman.keys.secrets import digest_of
@@ -44,7 +50,7 @@ _log = logging.getLogger("dragoman")
 
 class Services(Struct, frozen=True, kw_only=True):
     """What the handlers of one worker share. `account_sync` and `responses` are None if nothing is
-    stored."""
+    stored, and `exporting` if nothing is traced."""
 
     pool: AccountPool
     keys: KeyRing
@@ -63,6 +69,7 @@ class Services(Struct, frozen=True, kw_only=True):
     admin: Admin
     prober: Prober
     alerts: Alerts
+    exporting: Exporting | None
     open_counts: Callable[[], Counts | None]
 
     async def start(self) -> None:
@@ -75,6 +82,8 @@ class Services(Struct, frozen=True, kw_only=True):
         self.scrape.start()
         self.prober.start()
         self.alerts.start()
+        if self.exporting is not None:
+            self.exporting.start()
 
     async def close(self) -> None:
         """Close the connections to upstreams, and write to the store what it does not know yet."""
@@ -87,6 +96,8 @@ class Services(Struct, frozen=True, kw_only=True):
         if self.account_sync is not None:
             await self.account_sync.close()
         self.pool.share(None)
+        if self.exporting is not None:
+            await asyncio.to_thread(self.exporting.close)
         await self.scrape.close()
         self.large.close()
 
@@ -109,6 +120,9 @@ def make_services(
     router = Router(config, _sealer(config))
     large = LargeBodies()
     prices = load_prices(config, _Unpriced())
+    scrape = Scrape(config, pool, account_sync, in_flight, slot)
+    exporting = _exporting(config, scrape.metrics)
+    traces = None if exporting is None else Traces(config, exporting.add)
     exchange = Exchange(
         config.server,
         router,
@@ -116,10 +130,10 @@ def make_services(
         large,
         prices,
         shows_cost=config.pricing.header,
+        traces=traces,
     )
 
-    scrape = Scrape(config, pool, account_sync, in_flight, slot)
-    tally = Tally(scrape.metrics, None if account_sync is None else meter)
+    tally = Tally(scrape.metrics, None if account_sync is None else meter, traces)
 
     responses = _responses(config)
     conversations = StoredConversations(responses if config.storage.responses else None, large)
@@ -153,6 +167,7 @@ def make_services(
         scrape=scrape,
         tally=tally,
         admin=Admin(config, pool, account_sync, client, scrape, prices),
+        exporting=exporting,
         alerts=Alerts(config, pool, account_sync, client, scrape.metrics),
         prober=Prober(
             config,
@@ -177,6 +192,12 @@ def _key_ring(config: Config) -> KeyRing:
         for client in config.clients
     )
     return KeyRing(clients, {team.name: team for team in config.teams})
+
+
+def _exporting(config: Config, metrics: Metrics) -> Exporting | None:
+    if not config.traces.enabled or is_disabled(os.environ):
+        return None
+    return Exporting(places_of(config), config.traces.conventions, metrics.traced)
 
 
 class _Unpriced:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -13,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
 from dragoman.gateway.edge.log_format import timestamp
+from dragoman.gateway.edge.trace_context import RequestTrace
 from dragoman.prices.lookup import Charge
 from dragoman.prices.rates import dollars
 from dragoman.sse import escape
@@ -21,6 +23,11 @@ _log = logging.getLogger("dragoman.requests")
 _encoder = msgspec.json.Encoder()
 
 LOSSES_HEADER = b"x-dragoman-losses"
+
+CLIENT_GONE = "client_gone"
+"""The error of a request whose client left: neither the gateway nor an upstream failed."""
+
+_NO_SETTINGS: Mapping[str, bytes] = MappingProxyType({})
 _HEADER_BYTES = 1024
 _SERVER_ERROR = 500
 _PATH_LENGTH = 120
@@ -73,6 +80,7 @@ class _Line(Struct, gc=False):
     losses: list[str] | UnsetType = UNSET
     losses_total: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
+    trace_id: str | UnsetType = UNSET
 
 
 class Record:
@@ -82,7 +90,11 @@ class Record:
     and counted then: what is told now only says so. `failed` are the attempts that failed, in
     order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
     costs, None without `usage`. `replayed` says that the answer was that of an earlier request with
-    the same `Idempotency-Key`.
+    the same `Idempotency-Key`. `finish` is why the model stopped, `sent_at` when the last attempt
+    began, by `time.perf_counter`, 0 without one.
+
+    Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
+    by the name of the setting, and `trace_id`, once the request has ended, 0 if it is not traced.
     """
 
     __slots__ = (
@@ -95,11 +107,16 @@ class Record:
         "deferred",
         "error",
         "failed",
+        "finish",
         "losses",
         "model",
         "replayed",
+        "sent_at",
+        "settings",
         "started",
         "stream",
+        "trace",
+        "trace_id",
         "upstream",
         "upstream_model",
         "usage",
@@ -123,6 +140,11 @@ class Record:
         self.losses: Sequence[Loss] = ()
         self.replayed = False
         self.error = ""
+        self.finish = ""
+        self.sent_at = 0.0
+        self.trace: RequestTrace | None = None
+        self.settings = _NO_SETTINGS
+        self.trace_id = 0
 
     def line(self, request_id: str, route: str, status: int) -> bytes:
         """The line: one JSON object."""
@@ -163,6 +185,8 @@ class Record:
             line.replayed = True
         if self.error:
             line.error = self.error
+        if self.trace_id:
+            line.trace_id = f"{self.trace_id:032x}"
         return escape(_encoder.encode(line))
 
 

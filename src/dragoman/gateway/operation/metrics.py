@@ -90,6 +90,7 @@ class Counts(Struct):
     losses: dict[str, int] = field(default_factory=dict)
     probes: dict[str, int] = field(default_factory=dict)
     alerts: dict[str, int] = field(default_factory=dict)
+    traces: dict[str, int] = field(default_factory=dict)
     store_failures: int = 0
     worker_restarts: int = 0
     gauges: dict[str, float] = field(default_factory=dict)
@@ -104,6 +105,7 @@ class Counts(Struct):
             (self.losses, other.losses),
             (self.probes, other.probes),
             (self.alerts, other.alerts),
+            (self.traces, other.traces),
         ):
             for name, count in its.items():
                 mine[name] = mine.get(name, 0) + count
@@ -210,6 +212,11 @@ class Metrics:
     def alerted(self, result: str) -> None:
         """Count what became of one alert: `sent`, `failed` or `dropped`."""
         _one_more(self.counts.alerts, result)
+
+    def traced(self, result: str, requests: int) -> None:
+        """Count what became of the traces of so many requests: `sent`, `failed` or `dropped`. Each
+        result is counted by one thread only."""
+        self.counts.traces[result] = self.counts.traces.get(result, 0) + requests
 
 
 class Board:
@@ -360,6 +367,12 @@ def render(
         "counter",
         "Alerts for the webhook: sent, failed after all attempts, or dropped for want of room.",
         ((_labels(result=result), number) for result, number in sorted(counts.alerts.items())),
+    )
+    lines += _family(
+        "traces_total",
+        "counter",
+        "Requests that are traced: sent, failed to be sent, or dropped for want of room.",
+        ((_labels(result=result), number) for result, number in sorted(counts.traces.items())),
     )
     lines += _family(
         "store_failures_total",

@@ -8,25 +8,25 @@ from collections.abc import Container
 from dragoman.accounts.store import LastError
 from dragoman.accounts.usage import Meter
 from dragoman.gateway.edge.incoming import IncomingRequest
-from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.record import CLIENT_GONE, Record
 from dragoman.gateway.operation.metrics import Metrics
+from dragoman.gateway.telemetry.traces import Traces
 from dragoman.protocols import CODECS
-
-CLIENT_GONE = "client_gone"
-"""The error of a request whose client left: neither the gateway nor an upstream failed."""
 
 _BACKGROUND = "(background)"
 _OTHER = "(other)"
 
 
 class Tally:
-    """Counts requests. Without a `meter` nothing is counted as usage. `fixed_paths` are the paths
+    """Counts requests, and hands them to `traces`, if there are any. Without a `meter` nothing is
+    counted as usage. `fixed_paths` are the paths
     counted by their own name, set once the routes are made; others are counted by what they begin
     with."""
 
-    __slots__ = ("_families", "_meter", "_metrics", "_uncharged", "fixed_paths")
+    __slots__ = ("_families", "_meter", "_metrics", "_traces", "_uncharged", "fixed_paths")
 
-    def __init__(self, metrics: Metrics, meter: Meter | None) -> None:
+    def __init__(self, metrics: Metrics, meter: Meter | None, traces: Traces | None = None) -> None:
+        self._traces = traces
         self._metrics = metrics
         self._meter = meter
         self.fixed_paths: Container[str] = ()
@@ -59,6 +59,8 @@ class Tally:
             metered = path not in self._uncharged
         usage = record.usage if metered else None
         self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
+        if self._traces is not None and not record.deferred:
+            self._traces.end(incoming, record, name, seconds, first_byte)
         # Below a response: a request that names no model generates nothing.
         if (
             incoming.method == "POST"
@@ -74,6 +76,8 @@ class Tally:
         seconds = time.perf_counter() - record.started
         status = incoming.status or 500
         self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
+        if self._traces is not None:
+            self._traces.end(incoming, record, incoming.path, seconds, None)
         self._charge(incoming.path, record, seconds, metered=True)
 
     def _charge(self, name: str, record: Record, seconds: float, *, metered: bool) -> None:

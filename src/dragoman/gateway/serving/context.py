@@ -115,8 +115,11 @@ class RequestContext:
         return headers
 
     def note_usage(self) -> None:
-        """Record what the answer used and what that costs, as far as it is known."""
+        """Record how the answer ended, what it used and what that costs, as far as it is known."""
         record, usage = self.record, self.outcome.usage
+        finish = self.outcome.finish
+        if finish is not None:
+            record.finish = finish.reason
         if usage is not record.usage and usage is not None:
             record.usage = usage
             now = time.time()

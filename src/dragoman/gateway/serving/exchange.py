@@ -25,6 +25,7 @@ from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.gateway.edge.idempotency import key_for
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.trace_context import HEADER as TRACEPARENT
 from dragoman.gateway.serving.answer_delivery import (
     deliver_fault,
     deliver_refusal,
@@ -54,6 +55,7 @@ from dragoman.gateway.serving.routing import (
 )
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilder
 from dragoman.gateway.serving.upstreams import Upstreams
+from dragoman.gateway.telemetry.traces import Traces
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
@@ -79,7 +81,9 @@ class Exchange:
         prices: Prices,
         *,
         shows_cost: bool = False,
+        traces: Traces | None = None,
     ) -> None:
+        self._traces = traces
         self._prices = prices
         self._shows_cost = shows_cost
         self._server = server
@@ -115,6 +119,8 @@ class Exchange:
         """
         if target is None:
             target = self.resolve(request, caller, record)
+        if self._traces is not None:
+            self._traces.begin(incoming, record, request)
         attempts = Attempts(self._upstreams.pool, record)
         context = RequestContext(
             incoming,
@@ -341,6 +347,7 @@ class Exchange:
         repeated = False
         while True:
             sent_at = time.monotonic()
+            context.record.sent_at = time.perf_counter()
             try:
                 async with await client.send(
                     _upstream_request(context, lease, builder),
@@ -381,14 +388,17 @@ def _upstream_request(
     context: RequestContext, lease: Lease, builder: UpstreamRequestBuilder
 ) -> UpstreamRequest:
     """The request to the upstream. It holds the body: no reference may outlast the sending."""
-    call = context.call
+    call, trace = context.call, context.record.trace
+    route = context.target.headers
+    if trace is not None and context.target.upstream.propagate_trace:
+        route = {**(route or {}), TRACEPARENT.decode(): trace.call().header()}
     key = context.incoming.headers.get(IDEMPOTENCY_KEY)
     return builder.post(
         call.path,
         call.body,
         context.incoming.headers if call.passes_through else None,
         stream=call.streams,
-        route=context.target.headers,
+        route=route,
         proxy=lease.proxy,
         idempotency_key=key_for(context.caller.name, key, lease.account.name, call.body)
         if key

@@ -51,6 +51,13 @@ ENDPOINT = Endpoint(
     sign=b"anthropic-version",
     counting=COUNTING,
     models=replace(MODELS, query="limit=1000"),
+    settings=(
+        ("max_tokens", "max_tokens"),
+        ("temperature", "temperature"),
+        ("top_p", "top_p"),
+        ("top_k", "top_k"),
+        ("output_config", "reasoning.level"),
+    ),
     capabilities=MessagesCapabilities,
     completed=completed,
     auth="x-api-key",

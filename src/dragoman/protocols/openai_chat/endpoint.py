@@ -13,5 +13,16 @@ ENDPOINT = Endpoint(
     models=MODELS,
     forwarded=("openai-beta",),
     idempotency_key="idempotency-key",
+    settings=(
+        ("max_tokens", "max_tokens"),
+        ("max_completion_tokens", "max_tokens"),
+        ("temperature", "temperature"),
+        ("top_p", "top_p"),
+        ("frequency_penalty", "frequency_penalty"),
+        ("presence_penalty", "presence_penalty"),
+        ("seed", "seed"),
+        ("n", "choice.count"),
+        ("reasoning_effort", "reasoning.level"),
+    ),
     capabilities=ChatCapabilities,
 )
