@@ -34,7 +34,7 @@ REASONS = {
     "config/starting.py": "well-known services, and what each speaks",
     "demo.py": "the demo shows three models, each on the simulator's upstream of one protocol",
     "gateway/app.py": "the CORS headers that browsers were promised, letter by letter",
-    "gateway/telemetry/conventions.py": "hosts of services, by the names that conventions give them",
+    "gateway/telemetry/conventions.py": "hosts of services, and the conventions' names",
     "prices/litellm.py": "providers' names in a list of prices, which is of services",
     "gateway/stored/": "the Responses API's own: what it stores, makes in the background, and "
     "leaves to upstreams that speak it",
