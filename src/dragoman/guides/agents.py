@@ -48,7 +48,10 @@ claude""",
         "again after `CLAUDE_CODE_API_KEY_HELPER_TTL_MS`; do not set `ANTHROPIC_AUTH_TOKEN` "
         "beside it. `ANTHROPIC_MODEL` is the model a session begins with; "
         "`ANTHROPIC_DEFAULT_OPUS_MODEL`, `_SONNET_` and `_HAIKU_` are what the names `opus`, "
-        "`sonnet` and `haiku` stand for, and the last is also that of titles and summaries. With "
+        "`sonnet` and `haiku` stand for, and the last is also that of titles and summaries. For a "
+        "model whose name it does not know it assumes a context window of a million tokens, and "
+        "says so: set `CLAUDE_CODE_MAX_CONTEXT_TOKENS` to what the model has, or it compacts too "
+        "late. With "
         "`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1` the picker of `/model` shows this "
         "gateway's models. A `max_tokens` above the upstream's limit is fitted to "
         "`max_output_tokens` of the route's capabilities.",
@@ -79,7 +82,8 @@ wire_api = "responses\"""",
         '`hosted_tools = "map"` in the options Messages upstreams search with their own. '
         "The grammar of a free-text tool is told to the model in words and not enforced. "
         "`text.verbosity` on Messages, `client_metadata` everywhere but on Responses.",
-        "`env_key` is the name of a variable, never the key itself. "
+        "`env_key` is the name of a variable, never the key itself. Set `model_context_window` to "
+        "what the model has, if Codex does not know it. "
         "Codex offers more tools to models whose names it knows. To give them to another model, "
         'route such a name: `match = "gpt-5.5"`, `model = "qwen3-coder"`. Messages upstreams '
         "cache only what is marked, and Codex marks nothing: set `auto_cache = true` in the "
