@@ -9,6 +9,7 @@ and the checksums of these.
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -82,12 +83,17 @@ def _describe(wheel: Path, venv: Path, sources: Path, folder: Path) -> None:
     # What came with the virtualenv is not what the package needs.
     leave = ["-m", "pip", "--disable-pip-version-check", "uninstall", "--quiet", "--yes"]
     subprocess.run([str(python), *leave, "setuptools", "pip"], check=True)
+    file = folder / f"{wheel.name.partition('-py3')[0]}.cdx.json"
     _release(
         *("cyclonedx-py", "environment", str(python)),
         *("--pyproject", str(sources / "pyproject.toml"), "--mc-type", "application"),
         *("--output-reproducible", "--validate", "--of", "JSON"),
-        *("--output-file", str(folder / f"{wheel.name.partition('-py3')[0]}.cdx.json")),
+        *("--output-file", str(file)),
     )
+    # The tool reads pyproject.toml, which leaves the version to the package.
+    told = json.loads(file.read_text())
+    told["metadata"]["component"]["version"] = dragoman.__version__
+    file.write_text(json.dumps(told, indent=2) + "\n")
 
 
 def _write_checksums(folder: Path) -> None:

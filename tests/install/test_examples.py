@@ -23,7 +23,7 @@ from click.testing import CliRunner
 
 from dragoman.cli import main
 from dragoman.config import parse_config
-from dragoman.demo import KEY, demo_config, examples
+from dragoman.demo import KEY, demo_config
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.guides import DEMO_MODEL, DEMO_URL, GUIDES, find_guide
 from dragoman.simulator.testing import running_simulator
@@ -251,18 +251,6 @@ def test_the_first_example_of_the_readme(
 ) -> None:
     words = ["sh", "-e", "-c", here(example.text, gateway)]
     assert "event: message_stop" in finish(words, tmp_path, environment(tmp_path))
-
-
-def test_the_examples_that_the_demo_prints(gateway: RunningGateway, tmp_path: Path) -> None:
-    """Those before the settings of the clients, in one go, with a Python that has the SDKs."""
-    printed = examples(gateway.base_url).partition("The clients' own settings")[0]
-    script = printed[printed.index("# curl") :]
-    python = str(Path(sys.executable).parent)
-    shown = finish(["sh", "-e", "-c", script], tmp_path, environment(tmp_path, python))
-    assert "data: [DONE]" in shown
-    assert "event: message_stop" in shown
-    assert "event: response.completed" in shown
-    assert shown.count("Hello!") >= 3
 
 
 def test_the_configuration_of_the_readme_can_be_used() -> None:

@@ -1,13 +1,10 @@
 """How clients are pointed at an instance: the lines for each, what works, and what is lost.
 
-`dragoman demo` prints the lines for itself and `dragoman guide` those of one client for any
-instance; `docs/clients.md` is written from the same data
-(`python -m dragoman.guides docs/clients.md`).
+`dragoman guide` prints the lines of one client for any instance; `docs/clients.md` is written from
+the same data (`python -m dragoman.guides docs/clients.md`).
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from dragoman.guides.agents import AGENTS
 from dragoman.guides.editors import EDITORS
@@ -20,7 +17,6 @@ __all__ = [
     "DEMO_URL",
     "GUIDES",
     "Guide",
-    "client_settings",
     "filled",
     "find_guide",
     "page",
@@ -48,13 +44,3 @@ def settings_of(guide: Guide, url: str, key: str, model: str) -> str:
         + f"{filled(text, url, key, model)}\n"
         for where, text in guide.setup
     )
-
-
-def client_settings(url: str, key: str, models: Iterable[str]) -> str:
-    """The lines of all clients for a terminal; the clients take turns with the models."""
-    names = list(models)
-    parts = [f"# All of them read the key from here\nexport DRAGOMAN_KEY={key}\n"]
-    for number, guide in enumerate(GUIDES):
-        parts.append(f"# {guide.name} ({', '.join(guide.speaks)})")
-        parts.append(settings_of(guide, url, key, names[number % len(names)]))
-    return "\n".join(parts)
