@@ -29,7 +29,8 @@ def test_programs_get_json_with_links_that_lead_somewhere(
     assert answer.headers["content-type"] == "application/json"
     told = answer.json
     assert told["name"] == "dragoman"
-    assert "Chat Completions" in told["description"]
+    assert "LLM gateway" in told["description"]
+    assert {"/v1/chat/completions", "/v1/messages", "/v1/responses"} <= set(told["endpoints"])
     links = told["links"]
     published = dict(
         line.split(", ", 1) for line in metadata("dragoman").get_all("Project-URL") or []

@@ -13,10 +13,7 @@ from dragoman.gateway.edge.record import Record
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import to_json
 
-_WHAT = (
-    "An LLM gateway. Clients of OpenAI Chat Completions, Anthropic Messages and OpenAI Responses "
-    "reach any upstream that speaks any of the three."
-)
+_WHAT = "An LLM gateway: any client reaches any upstream, whatever protocol either of them speaks."
 _PATHS = {"models": "/v1/models", "health": "/healthz", "readiness": "/readyz"}
 _HTML = b"content-type: text/html; charset=utf-8\r\n"
 # Nothing is loaded or run, whatever the page may come to hold.
@@ -62,7 +59,7 @@ def _page() -> bytes:
         '<meta name="color-scheme" content="light dark"><title>dragoman</title>'
         f"<h1>dragoman</h1><p>{escape(_WHAT)}</p>"
         f"<h2>Endpoints</h2><ul>{endpoints}</ul><h2>Go on</h2><ul>{links}</ul>"
-        "<p>Keys go into <code>Authorization: Bearer</code> or <code>x-api-key</code>.</p></html>"
+        "<p>A key goes into <code>Authorization: Bearer</code>.</p></html>"
     ).encode()
 
 
