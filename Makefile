@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV_VENV := .lock-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pytest mutants bench docs lock node clients frameworks record-clients drift clean
+.PHONY: help demo test lint format types pytest mutants bench docs lock node clients frameworks record-clients drift release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,23 +65,32 @@ record-clients: $(VENV)/.dev clients frameworks ## record anew what the agents s
 	$(BIN)/python -m tests.clients.ledgers
 
 # uv only resolves here: it is thrown away, and neither the package nor its tests need it.
-LOCK := $(UV_VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+LOCK := $(UV_VENV)/bin/uv pip compile --quiet --universal --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
+LEAST := --python-version 3.11
 
 lock: ## resolve the requirement locks anew (UPGRADE=--upgrade takes newer versions)
 	$(PYTHON) -m venv --clear $(UV_VENV)
 	$(UV_VENV)/bin/python -m pip --disable-pip-version-check --quiet install uv
-	$(LOCK) $(UPGRADE) --group build pyproject.toml --output-file requirements/runtime.lock
-	$(LOCK) $(UPGRADE) --group dev pyproject.toml --constraint requirements/runtime.lock \
+	$(LOCK) $(LEAST) $(UPGRADE) --group build pyproject.toml --output-file requirements/runtime.lock
+	$(LOCK) $(LEAST) $(UPGRADE) --group dev pyproject.toml --constraint requirements/runtime.lock \
 		--output-file requirements/dev.lock
+	$(LOCK) $(LEAST) $(UPGRADE) --group release pyproject.toml \
+		--constraint requirements/runtime.lock --output-file requirements/release.lock
+	$(LOCK) --python-version 3.12 --no-deps $(UPGRADE) --group helm \
+		--output-file requirements/helm.lock
 	for name in requirements frameworks llama-index; do \
-		$(LOCK) $(UPGRADE) $(CLIENTS)/$$name.in --output-file $(CLIENTS)/$$name.lock || exit; \
+		$(LOCK) $(LEAST) $(UPGRADE) $(CLIENTS)/$$name.in --output-file $(CLIENTS)/$$name.lock || exit; \
 	done
 	rm -rf $(UV_VENV)
 
+RELEASE := .venv-release
+release: $(VENV)/.dev $(RELEASE)/.installed ## build and check all that is published, in dist/ (needs no network)
+	$(BIN)/python -m tests.install.release dist
+
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(UV_VENV) .peers tests/node/node_modules $(CLIENTS)/node_modules \
-		$(QWEN_CODE)/node_modules $(CLIENTS)/.venv $(CLIENTS)/.venv-* dist .mypy_cache .ruff_cache .pytest_cache .mutation \
+		$(QWEN_CODE)/node_modules $(CLIENTS)/.venv $(CLIENTS)/.venv-* $(RELEASE) dist .mypy_cache .ruff_cache .pytest_cache .mutation \
 		.hypothesis .import_linter_cache
 
 $(BIN)/python:
@@ -100,6 +109,14 @@ $(VENV)/.dev: requirements/dev.lock requirements/runtime.lock pyproject.toml | $
 	$(PIP) install --requirement requirements/dev.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $(VENV)/.runtime $@
+
+$(RELEASE)/.installed: requirements/release.lock requirements/helm.lock
+	$(PYTHON) -m venv --clear $(RELEASE)
+	$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install \
+		--require-hashes --requirement requirements/release.lock
+	$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install \
+		--no-deps --ignore-requires-python --require-hashes --requirement requirements/helm.lock
+	@touch $@
 
 tests/node/node_modules/.package-lock.json: tests/node/package.json tests/node/package-lock.json
 	npm ci --prefix tests/node --no-audit --no-fund

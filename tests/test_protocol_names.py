@@ -19,7 +19,7 @@ NAMES = re.compile(
 )
 """Names of protocols and their vendors, their paths, and a header of one of them."""
 
-APART = ("protocols/", "simulator/", "doctor/", "guides.py")
+APART = ("protocols/", "simulator/", "doctor/", "guides/")
 """Places that are about protocols: each speaks for itself."""
 
 REASONS = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dragoman.config import Account, Client, Config, Route, Secret, Server, Storage, Upstream
 from dragoman.gateway.service import serve
-from dragoman.guides import client_settings
+from dragoman.guides import GUIDES
 from dragoman.simulator.testing import running_simulator
 
 KEY = "sk-dragoman-demo"
@@ -67,16 +68,17 @@ def run(host: str = "127.0.0.1", port: int = 8080) -> None:
 
 
 def examples(url: str) -> str:
-    """What to paste into a terminal, and the settings of each client, for a gateway at `url`."""
-    models = [f"sim-{name}" for name in _PROTOCOLS]
-    return _EXAMPLES.replace("{url}", url).replace("{key}", KEY) + client_settings(url, KEY, models)
+    """What to paste into a terminal, for a gateway at `url`."""
+    names = textwrap.fill(", ".join(guide.name for guide in GUIDES), 96)
+    filled = _EXAMPLES.replace("{url}", url).replace("{key}", KEY)
+    return filled.replace("{clients}", names)
 
 
 _EXAMPLES = """\
 dragoman demo: {url}   key: {key}   (Ctrl-C stops it)
 
 Models: sim-chat, sim-messages and sim-responses, each on an upstream of that protocol. Any client
-below works with any of them. Scenarios of the simulator are behind an upstream's name:
+works with any of them. Scenarios of the simulator are behind an upstream's name:
 chat/sim-multibyte, messages/sim-reasoning, responses/sim-text?words=200&delay_ms=50, ...
 
 # curl: Chat Completions, Messages, Responses (all streamed)
@@ -115,6 +117,10 @@ with client.messages.stream(model="sim-responses", max_tokens=500,
     print()
 PY
 
-The clients' own settings follow.
+# any other client: its own lines, which read the key from the environment
+export DRAGOMAN_KEY={key}
+dragoman guide claude-code --url {url} --model sim-chat
 
+There are guides for:
+{clients}
 """

@@ -9,6 +9,7 @@ from dragoman.cli.accounts import accounts
 from dragoman.cli.check import check
 from dragoman.cli.classify import classify
 from dragoman.cli.doctor import doctor
+from dragoman.cli.guide import guide
 from dragoman.cli.init import init
 from dragoman.cli.keys import key, team
 from dragoman.cli.prices import prices
@@ -29,6 +30,7 @@ for command in (
     classify,
     demo,
     doctor,
+    guide,
     init,
     key,
     prices,

@@ -35,13 +35,19 @@ def serve(config: Path, host: str | None, port: int | None, workers: int | None)
 
 
 @click.command()
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; in a container 0.0.0.0.",
+)
 @click.option("--port", type=_PORT, default=8080, show_default=True)
-def demo(port: int) -> None:
+def demo(host: str, port: int) -> None:
     """Serve a gateway over the simulator, with examples."""
     from dragoman import demo
 
-    with _serving("127.0.0.1", port):
-        demo.run(port=port)
+    with _serving(host, port):
+        demo.run(host, port)
 
 
 @click.command()

@@ -24,6 +24,7 @@ from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.logins import Logins
 from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
+from dragoman.gateway.front_page import front_page
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.routes import Handler, Route, Routes
@@ -90,7 +91,12 @@ class Gateway:
         self._tally = services.tally
         routes = Routes(
             services,
-            {"/healthz": self._healthy, "/readyz": self._ready, "/metrics": self._metrics},
+            {
+                "/": front_page,
+                "/healthz": self._healthy,
+                "/readyz": self._ready,
+                "/metrics": self._metrics,
+            },
         )
         self._routes, self._dynamic = routes.fixed, routes.find
         self._tally.fixed_paths = routes.fixed

@@ -1,0 +1,57 @@
+"""A virtualenv that has the package and what it says that it needs, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+
+def needed(name: str = "dragoman") -> set[str]:
+    """Names of all distributions that a distribution needs here, by what they say themselves."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        for text in distribution(waiting.pop()).requires or ():
+            wanted = Requirement(text)
+            plain = re.sub(r"[-_.]+", "-", wanted.name).lower()
+            if (wanted.marker is None or wanted.marker.evaluate({"extra": ""})) and (
+                plain not in found
+            ):
+                found.add(plain)
+                waiting.append(plain)
+    return found
+
+
+def fresh_venv(folder: Path, package: Path) -> Path:
+    """Make a virtualenv with a wheel or an sdist in it; its `bin` folder.
+
+    What it needs is copied from the running Python, where it was installed by the lock, so that no
+    network is needed and nothing else comes along.
+    """
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    site = next((folder / "lib").glob("python*/site-packages"))
+    names = needed()
+    if package.suffix == ".gz":
+        names.add("setuptools")  # an sdist is built where it is installed
+    for name in names:
+        for file in distribution(name).files or ():
+            target = site / file
+            if ".." not in file.parts and Path(str(file.locate())).is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(str(file.locate()), target)
+    subprocess.run(
+        [
+            *(str(folder / "bin/python"), "-m", "pip", "--disable-pip-version-check"),
+            *("install", "--quiet", "--no-index", "--no-build-isolation", str(package)),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return folder / "bin"

@@ -1,0 +1,232 @@
+"""The chart, as Helm itself reads and renders it, judged by the schemas of Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.config import parse_config
+from tests.install.sources import ROOT
+from tests.install.tools import documents_of, tool, yaml_of
+
+CHART = ROOT / "deploy/helm/dragoman"
+CONFIG = """\
+[[clients]]
+name = "me"
+key = "env:CLIENT_ME"
+
+[[upstreams]]
+name = "openai"
+protocol = "openai_responses"
+base_url = "https://api.openai.com/v1"
+
+[[accounts]]
+name = "openai-1"
+upstream = "openai"
+key = "env:OPENAI_API_KEY"
+
+[[routes]]
+match = "*"
+upstream = "openai"
+"""
+VALUES: dict[str, Any] = {
+    "image": {"repository": "registry.example.com/dragoman"},
+    "config": CONFIG,
+    "env": [
+        {"name": "OPENAI_API_KEY", "secret": "llm-keys", "key": "openai"},
+        {"name": "CLIENT_ME", "secret": "llm-clients", "key": "me"},
+    ],
+}
+EVERYTHING: dict[str, Any] = {
+    "autoscaling": {"enabled": True, "inFlight": 400},
+    "ingress": {"enabled": True, "host": "llm.example.com", "tlsSecret": "llm-tls"},
+    "serviceMonitor": {"enabled": True, "tokenSecret": "llm-admin", "tokenKey": "token"},
+    "service": {"annotations": {"a": "b"}},
+    "imagePullSecrets": [{"name": "registry"}],
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"c": "d"},
+    "nodeSelector": {"kubernetes.io/arch": "amd64"},
+    "tolerations": [{"key": "k", "operator": "Exists"}],
+    "priorityClassName": "high",
+}
+STORE: dict[str, Any] = {"storage": {"enabled": True, "storageClass": "fast"}, "replicas": 1}
+_WARNING = 2
+_ENVIRON = {"CLIENT_ME": "sk-client-of-mine", "OPENAI_API_KEY": "sk-1"}
+
+
+def render(**values: Any) -> dict[str, Any]:
+    done = subprocess.run(
+        [tool("python"), str(ROOT / "tests/install/chart_program.py"), str(CHART)],
+        input=json.dumps({**VALUES, **values}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def objects(**values: Any) -> dict[str, Any]:
+    """What is created, by kind, when nothing is wrong with it."""
+    told = render(**values)
+    assert "error" not in told, told
+    assert told["problems"] == []
+    assert [one for one in told["lint"] if one["Severity"] >= _WARNING] == []
+    found = [one for one in documents_of(told["manifest"]) if one]
+    kinds = {one["kind"]: one for one in found}
+    assert len(kinds) == len(found)
+    return kinds
+
+
+def toml_of(kinds: dict[str, Any]) -> str:
+    text: str = kinds["ConfigMap"]["data"]["dragoman.toml"]
+    return text
+
+
+def pod_of(kinds: dict[str, Any]) -> Any:
+    return (kinds.get("Deployment") or kinds["StatefulSet"])["spec"]["template"]["spec"]
+
+
+@pytest.fixture(scope="module")
+def usual() -> dict[str, Any]:
+    return objects()
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING, STORE], ids=["usual", "everything", "store"])
+def test_what_is_rendered_is_right_and_the_gateway_can_read_it(values: dict[str, Any]) -> None:
+    kinds = objects(**values)
+    loaded = parse_config(toml_of(kinds), environ=_ENVIRON)
+    assert loaded.config.server.host == "0.0.0.0"
+    assert loaded.config.server.port == 8080
+    assert loaded.config.server.memory_limit_bytes == 256 * 1024 * 1024
+    assert not loaded.warnings
+
+
+def test_the_chart_is_of_the_version_of_the_package() -> None:
+    chart = yaml_of((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == dragoman.__version__
+
+
+@pytest.mark.parametrize(("drain", "wait"), [(600, 5), (1, 0), (7200, 30)])
+def test_the_drain_is_one_value(drain: int, wait: int) -> None:
+    kinds = objects(drainSeconds=drain, preStopSeconds=wait)
+    pod = pod_of(kinds)
+    assert tomllib.loads(toml_of(kinds))["server"]["shutdown_grace_s"] == drain
+    assert pod["terminationGracePeriodSeconds"] > drain + wait
+    (container,) = pod["containers"]
+    if wait:
+        assert container["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", str(wait)]
+    else:
+        assert "lifecycle" not in container
+
+
+def test_probes(usual: dict[str, Any]) -> None:
+    (container,) = pod_of(usual)["containers"]
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+
+
+def test_it_runs_as_nobody_on_a_root_that_is_read_only(usual: dict[str, Any]) -> None:
+    pod = pod_of(usual)
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    context = container["securityContext"]
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    # The user is that of the image.
+    user = re.search(r"^USER (\d+):(\d+)$", CONTAINERFILE.read_text(), flags=re.MULTILINE)
+    assert user is not None
+    assert pod["securityContext"]["runAsUser"] == int(user[1])
+
+
+CONTAINERFILE = ROOT / "deploy/container/Containerfile"
+
+
+def test_secrets_are_referred_to(usual: dict[str, Any]) -> None:
+    assert "Secret" not in usual
+    (container,) = pod_of(usual)["containers"]
+    references = {
+        one["name"]: one["valueFrom"]["secretKeyRef"]
+        for one in container["env"]
+        if "valueFrom" in one
+    }
+    assert references == {
+        "OPENAI_API_KEY": {"name": "llm-keys", "key": "openai"},
+        "CLIENT_ME": {"name": "llm-clients", "key": "me"},
+    }
+
+
+def test_without_a_store_replicas_come_and_go_and_nothing_is_kept(usual: dict[str, Any]) -> None:
+    assert usual["Deployment"]["spec"]["replicas"] == 2
+    assert usual["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 1
+    assert tomllib.loads(toml_of(usual))["storage"] == {"path": ""}
+    kinds = objects(**EVERYTHING)
+    assert "replicas" not in kinds["Deployment"]["spec"]
+    scaled = kinds["HorizontalPodAutoscaler"]["spec"]
+    assert scaled["scaleTargetRef"]["name"] == kinds["Deployment"]["metadata"]["name"]
+    assert [one["type"] for one in scaled["metrics"]] == ["Resource", "Pods"]
+    monitor = kinds["ServiceMonitor"]["spec"]
+    labels = kinds["Service"]["metadata"]["labels"]
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
+    assert monitor["endpoints"][0]["authorization"]["credentials"] == {
+        "name": "llm-admin",
+        "key": "token",
+    }
+
+
+def test_with_a_store_each_replica_has_a_volume_of_its_own() -> None:
+    kinds = objects(**STORE)
+    assert "Deployment" not in kinds
+    spec = kinds["StatefulSet"]["spec"]
+    (claim,) = spec["volumeClaimTemplates"]
+    (container,) = spec["template"]["spec"]["containers"]
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    path = tomllib.loads(toml_of(kinds))["storage"]["path"]
+    assert path.startswith(f"{mounts[claim['metadata']['name']]}/")
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+
+
+def test_selectors_find_the_pods(usual: dict[str, Any]) -> None:
+    labels = usual["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert usual["Service"]["spec"]["selector"].items() <= labels.items()
+    for kind in ("Deployment", "PodDisruptionBudget"):
+        assert usual[kind]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_a_changed_configuration_makes_new_pods(usual: dict[str, Any]) -> None:
+    def mark(kinds: dict[str, Any]) -> str:
+        metadata = kinds["Deployment"]["spec"]["template"]["metadata"]
+        told: str = metadata["annotations"]["checksum/config"]
+        return told
+
+    assert mark(objects(drainSeconds=601)) != mark(usual)
+    assert mark(objects(replicas=3)) == mark(usual)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"config": ""}, "give the rest of dragoman.toml"),
+        ({"config": f"{CONFIG}\n[server]\nport = 1\n"}, "are written by the chart"),
+        ({"config": f"{CONFIG}\n [ storage ]\npath = 'x'\n"}, "are written by the chart"),
+        ({"image": {"repository": ""}}, "name the image"),
+        ({"storage": {"enabled": True}, "autoscaling": {"enabled": True}}, "must not come and go"),
+        ({"serviceMonitor": {"enabled": True}}, "serviceMonitor.tokenSecret"),
+        ({"server": {"shutdown_grace_s": 1}}, "shutdown_grace_s"),
+        ({"drainSeconds": 0}, "drainSeconds"),
+        ({"replica": 3}, "replica"),
+        ({"env": [{"name": "KEY", "value": "sk-in-the-open"}]}, "env"),
+    ],
+)
+def test_what_would_be_wrong_is_refused(values: dict[str, Any], why: str) -> None:
+    assert why in render(**values)["error"]

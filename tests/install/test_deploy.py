@@ -1,0 +1,271 @@
+"""The container file, Compose, nginx and the systemd units, each by the program that reads it where
+that can be had."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.config import parse_config
+from dragoman.demo import KEY, demo_config
+from dragoman.gateway.testing import running_gateway
+from dragoman.simulator.testing import running_simulator
+from tests.cli.test_running import eventually, free_port
+from tests.clients.installed import missing
+from tests.gateway.http import Connection, call
+from tests.install.sources import ROOT, tracked
+from tests.install.tools import yaml_of
+
+DEPLOY = ROOT / "deploy"
+CONTAINERFILE = DEPLOY / "container/Containerfile"
+COMPOSE = DEPLOY / "compose"
+
+
+def program(name: str) -> str:
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin")
+    if found is None:
+        missing(name, "install it from the distribution")
+        raise AssertionError  # not reached: skipped or failed
+    return found
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The instructions of the container file and what follows each."""
+    text = re.sub(r"^#.*\n", "", CONTAINERFILE.read_text(), flags=re.MULTILINE)
+    lines = text.replace("\\\n", " ").splitlines()
+    return [
+        (name, rest) for name, _, rest in (line.partition(" ") for line in lines if line.strip())
+    ]
+
+
+def last(name: str) -> str:
+    return [rest for found, rest in instructions() if found == name][-1]
+
+
+def test_the_image_runs_as_nobody_with_a_health_check() -> None:
+    names = [name for name, _ in instructions()]
+    known = {"ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL"}
+    assert set(names) <= known | {"RUN", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"}
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", last("USER"))
+    assert names.index("USER") > max(at for at, name in enumerate(names) if name == "RUN")
+    assert "/healthz" in last("HEALTHCHECK")
+    assert last("STOPSIGNAL") == "SIGTERM"
+    assert not [rest for name, rest in instructions() if name in ("ENV", "ARG") and "KEY" in rest]
+
+
+def test_the_health_check_tells_a_gateway_from_nothing() -> None:
+    """The very words of the image, at a port of ours."""
+    (words,) = re.findall(r"CMD (\[.*\])", last("HEALTHCHECK"))
+    python, option, code = yaml_of(words)
+    assert (python, option) == ("python", "-c")
+
+    def status(port: int) -> int:
+        here = code.replace(":8080/", f":{port}/")
+        return subprocess.run(["python3", option, here], capture_output=True).returncode
+
+    with running_simulator() as simulator, running_gateway(demo_config(simulator.base_url)) as one:
+        assert status(one.port) == 0
+    assert status(free_port()) != 0
+
+
+def test_what_the_image_is_built_of_is_there_and_reaches_the_builder() -> None:
+    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] != "#"]
+    assert rules[0] == "*"
+    let_in = [rule[1:] for rule in rules if rule.startswith("!")]
+    sources: list[str] = []
+    for name, rest in instructions():
+        if name == "COPY" and not rest.startswith("--from"):
+            sources += rest.split()[:-1]
+    assert "src" in sources
+    for source in sources:
+        assert (ROOT / source).exists()
+        assert any(source == rule or source.startswith(f"{rule}/") for rule in let_in), source
+    wanted = {path for path in tracked() if path.startswith("src/")}
+    shut_out = [rule for rule in rules[1:] if not rule.startswith("!")]
+    assert not [one for one in wanted for rule in shut_out if fnmatch.fnmatch(one, rule)]
+
+
+def compose() -> Any:
+    return yaml_of((COMPOSE / "compose.yaml").read_text())
+
+
+def seconds(text: str) -> int:
+    found = re.fullmatch(r"(\d+)s", text)
+    assert found is not None
+    return int(found[1])
+
+
+def test_compose_starts_the_gateway_that_its_configuration_describes(tmp_path: Path) -> None:
+    services = compose()["services"]
+    gateway, front = services["gateway"], services["nginx"]
+    for name in gateway["secrets"]:
+        assert compose()["secrets"][name]["file"] == f"./secrets/{name}"
+    text = (COMPOSE / "dragoman.toml").read_text()
+    named = set(re.findall(r"file:/run/secrets/([a-z0-9-]+)", text))
+    assert named == set(gateway["secrets"])
+    for name in named:
+        (tmp_path / name).write_text("sk-one-of-the-secrets")
+    loaded = parse_config(text.replace("/run/secrets", str(tmp_path)))
+    assert not loaded.warnings
+    server = loaded.config.server
+    for service in (gateway, front):
+        assert seconds(service["stop_grace_period"]) > server.shutdown_grace_s
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert not service["user"].startswith("0")
+    (network,) = compose()["networks"]["inside"]["ipam"]["config"]
+    assert server.trusted_proxies == (network["subnet"],)
+    volumes = dict(one.split(":")[:2] for one in gateway["volumes"])
+    assert loaded.config.storage.path is not None
+    assert loaded.config.storage.path.startswith(f"{volumes['store']}/")
+    assert "ports" not in gateway
+    assert front["depends_on"]["gateway"]["condition"] == "service_healthy"
+    assert gateway["user"] == last("USER")
+
+
+@contextmanager
+def nginx(gateway: int, folder: Path) -> Iterator[str]:
+    """nginx with the file of Compose, but for its names and places; its base URL."""
+    port = free_port()
+    text = (COMPOSE / "nginx.conf").read_text()
+    for old, new in (
+        ("gateway:8080", f"127.0.0.1:{gateway}"),
+        ("listen 8080", f"listen 127.0.0.1:{port}"),
+        ("/tmp/", f"{folder}/"),
+        ("/dev/stderr", f"{folder}/error.log"),
+        ("worker_processes auto", "worker_processes 1"),
+        ("worker_rlimit_nofile 65536;", ""),
+        ("worker_connections 16384", "worker_connections 256"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    file = folder / "nginx.conf"
+    file.write_text(text)
+    folder.chmod(0o755)
+    words = [program("nginx"), "-c", str(file), "-p", str(folder), "-e", f"{folder}/error.log"]
+    subprocess.run([*words, "-t"], check=True, capture_output=True)
+    process = subprocess.Popen([*words, "-g", "daemon off;"])
+    try:
+        url = f"http://127.0.0.1:{port}"
+        eventually(lambda: call(url, "GET", "/healthz", key=None).status == 200)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+
+
+def test_streams_come_through_nginx_as_they_come(tmp_path: Path) -> None:
+    # The gateway asks nginx for it with each stream, too; the file is not to depend on that.
+    assert "proxy_buffering off;" in (COMPOSE / "nginx.conf").read_text()
+    with (
+        running_simulator() as simulator,
+        running_gateway(demo_config(simulator.base_url)) as gateway,
+        nginx(gateway.port, tmp_path) as url,
+    ):
+        question = {
+            "model": "chat/sim-text?words=10&delay_ms=100",
+            "stream": True,
+            "messages": [{"role": "user", "content": "Hello!"}],
+        }
+        with Connection(url) as connection:
+            authorization = {"authorization": f"Bearer {KEY}"}
+            connection.send("POST", "/v1/chat/completions", question, authorization)
+            arrivals: list[float] = []
+            received = b""
+            while b"[DONE]" not in received:
+                piece = connection.sock.recv(65536)
+                assert piece, received
+                received += piece
+                arrivals.append(time.monotonic())
+        assert received.startswith(b"HTTP/1.1 200")
+        # Ten words a tenth of a second apart: buffered, they would come at once at the end.
+        assert len(arrivals) >= 8
+        assert arrivals[-1] - arrivals[0] > 0.5
+        for path in ("/admin", "/admin/accounts", "/metrics"):
+            assert call(url, "GET", path, key=KEY).status == 404
+        assert call(url, "GET", "/", key=None).json["name"] == "dragoman"
+        assert call(url, "GET", "/v1/models", key=KEY).status == 200
+
+
+def heard(listener: socket.socket, heads: list[bytes]) -> None:
+    """Take connections, note the head of each request, and close."""
+    while True:
+        try:
+            peer, _ = listener.accept()
+        except OSError:
+            return
+        with peer:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += peer.recv(65536)
+            heads.append(head.lower())
+            peer.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+
+def test_nginx_passes_upgrades_on_and_no_address_that_a_client_tells(tmp_path: Path) -> None:
+    heads: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=heard, args=(listener, heads), daemon=True).start()
+        with nginx(listener.getsockname()[1], tmp_path) as url:
+            heads.clear()
+            call(url, "GET", "/v1/models", headers={"x-forwarded-for": "6.6.6.6"}, key=None)
+            upgrade = {"connection": "Upgrade", "upgrade": "websocket"}
+            call(url, "GET", "/v1/responses", headers=upgrade, key=None)
+    plain, upgraded = heads
+    assert b"x-forwarded-for: 127.0.0.1\r\n" in plain
+    assert b"6.6.6.6" not in plain
+    assert b"connection: close" not in plain
+    assert b"upgrade:" not in plain
+    assert b"connection: upgrade\r\n" in upgraded
+    assert b"upgrade: websocket\r\n" in upgraded
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> list[Path]:
+    """The units, with a program that is there: only its place is not checked."""
+    made = []
+    for name in ("dragoman.service", "dragoman.socket"):
+        text = (DEPLOY / "systemd" / name).read_text()
+        made.append(tmp_path / name)
+        made[-1].write_text(text.replace("/opt/dragoman/bin/dragoman", "/bin/true"))
+    return made
+
+
+def test_systemd_understands_the_units(units: list[Path]) -> None:
+    done = subprocess.run(
+        [program("systemd-analyze"), "verify", "--man=no", *map(str, units)],
+        capture_output=True,
+        text=True,
+    )
+    told = [line for line in done.stderr.splitlines() if "dragoman" in line]
+    assert told == []
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_unit_is_hardened(units: list[Path]) -> None:
+    """Systemd's own judgement, of at most 2.0 of 10."""
+    analyze = [program("systemd-analyze"), "security", "--offline=yes", "--no-pager"]
+    done = subprocess.run(
+        [*analyze, "--threshold=20", str(units[0])], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_the_unit_lets_streams_end_and_reloads() -> None:
+    text = (DEPLOY / "systemd/dragoman.service").read_text()
+    settings = dict(re.findall(r"^([A-Za-z]+)=(.*)$", text, flags=re.MULTILINE))
+    default = parse_config("").config.server.shutdown_grace_s
+    assert float(settings["TimeoutStopSec"]) > default
+    assert settings["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert settings["Requires"] == "dragoman.socket"

@@ -1,0 +1,46 @@
+"""Links of the documentation lead somewhere, and its index names every page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    *(ROOT / "README.md", ROOT / "deploy/README.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def links(page: Path) -> list[str]:
+    """Where a page's links within the project lead."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [link for link in _LINK.findall(text) if not re.match(r"[a-z]+:", link)]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that headings become."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), link
+
+
+def test_the_index_names_every_page_once() -> None:
+    index = ROOT / "docs/README.md"
+    named = [link for link in links(index) if link.endswith(".md") and "/" not in link]
+    assert sorted(named) == sorted(
+        page.name for page in (ROOT / "docs").glob("*.md") if page != index
+    )
