@@ -74,7 +74,8 @@ class UsageKey(Struct, frozen=True, order=True):
 
 class UsageCount(Struct):
     """Sums of one `UsageKey`. Tokens as in `dragoman.canonical.usage`: `input` includes cached and
-    cache writes, `output` includes reasoning. `unmetered` are answers without usage.
+    cache writes, `output` includes reasoning. `unmetered` are answers of unknown usage, `estimated`
+    those whose usage the upstream did not tell, or not all of it.
 
     `requests` and `errors` count a request once, with the account that was asked last. `attempts`
     count with each account that was asked, `failed` those that failed, and `retries` those of them
@@ -93,6 +94,7 @@ class UsageCount(Struct):
     attempts: int = 0
     failed: int = 0
     retries: int = 0
+    estimated: int = 0
 
     def add(self, other: UsageCount) -> None:
         """Add the sums of `other` to these."""

@@ -72,13 +72,15 @@ class Meter:
         *,
         failed: bool = False,
         metered: bool = True,
+        estimated: bool = False,
         attempts: int = 0,
     ) -> None:
         """Add one request that ended at `now` (Unix seconds).
 
         `account`, `client` and `model` are empty where there was none. `metered` is false for
         requests whose answers are not paid for in tokens, such as counts: `usage` is then left
-        out. `attempts` are those of this account for it that did not fail.
+        out. `estimated` says that not all of `usage` was told. `attempts` are those of this account
+        for it that did not fail.
         """
         sums = self._sums(now, account, client, model, route)
         sums.requests += 1
@@ -92,6 +94,7 @@ class Meter:
             if not failed:
                 sums.unmetered += 1
             return
+        sums.estimated += estimated
         sums.input += usage.input
         sums.output += usage.output
         sums.cached += usage.cached or 0
@@ -165,6 +168,11 @@ class Meter:
         if name is None:
             name = self._admit(model)
         basis = charge.basis
+        believed = usage.input + usage.output + (usage.searches or 0) <= _MOST_TOKENS
+        if not believed or (charge.cost is None and basis.prices):
+            # There is a price, and nobody would pay it: it must not be charged later either.
+            believed, charge = False, Charge(basis, None)
+            basis = Basis(basis.upstream, OTHER, prices=basis.prices)
         key = (int(now) // _HOUR_S * _HOUR_S, account, client, name, route, basis)
         sums = self._charges.get(key)
         if sums is None:
@@ -174,7 +182,7 @@ class Meter:
                 key = (*key[:3], OTHER, route, basis)
             sums = self._charges.setdefault(key, ChargeCount())
         sums.requests += 1
-        if usage.input + usage.output + (usage.searches or 0) > _MOST_TOKENS:
+        if not believed:
             sums.unpriced += 1
             return
         # As in `Price.cost_of`: no part is more than the whole.

@@ -131,6 +131,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     attempts: int
     failed: int
     retries: int
+    estimated: int = 0
     cost_usd: str = "0"
     unpriced: int = 0
 
@@ -151,6 +152,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
             attempts=sums.attempts,
             failed=sums.failed,
             retries=sums.retries,
+            estimated=sums.estimated,
             cost_usd=dollars(charged.cost),
             unpriced=charged.unpriced,
         )

@@ -23,6 +23,7 @@ SUMS = (
     "failed",
     "retries",
     "unmetered",
+    "estimated",
     "input",
     "cached",
     "cache_write",

@@ -6,6 +6,7 @@ the upstream's, an answer is read by the upstream's and written by the client's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -470,6 +471,9 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     asks_usage: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
     """Whether a client asked for usage in its stream, where the protocol has it be asked for."""
     relay: RelayMaker
+    spoken: re.Pattern[bytes] | None = None
+    """Finds, as its first group, what an event of a stream adds to the answer, and the parts of a
+    whole one: text, reasoning or arguments. None: that cannot be told without reading it."""
 
 
 class Codec(Struct, frozen=True):

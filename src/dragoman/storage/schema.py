@@ -272,6 +272,8 @@ _KEYS = (
     "CREATE INDEX teams_version ON teams (version)",
 )
 
+_USAGE = ("ALTER TABLE usage ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0",)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _RESPONSES,
@@ -280,6 +282,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _QUOTAS,
     _CHARGES,
     _KEYS,
+    _USAGE,
 )
 """Statements that lead from each version of the tables to the next; the first from an empty
 file."""

@@ -42,6 +42,16 @@ _TURN_TOKENS = 4
 _TOOL_TOKENS = 8
 _REQUEST_TOKENS = 3
 
+_CHARACTERS = 4
+"""Characters of a token: what vendors name for English."""
+_TOKENS_PER_BYTE = 0.3
+"""Of the JSON text of a request."""
+_LONG_BODY = 128 * 1024
+_PIECE = 64
+"""Bytes that are looked at: so many without a space, quote or sign are a file's, in base64."""
+_FILE_BYTES_PER_TOKEN = 150
+"""A picture of a megapixel has about 200 kB, and costs `IMAGE_TOKENS`."""
+
 _WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
 _SAMPLES = 32
 _SAMPLED = 64_000
@@ -67,6 +77,24 @@ def estimate_tokens(request: Request) -> int:
     if isinstance(request.output_format, JsonSchema):
         count += _json(request.output_format.schema)
     return math.ceil(count)
+
+
+def estimate_said(characters: int) -> int:
+    """The estimated tokens of so many characters of an answer."""
+    return math.ceil(characters / _CHARACTERS)
+
+
+def estimate_body(body: bytes) -> int:
+    """The estimated tokens of a request, by its length alone: for what is only needed where things
+    go wrong. Of a long body parts are looked at, since pictures and files are most of it then."""
+    size = len(body)
+    if size > _LONG_BODY:
+        step = size // _SAMPLES
+        pieces = (body[at : at + _PIECE] for at in range(0, size, step))
+        encoded = sum(piece.translate(None, b"+/").isalnum() for piece in pieces)
+        files = size * encoded / (size // step)
+        return math.ceil((size - files) * _TOKENS_PER_BYTE + files / _FILE_BYTES_PER_TOKEN)
+    return math.ceil(size * _TOKENS_PER_BYTE)
 
 
 def estimate_text(text: str) -> float:

@@ -92,12 +92,14 @@ class UpstreamClient:
         request: UpstreamRequest,
         silent_s: float = 0.0,
         on_silent: Callable[[], bool] | None = None,
+        on_sent: Callable[[], object] | None = None,
     ) -> UpstreamResponse:
         """Send a request and wait for the head of its answer.
 
         `silent_s` seconds after it was sent whole (0: never) `on_silent` is called if there is no
         head yet: True ends the call. If nothing of the rest of a request was taken for as long, it
-        ends whatever is said: nobody can have read all of it.
+        ends whatever is said: nobody can have read all of it. `on_sent` is called when a connection
+        is there and the request is handed to it.
 
         A pooled connection may have been closed by the upstream just as the request went out. If
         not a single byte came back, the request is sent once more on a fresh connection (RFC
@@ -117,6 +119,8 @@ class UpstreamClient:
 
         connection = self._pool.take(call.key)
         if connection is not None:
+            if on_sent is not None:
+                on_sent()
             incoming = IncomingResponse(
                 self.clock, request.timeouts, total_at, connection, silent_s, on_silent
             )
@@ -129,6 +133,8 @@ class UpstreamClient:
             else:
                 return _response(incoming, forwarded=call.forwarded)
         connection = await self._dial(call, request.timeouts, total_at)
+        if on_sent is not None:
+            on_sent()
         incoming = IncomingResponse(
             self.clock, request.timeouts, total_at, connection, silent_s, on_silent
         )

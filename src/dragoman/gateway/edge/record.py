@@ -68,6 +68,7 @@ class _Line(Struct, gc=False):
     replayed: bool | UnsetType = UNSET
     failed: list[FailedAttempt] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
+    estimated: bool | UnsetType = UNSET
     cost_usd: str | UnsetType = UNSET
     unpriced: bool | UnsetType = UNSET
     losses: list[str] | UnsetType = UNSET
@@ -81,7 +82,8 @@ class Record:
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
     and counted then: what is told now only says so. `failed` are the attempts that failed, in
     order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
-    costs, None without `usage`. `replayed` says that the answer was that of an earlier request with
+    costs, None without `usage`, which is `estimated` as far as the upstream did not tell it.
+    `replayed` says that the answer was that of an earlier request with
     the same `Idempotency-Key`.
     """
 
@@ -94,6 +96,7 @@ class Record:
         "charge",
         "deferred",
         "error",
+        "estimated",
         "failed",
         "losses",
         "model",
@@ -120,6 +123,7 @@ class Record:
         self.stream = False
         self.usage: Usage | None = None
         self.charge: Charge | None = None
+        self.estimated = False
         self.losses: Sequence[Loss] = ()
         self.replayed = False
         self.error = ""
@@ -151,6 +155,8 @@ class Record:
                 line.failed = list(self.failed)
         if self.usage is not None:
             line.usage = self.usage
+            if self.estimated:
+                line.estimated = True
         if self.charge is not None:
             if self.charge.cost is None:
                 line.unpriced = True

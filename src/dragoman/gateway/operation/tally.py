@@ -92,6 +92,7 @@ class Tally:
             seconds * 1000,
             failed=bool(record.error) and record.error != CLIENT_GONE,
             metered=metered,
+            estimated=record.estimated,
             attempts=record.attempts - len(record.failed),
         )
         if metered and record.charge is not None and record.usage is not None:

@@ -96,7 +96,7 @@ async def deliver_stream(
         await _deliver_whole_as_stream(context, delivery, lease, answer, chunk, mask)
         return
     stream = context.call.open_stream()
-    context.outcome = stream.outcome
+    context.read_from(stream)
     held = await _hold_back(context, stream, answer, chunk, sent_at)
     context.start_stream(stream)
     lease.succeeded()

@@ -18,6 +18,8 @@ from dragoman.gateway.serving.routing import Target
 from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import dollars
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
+from dragoman.translation.estimate import estimate_body, estimate_said
+from dragoman.translation.streams import completed
 
 COST_HEADER = b"x-dragoman-cost-usd"
 """Header that tells what a whole answer costs, in US dollars."""
@@ -35,6 +37,8 @@ class RequestContext:
     - `keys` are the keys of the conversation there.
     - `large` works on large bodies.
     - `prices` are those of the upstreams, and `shows_cost` whether the client is told the cost.
+    - `is_called`: an upstream has the request, and has not failed.
+    - `reading` is the stream that is read, also before anything of it is sent.
     - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
       hold the bodies, are released then: a stream may be long.
     """
@@ -47,11 +51,14 @@ class RequestContext:
         "fell_back",
         "has_choice",
         "incoming",
+        "is_called",
         "keys",
         "large",
         "ledger",
         "outcome",
         "prices",
+        "prompt",
+        "reading",
         "record",
         "recorder",
         "request",
@@ -84,7 +91,7 @@ class RequestContext:
         self.recorder = recorder
         self.delivery: Delivery | None = None
         self.stream: AnswerStream | None = None
-        self.outcome = Outcome()
+        self.forget_attempt()
         self.has_choice = False
         self.keys = NO_KEYS
 
@@ -114,11 +121,36 @@ class RequestContext:
             headers.append((COST_HEADER, dollars(charge.cost).encode()))
         return headers
 
+    def forget_attempt(self) -> None:
+        """No upstream has the request: what a failed one told is not of the next one's answer."""
+        self.outcome = Outcome()
+        self.reading: AnswerStream | None = None
+        self.is_called = False
+
+    def called(self) -> None:
+        """An upstream has the whole request, or is about to."""
+        self.is_called = True
+
+    def read_from(self, stream: AnswerStream) -> None:
+        """The answer is read from `stream`."""
+        self.reading, self.outcome = stream, stream.outcome
+
+    def settle(self) -> None:
+        """The request is over: what an upstream did for it without telling is estimated in the
+        outcome, for whoever accounts for it, and all of it recorded."""
+        outcome = self.outcome
+        if self.is_called and (outcome.usage is None or not outcome.ended):
+            said = outcome.said if self.reading is None else self.reading.said
+            prompt = self.prompt if self.stream is not None else estimate_body(self.call.body)
+            outcome.usage = completed(outcome.usage, prompt, estimate_said(said))
+            outcome.estimated = True
+        self.note_usage()
+
     def note_usage(self) -> None:
         """Record what the answer used and what that costs, as far as it is known."""
         record, usage = self.record, self.outcome.usage
         if usage is not record.usage and usage is not None:
-            record.usage = usage
+            record.usage, record.estimated = usage, self.outcome.estimated
             now = time.time()
             record.charge = self.prices.charge(record.upstream, record.upstream_model, usage, now)
 
@@ -130,4 +162,5 @@ class RequestContext:
     def start_stream(self, stream: AnswerStream) -> None:
         """The client is sent `stream` from here on; no other account can be tried."""
         self.stream = stream
+        self.prompt = estimate_body(self.call.body)
         del self.call, self.request

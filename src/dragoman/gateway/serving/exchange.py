@@ -57,7 +57,7 @@ from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
-from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
+from dragoman.translation import Call, CallSettings, ClientRequest
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import UpstreamRequest
 
@@ -145,7 +145,7 @@ class Exchange:
         finally:
             if context.delivery is not None:
                 context.delivery.close()
-            context.note_usage()
+            context.settle()
             if context.ledger:
                 record.losses = tuple(context.ledger)
 
@@ -320,8 +320,7 @@ class Exchange:
                 await self._attempt(context, lease)
                 return None
             except Failure as failure:
-                # What it may have told of usage is not that of the next account's answer.
-                context.outcome = Outcome()
+                context.forget_attempt()
                 attempts.failed(lease, failure)
             finally:
                 lease.give_back()
@@ -346,6 +345,7 @@ class Exchange:
                     _upstream_request(context, lease, builder),
                     lease.waits[context.call.streams].limit,
                     lease.fell_silent,
+                    context.called,
                 ) as answer:
                     self._upstreams.pool.heard(lease, answer.headers)
                     if not 200 <= answer.status < 300:
@@ -364,6 +364,7 @@ class Exchange:
             except UpstreamError as error:
                 raise unusable(builder.mask.fault(error.fault)) from None
             except Failure as failure:
+                context.is_called = False
                 if repeated or not is_about_reasoning(context.call.codec, failure):
                     raise
                 repeated = await self._conversations.drop_all_reasoning(context, dropped)
