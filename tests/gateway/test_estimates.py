@@ -67,7 +67,7 @@ def test_a_client_that_leaves_pays_for_what_was_streamed(
             seen = b""
             while len(streamed_text(api, seen[: seen.rfind(b"\n\n") + 2])) < 200:
                 seen += client.chunk()
-        simulator.wait_for(lambda: lines)
+        simulator.wait_for(lambda: bool(lines))
     [line] = lines
     assert (line["error"], line["estimated"]) == ("client_gone", True)
     usage = line["usage"]
@@ -93,8 +93,8 @@ def test_a_client_that_leaves_before_the_answer_pays_for_its_prompt(
                 ask("chat", "chat/sim-text?head_ms=20000", stream=stream),
                 AUTH,
             )
-            simulator.wait_for(lambda: simulator.requests)
-        simulator.wait_for(lambda: lines)
+            simulator.wait_for(lambda: bool(simulator.requests))
+        simulator.wait_for(lambda: bool(lines))
     [line] = lines
     assert line["estimated"]
     assert (line["usage"]["output"], line["error"]) == (0, "client_gone")
