@@ -15,7 +15,6 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.store import UsageCount
-from dragoman.accounts.usage import totals
 from dragoman.config import Config, OwnPrice, Storage
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
@@ -45,8 +44,8 @@ def counted(tmp_path: Path) -> tuple[UsageCount, int]:
     store = store_for(Config(storage=Storage(path=str(tmp_path / "kept.db"))))
     assert store is not None
     try:
-        charges = store.charges(0, 2**40).values()
-        return totals(store.usage(0, 2**40))[()], sum(count.cost for count in charges)
+        sums = store.sums(0, 2**40)[()]
+        return sums.usage, sums.charged.cost
     finally:
         store.close()
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.accounts.store import ChargeCount, ChargeKey, Store
 from dragoman.accounts.usage import OTHER
@@ -112,10 +113,14 @@ def _priced(prices: Prices, key: ChargeKey, count: ChargeCount) -> tuple[ChargeK
         return key, count
     other, price = found
     cost = price.cost_of(count, count.requests)
-    new_key = ChargeKey(
-        key.hour, key.account, key.client, key.model, key.route,
-        other.upstream, other.model, other.tier, other.above, other.prices,
-    )  # fmt: skip
+    new_key = replace(
+        key,
+        upstream=other.upstream,
+        priced_as=other.model,
+        tier=other.tier,
+        above=other.above,
+        prices=other.prices,
+    )
     sums = ChargeCount()
     sums.add(count)
     sums.cost, sums.unpriced = cost, 0

@@ -27,6 +27,7 @@ from dragoman.config.settings import (
     Team,
     Timeouts,
     Upstream,
+    UsageSettings,
     Webhook,
 )
 
@@ -58,6 +59,7 @@ __all__ = [
     "Team",
     "Timeouts",
     "Upstream",
+    "UsageSettings",
     "Webhook",
     "access_faults",
     "matches",

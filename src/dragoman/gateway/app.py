@@ -199,7 +199,7 @@ class Gateway:
         except DragomanError:
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise
-        record.caller = caller.name
+        record.caller, record.team = caller.name, caller.team
         if incoming.method != "POST":
             await handler(incoming, caller, record)
             return

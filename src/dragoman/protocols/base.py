@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -263,6 +263,20 @@ def _no_check(members: Mapping[str, msgspec.Raw]) -> None:
     pass
 
 
+class Attribution(NamedTuple):
+    """The end user that a request names, and what it is marked with; empty where it tells none."""
+
+    user: str = ""
+    tags: tuple[str, ...] = ()
+
+
+NOBODY = Attribution()
+
+
+def _nobody(members: Mapping[str, msgspec.Raw]) -> Attribution:
+    return NOBODY
+
+
 def _always(options: Options) -> bool:
     return True
 
@@ -390,6 +404,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     capabilities: type[Struct] | None = None
     """The protocol's own capabilities of an upstream, see `Capabilities.of`; None if it has
     none."""
+    attribution: Callable[[Mapping[str, msgspec.Raw]], Attribution] = _nobody
+    """For whom a client asks, by the top-level members of its request."""
     completed: Callable[[Capabilities, str], Capabilities] = _as_given
     """The capabilities with what the protocol and the upstream's base URL tell filled in."""
 

@@ -46,11 +46,12 @@ _CHARACTERS = 4
 """Characters of a token: what vendors name for English."""
 _TOKENS_PER_BYTE = 0.3
 """Of the JSON text of a request."""
-_LONG_BODY = 128 * 1024
+LONG_BODY = 128 * 1024
 _PIECE = 64
 """Bytes that are looked at: so many without a space, quote or sign are a file's, in base64."""
-_FILE_BYTES_PER_TOKEN = 150
-"""A picture of a megapixel has about 200 kB, and costs `IMAGE_TOKENS`."""
+_FILE_BYTES = 45
+"""Bytes of a file, in base64, that cost as much as one of text: a picture of a megapixel has about
+200 kB, and costs `IMAGE_TOKENS`."""
 
 _WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
 _SAMPLES = 32
@@ -79,22 +80,25 @@ def estimate_tokens(request: Request) -> int:
     return math.ceil(count)
 
 
-def estimate_said(characters: int) -> int:
+def estimate_characters(count: int) -> int:
     """The estimated tokens of so many characters of an answer."""
-    return math.ceil(characters / _CHARACTERS)
+    return math.ceil(count / _CHARACTERS)
 
 
-def estimate_body(body: bytes) -> int:
-    """The estimated tokens of a request, by its length alone: for what is only needed where things
-    go wrong. Of a long body parts are looked at, since pictures and files are most of it then."""
+def estimate_bytes(count: int) -> int:
+    """The estimated tokens of a request of so many `text_bytes`."""
+    return math.ceil(count * _TOKENS_PER_BYTE)
+
+
+def text_bytes(body: bytes) -> int:
+    """How long a request is, for an estimate by its length alone. Of more than `LONG_BODY` bytes
+    parts are looked at: pictures and files, which are most of it then, count for what they cost."""
     size = len(body)
-    if size > _LONG_BODY:
-        step = size // _SAMPLES
-        pieces = (body[at : at + _PIECE] for at in range(0, size, step))
-        encoded = sum(piece.translate(None, b"+/").isalnum() for piece in pieces)
-        files = size * encoded / (size // step)
-        return math.ceil((size - files) * _TOKENS_PER_BYTE + files / _FILE_BYTES_PER_TOKEN)
-    return math.ceil(size * _TOKENS_PER_BYTE)
+    if size <= LONG_BODY:
+        return size
+    pieces = [body[at : at + _PIECE] for at in range(0, size, size // _SAMPLES)]
+    share = sum(piece.translate(None, b"+/").isalnum() for piece in pieces) / len(pieces)
+    return round(size * (1 - share) + size * share / _FILE_BYTES)
 
 
 def estimate_text(text: str) -> float:

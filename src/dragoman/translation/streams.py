@@ -199,7 +199,16 @@ class TranslatedStream(AnswerStream):
             events = [mended for event in events for mended in halves.push(event)]
         try:
             for event in events:
-                self._watch(event)
+                if type(event) is Delta:
+                    text = event.text
+                    self._said += len(text)
+                    if self.blank or text.isspace():
+                        self._watch_blank(event)
+                elif type(event) is Opened:
+                    if type(event.block) is ToolCall:
+                        self._calls.add(event.index)
+                elif type(event) is Closed:
+                    self.blank = 0
                 for changed in self._restorer.push(event):
                     for ordered in self._sequencer.push(changed):
                         # One by one: an error must not lose what was already written.
@@ -209,20 +218,12 @@ class TranslatedStream(AnswerStream):
             written.append(self._failed(fault))
         return written[0] if len(written) == 1 else b"".join(written)
 
-    def _watch(self, event: Event) -> None:
-        """Count what is said, and the run of white space in arguments."""
-        if type(event) is Delta:
-            text = event.text
-            self._said += len(text)
-            if text.isspace():
-                if event.index in self._calls:
-                    self.blank += len(text)
-            elif self.blank and text:
-                self.blank = 0
-        elif type(event) is Opened:
-            if type(event.block) is ToolCall:
-                self._calls.add(event.index)
-        elif type(event) is Closed:
+    def _watch_blank(self, event: Delta) -> None:
+        """Count the run of white space in arguments."""
+        if event.text.isspace():
+            if event.index in self._calls:
+                self.blank += len(event.text)
+        elif event.text:
             self.blank = 0
 
     def _write(self, event: Event) -> bytes:
@@ -371,7 +372,9 @@ class RelayedStream(AnswerStream):
             self._frames += 1
             self._bytes += len(frame.data)
             self._last = frame.data
-        return escape(self._observed(passed))
+        if relay.ended or relay.usage is not outcome.usage or relay.fault is not None:
+            passed = self._observed(passed)
+        return escape(passed)
 
     def finish(self) -> bytes:
         """As for every stream, but half an event, which no client could read, is not passed on."""

@@ -83,6 +83,7 @@ class Record:
     and counted then: what is told now only says so. `failed` are the attempts that failed, in
     order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
     costs, None without `usage`, which is `estimated` as far as the upstream did not tell it.
+    `user` is the end user that the request names, and `tags` are its own, in one text.
     `replayed` says that the answer was that of an earlier request with
     the same `Idempotency-Key`.
     """
@@ -103,15 +104,21 @@ class Record:
         "replayed",
         "started",
         "stream",
+        "tags",
+        "team",
         "upstream",
         "upstream_model",
         "usage",
+        "user",
     )
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
         self.address = ""
         self.caller = ""
+        self.team = ""
+        self.user = ""
+        self.tags = ""
         self.deferred = False
         self.model = ""
         self.upstream = ""

@@ -23,7 +23,7 @@ import dragoman
 from dragoman import jsontext
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import AccountState
-from dragoman.accounts.store import StoreError
+from dragoman.accounts.store import DIMENSIONS, StoreError
 from dragoman.accounts.sync import AccountSync
 from dragoman.administration.drafts import (
     Draft,
@@ -327,7 +327,7 @@ class Admin:
     # The rest
 
     async def _usage(self, query: Query) -> _Answer:
-        dimensions = ("account", "client", "model", "route")
+        dimensions = [name for name in DIMENSIONS if name not in ("hour", "day")]
         _only(query, "since", "until", "by", *dimensions)
         since, until = _times(query)
         by = [name for name in query.get("by", "").split(",") if name]

@@ -94,6 +94,10 @@ class Tally:
             metered=metered,
             estimated=record.estimated,
             attempts=record.attempts - len(record.failed),
+            upstream=record.upstream,
+            team=record.team,
+            user=record.user,
+            tags=record.tags,
         )
         if metered and record.charge is not None and record.usage is not None:
             self._meter.charge(
@@ -104,6 +108,9 @@ class Tally:
                 name,
                 record.usage,
                 record.charge,
+                team=record.team,
+                user=record.user,
+                tags=record.tags,
             )
 
     def _charge_failed(self, meter: Meter, now: float, name: str, record: Record) -> None:
@@ -116,6 +123,10 @@ class Tally:
                 name,
                 LastError(one.at, one.kind, one.status, one.model),
                 retried=number < record.attempts,
+                upstream=one.upstream,
+                team=record.team,
+                user=record.user,
+                tags=record.tags,
             )
 
     def _family(self, path: str) -> str:

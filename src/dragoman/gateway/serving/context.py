@@ -18,7 +18,12 @@ from dragoman.gateway.serving.routing import Target
 from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import dollars
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
-from dragoman.translation.estimate import estimate_body, estimate_said
+from dragoman.translation.estimate import (
+    LONG_BODY,
+    estimate_bytes,
+    estimate_characters,
+    text_bytes,
+)
 from dragoman.translation.streams import completed
 
 COST_HEADER = b"x-dragoman-cost-usd"
@@ -40,10 +45,11 @@ class RequestContext:
     - `is_called`: an upstream has the request, and has not failed.
     - `reading` is the stream that is read, also before anything of it is sent.
     - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
-      hold the bodies, are released then: a stream may be long.
+      hold the bodies, are released then: a stream may be long. `asked` is how much they asked.
     """
 
     __slots__ = (
+        "asked",
         "attempts",
         "call",
         "caller",
@@ -57,7 +63,6 @@ class RequestContext:
         "ledger",
         "outcome",
         "prices",
-        "prompt",
         "reading",
         "record",
         "recorder",
@@ -91,7 +96,9 @@ class RequestContext:
         self.recorder = recorder
         self.delivery: Delivery | None = None
         self.stream: AnswerStream | None = None
-        self.forget_attempt()
+        self.outcome = Outcome()
+        self.reading: AnswerStream | None = None
+        self.is_called = False
         self.has_choice = False
         self.keys = NO_KEYS
 
@@ -123,13 +130,7 @@ class RequestContext:
 
     def forget_attempt(self) -> None:
         """No upstream has the request: what a failed one told is not of the next one's answer."""
-        self.outcome = Outcome()
-        self.reading: AnswerStream | None = None
-        self.is_called = False
-
-    def called(self) -> None:
-        """An upstream has the whole request, or is about to."""
-        self.is_called = True
+        self.outcome, self.reading, self.is_called = Outcome(), None, False
 
     def read_from(self, stream: AnswerStream) -> None:
         """The answer is read from `stream`."""
@@ -141,10 +142,13 @@ class RequestContext:
         outcome = self.outcome
         if self.is_called and (outcome.usage is None or not outcome.ended):
             said = outcome.said if self.reading is None else self.reading.said
-            prompt = self.prompt if self.stream is not None else estimate_body(self.call.body)
-            outcome.usage = completed(outcome.usage, prompt, estimate_said(said))
+            asked = self.asked if self.stream is not None else text_bytes(self.call.body)
+            outcome.usage = completed(
+                outcome.usage, estimate_bytes(asked), estimate_characters(said)
+            )
             outcome.estimated = True
-        self.note_usage()
+        if outcome.usage is not self.record.usage:
+            self.note_usage()
 
     def note_usage(self) -> None:
         """Record what the answer used and what that costs, as far as it is known."""
@@ -162,5 +166,6 @@ class RequestContext:
     def start_stream(self, stream: AnswerStream) -> None:
         """The client is sent `stream` from here on; no other account can be tried."""
         self.stream = stream
-        self.prompt = estimate_body(self.call.body)
+        body = self.call.body
+        self.asked = len(body) if len(body) <= LONG_BODY else text_bytes(body)
         del self.call, self.request

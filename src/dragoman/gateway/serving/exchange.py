@@ -33,6 +33,7 @@ from dragoman.gateway.serving.answer_delivery import (
 )
 from dragoman.gateway.serving.answers import read_error
 from dragoman.gateway.serving.attempts import Attempts, GaveUp
+from dragoman.gateway.serving.attribution import Attributor
 from dragoman.gateway.serving.context import RequestContext
 from dragoman.gateway.serving.conversations import Conversations
 from dragoman.gateway.serving.failures import (
@@ -77,9 +78,11 @@ class Exchange:
         upstreams: Upstreams,
         large: LargeBodies,
         prices: Prices,
+        attributor: Attributor,
         *,
         shows_cost: bool = False,
     ) -> None:
+        self._attributor = attributor
         self._prices = prices
         self._shows_cost = shows_cost
         self._server = server
@@ -113,6 +116,7 @@ class Exchange:
             DragomanError: as `serve`.
             ClientGone: as `serve`.
         """
+        self._attributor.note(record, incoming.codec, incoming.headers, request.members)
         if target is None:
             target = self.resolve(request, caller, record)
         attempts = Attempts(self._upstreams.pool, record)
@@ -345,7 +349,7 @@ class Exchange:
                     _upstream_request(context, lease, builder),
                     lease.waits[context.call.streams].limit,
                     lease.fell_silent,
-                    context.called,
+                    context,
                 ) as answer:
                     self._upstreams.pool.heard(lease, answer.headers)
                     if not 200 <= answer.status < 300:
