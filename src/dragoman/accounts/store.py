@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from dragoman.accounts.quota import Windows
 from dragoman.accounts.states import AccountState, Entry, Transition
+from dragoman.audit import AuditLog
 from dragoman.keys.records import KeyStore, StoredKey, StoredTeam, Uses
 
 LOST_AFTER_S = 3.0
@@ -275,7 +276,7 @@ class Counts(Protocol):
         """Give everything up. Harmless if it was done before."""
 
 
-class Store(Protocol):
+class Store(AuditLog, Protocol):
     """A store. Every method raises `StoreError` when the store cannot be used, and has then
     changed nothing."""
 

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from dragoman.administration.drafts import FieldError, InvalidDraft, shortened
 from dragoman.administration.errors import Conflict
+from dragoman.administration.people import this_user
+from dragoman.audit import Actor, Change, changed
 from dragoman.config import AccessRules, Client, Config, KeyRules, access_faults
 from dragoman.config.access_rules import ANYONE, Name
 from dragoman.config.convert import suggestion
@@ -83,8 +85,14 @@ class KeyAdministration:
     """
 
     def __init__(
-        self, config: Config, store: KeyStore, *, clock: Callable[[], float] = time.time
+        self,
+        config: Config,
+        store: KeyStore,
+        actor: Actor | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._actor = actor or this_user()
         self._config = config
         self._store = store
         self._clock = clock
@@ -128,6 +136,7 @@ class KeyAdministration:
             key = StoredKey(name=name, created=now, rules=rules, secrets=(kept,))
             if not self._store.add(key):
                 raise Conflict(f"{name} is, or was, the name of a key, and stays its own", "name")
+            self._note(Change(action="add", kind="key", name=name, after=_fields(rules)))
             return MadeKey(name=name, secret=secret, key=self._view(key))
 
     def change(self, name: str, fields: Mapping[str, Any]) -> KeyView:
@@ -140,9 +149,10 @@ class KeyAdministration:
         """
         with self._store.deciding():
             key = self._find(name)
-            changed = replace(key, rules=self._checked_key(_changed(key.rules, fields)))
-            self._store.save([changed])
-            return self._view(changed)
+            other = replace(key, rules=self._checked_key(_changed(key.rules, fields)))
+            self._store.save([other])
+            self._note(_rules_changed("key", name, key.rules, other.rules))
+            return self._view(other)
 
     def rotate(self, name: str, grace_s: float = GRACE_S) -> MadeKey:
         """Make another secret for a key. Those it has are refused `grace_s` seconds from now, or
@@ -162,6 +172,8 @@ class KeyAdministration:
             secret, kept = _fresh(now)
             rotated = replace(key, secrets=(*old[-KEPT_SECRETS + 1 :], kept))
             self._store.save([rotated])
+            told = {"old_ends": _moment(end).isoformat()}
+            self._note(Change(action="rotate", kind="key", name=name, after=told))
             return MadeKey(name=name, secret=secret, key=self._view(rotated))
 
     def remove(self, names: Sequence[str]) -> int:
@@ -178,6 +190,12 @@ class KeyAdministration:
                 replace(self._find(name), secrets=(), removed=now) for name in dict.fromkeys(names)
             ]
             self._store.save(gone)
+            self._note(
+                *(
+                    Change(action="remove", kind="key", name=key.name, before=_fields(key.rules))
+                    for key in gone
+                )
+            )
             return len(gone)
 
     # Teams
@@ -226,6 +244,7 @@ class KeyAdministration:
                 raise Conflict(f"{name} is taken", "name")
             rules = self._checked(_changed(AccessRules(), fields))
             self._store.save(teams=[StoredTeam(name=name, created=self._clock(), rules=rules)])
+            self._note(Change(action="add", kind="team", name=name, after=_fields(rules)))
             return self.team(name)
 
     def change_team(self, name: str, fields: Mapping[str, Any]) -> TeamView:
@@ -240,6 +259,7 @@ class KeyAdministration:
             team = self._find_team(name)
             rules = self._checked(_changed(team.rules, fields))
             self._store.save(teams=[replace(team, rules=rules)])
+            self._note(_rules_changed("team", name, team.rules, rules))
             return self.team(name)
 
     def remove_team(self, name: str) -> int:
@@ -254,9 +274,14 @@ class KeyAdministration:
             if keys := self.team(name).keys:
                 raise Conflict(f"{name} still has keys: {keys}", "name")
             self._store.save(teams=[replace(team, removed=self._clock())])
+            told = _fields(team.rules)
+            self._note(Change(action="remove", kind="team", name=name, before=told))
             return 1
 
     # Within
+
+    def _note(self, *changes: Change) -> None:
+        self._store.note(self._actor, changes)
 
     def _stored(self) -> list[StoredKey]:
         return [key for key in self._store.all_keys() if key.removed is None]
@@ -326,6 +351,19 @@ class KeyAdministration:
                 for one in key.secrets
             ),
         )
+
+
+def _fields(rules: AccessRules) -> dict[str, Any]:
+    """The rules that are set, as JSON has them."""
+    fields: dict[str, Any] = msgspec.to_builtins(rules)
+    usual: dict[str, Any] = msgspec.to_builtins(type(rules)())
+    return {name: value for name, value in fields.items() if value != usual.get(name)}
+
+
+def _rules_changed(
+    kind: Literal["key", "team"], name: str, before: AccessRules, after: AccessRules
+) -> Change:
+    return changed("change", kind, name, _fields(before), _fields(after))
 
 
 def _fresh(now: float) -> tuple[str, StoredSecret]:

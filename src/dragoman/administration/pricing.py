@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from dragoman.accounts.store import ChargeCount, ChargeKey, Store
 from dragoman.accounts.usage import OTHER
+from dragoman.administration.people import this_user
+from dragoman.audit import Actor, Change
 from dragoman.prices.lookup import Basis, Prices
 from dragoman.prices.rates import PER_MILLION, Price, dollars
 
@@ -72,7 +74,13 @@ def _clock(minute: int) -> str:
 
 
 def reprice(
-    store: Store, prices: Prices, since: float, until: float, *, dry_run: bool = False
+    store: Store,
+    prices: Prices,
+    since: float,
+    until: float,
+    *,
+    dry_run: bool = False,
+    actor: Actor | None = None,
 ) -> Repriced:
     """Price anew what was counted in the hours that begin in [since, until), as of each hour.
 
@@ -94,7 +102,21 @@ def reprice(
         changed += made[1].cost != count.cost or made[1].unpriced != count.unpriced
         return None if dry_run else made
 
-    store.reprice(since, until, price)
+    with store.deciding():
+        store.reprice(since, until, price)
+        if changed and not dry_run:
+            after_usd = {"cost_usd": dollars(after), "rows": changed, "prices": prices.version}
+            store.note(
+                actor or this_user(),
+                [
+                    Change(
+                        action="reprice",
+                        kind="prices",
+                        before={"cost_usd": dollars(before), "since": since, "until": until},
+                        after=after_usd,
+                    )
+                ],
+            )
     return Repriced(
         rows=rows,
         changed=changed,

@@ -20,9 +20,11 @@ from dragoman.accounts.store import (
 )
 from dragoman.administration.drafts import SECRETS, FieldError, InvalidDraft, shortened
 from dragoman.administration.errors import Conflict, UnknownAccount
+from dragoman.administration.people import this_user
 from dragoman.administration.views import (
     AccountDetails,
     AccountView,
+    AuditPage,
     Page,
     QuotaView,
     Status,
@@ -30,6 +32,7 @@ from dragoman.administration.views import (
     UsageRow,
     status_of,
 )
+from dragoman.audit import Actor
 from dragoman.config import Account, Config
 from dragoman.config.convert import suggestion
 
@@ -49,9 +52,11 @@ class AccountQueries:
         config: Config,
         store: Store,
         cipher: AccountCipher,
+        actor: Actor | None = None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._actor = actor or this_user()
         self._config = config
         self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
         self._fixed = {account.name: account for account in config.accounts}
@@ -117,6 +122,18 @@ class AccountQueries:
             InvalidDraft: there is no such dimension.
         """
         return usage_report(self._store, since, until, by, only)
+
+    def audit(
+        self,
+        limit: int,
+        before: int | None = None,
+        since: float = 0.0,
+        only: Mapping[str, str] = {},
+    ) -> AuditPage:
+        """The latest changes, the last first; see `AuditLog.audit`."""
+        found = self._store.audit(limit + 1, before=before, since=since, only=only)
+        lines = tuple(found[:limit])
+        return AuditPage(changes=lines, next=lines[-1].id if len(found) > limit else None)
 
     def account(self, name: str) -> Account:
         """The account with its secrets, for calls of its upstream.

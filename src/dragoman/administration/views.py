@@ -12,6 +12,7 @@ from dragoman.accounts.decisions import on_trial
 from dragoman.accounts.quota import QuotaWindow
 from dragoman.accounts.states import AccountState, Entry, Rest
 from dragoman.accounts.store import LastError, Sums
+from dragoman.audit import Line
 from dragoman.prices.rates import dollars
 
 State = Literal["active", "cooling", "exhausted", "disabled"]
@@ -169,6 +170,13 @@ class UsageReport(Struct, frozen=True, kw_only=True):
     until: float
     rows: tuple[UsageRow, ...]
     total: UsageRow
+
+
+class AuditPage(Struct, frozen=True, kw_only=True):
+    """Some changes, the last first. `next` is the id below which to go on, None at the end."""
+
+    changes: tuple[Line, ...]
+    next: int | None
 
 
 class Status(Struct, frozen=True):

@@ -454,6 +454,8 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model."""
     usage_hours_days: Annotated[float, Meta(gt=0)] = 60.0
     """Days for which usage is kept by the hour; what is older is added up by the day (UTC)."""
+    audit_days: Annotated[float, Meta(gt=0)] = 400.0
+    """Days for which it is kept who changed what, at most the last 100,000 changes."""
     responses: bool = True
     """Keep responses that Responses clients want stored, so that they can be gone on from. False:
     none is, and clients are told so."""

@@ -141,7 +141,7 @@ class Gateway:
                 check_unkeyed(incoming)
             if admin:
                 self._check_logins(incoming)
-                record.error = await self._admin.serve(incoming)
+                record.error = await self._admin.serve(incoming, self._address(incoming))
                 if incoming.status == _STATUS_UNAUTHENTICATED:
                     self._note_failed_login(incoming)
             else:

@@ -341,6 +341,22 @@ _USAGE = (
     "DROP TABLE charges_before",
 )
 
+_AUDIT = (
+    # What people changed; `before` and `after` are JSON objects, NULL where there was nothing.
+    """CREATE TABLE audit (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        at REAL NOT NULL,
+        who TEXT NOT NULL,
+        origin TEXT NOT NULL,
+        address TEXT NOT NULL,
+        action TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        before TEXT,
+        after TEXT
+    )""",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _RESPONSES,
@@ -350,6 +366,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _CHARGES,
     _KEYS,
     _USAGE,
+    _AUDIT,
 )
 """Statements that lead from each version of the tables to the next; the first from an empty
 file."""

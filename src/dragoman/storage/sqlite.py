@@ -31,6 +31,7 @@ from dragoman.accounts.store import (
     Definition,
 )
 from dragoman.jsontext import decoder
+from dragoman.storage.sqlite_audit import SqliteAudit, sweep_audit
 from dragoman.storage.sqlite_file import SqliteFile, version_of
 from dragoman.storage.sqlite_keys import SqliteKeys, keys_since, note_uses, teams_since
 from dragoman.storage.sqlite_usage import SqliteUsage, add_usage
@@ -77,7 +78,7 @@ _read_pins = decoder(list[tuple[str, str, float]])
 _read_models = decoder(tuple[str, ...])
 
 
-class SqliteStore(SqliteUsage):
+class SqliteStore(SqliteUsage, SqliteAudit):
     """The store in the file at `path`, which is made if it is not there.
 
     `lock_s` is how long to wait for other writers; history, usage and pins older than their limits
@@ -93,12 +94,16 @@ class SqliteStore(SqliteUsage):
         history_days: float = 30.0,
         usage_days: float = 400.0,
         usage_hours_days: float = 60.0,
+        audit_days: float = 400.0,
         pins_s: float = 3600.0,
         lock_s: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(SqliteFile(path, lock_s), usage_hours_days * _DAY_S, usage_days * _DAY_S)
+        file = SqliteFile(path, lock_s)
+        SqliteUsage.__init__(self, file, usage_hours_days * _DAY_S, usage_days * _DAY_S)
+        SqliteAudit.__init__(self, file)
         self._client_keys = SqliteKeys(self._file)
+        self._audit_s = audit_days * _DAY_S
         self._history_s = history_days * _DAY_S
         self._pins_s = pins_s
         self._clock = clock
@@ -237,6 +242,7 @@ class SqliteStore(SqliteUsage):
                 done = connection.execute(statement, (now - age, SWEPT_AT_ONCE))
                 counts.append(done.rowcount)
             counts.append(self._sweep_usage(connection, now))
+            counts.append(sweep_audit(connection, now - self._audit_s))
         return max(counts)
 
     def _has_news(self, worker: str, batch: Batch, now: float) -> bool:

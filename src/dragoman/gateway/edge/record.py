@@ -115,10 +115,7 @@ class Record:
     def __init__(self) -> None:
         self.started = time.perf_counter()
         self.address = ""
-        self.caller = ""
-        self.team = ""
-        self.user = ""
-        self.tags = ""
+        self.caller = self.team = self.user = self.tags = ""
         self.deferred = False
         self.model = ""
         self.upstream = ""

@@ -61,7 +61,8 @@ class Tally:
         self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
         # Below a response: a request that names no model generates nothing.
         if (
-            incoming.method == "POST"
+            self._meter is not None
+            and incoming.method == "POST"
             and not record.deferred
             and not record.replayed
             and record.caller
