@@ -25,7 +25,7 @@ _LONGEST = 100
 @click.option("--who", help="user@host, or the name of a key of the administration.")
 @click.option("--kind", help="account, key, team, prices or configuration.")
 @click.option("--name", help="Name of what was changed.")
-@click.option("--action", help="add, change, remove, rotate, enable, disable, ...")
+@click.option("--action", help="What was done: add, change, remove and so on.")
 @JSON
 def audit(
     config: Path, since: str | None, limit: int, before: int | None, as_json: bool, **filters: Any
