@@ -116,7 +116,17 @@ class Exchange:
             DragomanError: as `serve`.
             ClientGone: as `serve`.
         """
-        self._attributor.note(record, incoming.codec, incoming.headers, request.members)
+        # Nearly all requests name nobody, and pay for no call.
+        attributor, codec = self._attributor, incoming.codec
+        for name in codec.endpoint.attributed_by:
+            if name in request.members:
+                attributor.note(record, codec, incoming.headers, request.members)
+                break
+        else:
+            for header in attributor.headers:
+                if header in incoming.headers:
+                    attributor.note(record, codec, incoming.headers, request.members)
+                    break
         if target is None:
             target = self.resolve(request, caller, record)
         attempts = Attempts(self._upstreams.pool, record)
@@ -368,7 +378,7 @@ class Exchange:
             except UpstreamError as error:
                 raise unusable(builder.mask.fault(error.fault)) from None
             except Failure as failure:
-                context.is_called = False
+                context.forget_attempt()
                 if repeated or not is_about_reasoning(context.call.codec, failure):
                     raise
                 repeated = await self._conversations.drop_all_reasoning(context, dropped)
