@@ -136,7 +136,10 @@ LIMITED = {
         "token": HASH, "key_alias": "l", "rpm_limit": 60, "tpm_limit": "1000",
         "max_parallel_requests": 3, "max_budget": 12.5, "budget_duration": "30d",
     }]),
-    "new-api": json.dumps([{"key": "abcdefghijklmnop", "name": "l", "remain_quota": 750_000}]),
+    "new-api": json.dumps([
+        {"key": "abcdefghijklmnop", "name": "l", "remain_quota": 750_000},
+        {"key": "abcdefghijklmnop-2", "name": "m", "remain_quota": -3},
+    ]),
     "openrouter": "name,limit,limit_remaining,limit_reset\nl,100,7.25,monthly\nm,10,2,\n",
 }  # fmt: skip
 LIMITS = {

@@ -72,7 +72,7 @@ def test_a_client_that_leaves_pays_for_what_was_streamed(
     usage = line["usage"]
     told = upstream == "messages"
     assert usage["input"] == pytest.approx(503 if told else 630, rel=0.1)
-    # 200 characters are some 50 tokens, and a few more may have come before it was seen.
+    # 200 letters are some 50 tokens, and a few more may have come before it was seen.
     assert 35 < usage["output"] < 100
     sums, cost = counted(tmp_path)
     assert (sums.requests, sums.errors, sums.unmetered, sums.estimated) == (1, 0, 0, 1)
@@ -179,3 +179,38 @@ def test_an_upstream_that_tells_no_usage(tmp_path: Path, api: str, stream: bool)
     sums, cost = counted(tmp_path)
     assert (sums.unmetered, sums.estimated) == (0, 1)
     assert cost > 0
+
+
+FAILED: list[dict[str, Any]] = [
+    {"type": "response.created", "sequence_number": 0, "response": {
+        "id": "r", "object": "response", "status": "in_progress", "output": []}},
+    {"type": "response.output_item.added", "sequence_number": 1, "output_index": 0, "item": {
+        "type": "message", "id": "i", "role": "assistant", "status": "in_progress",
+        "content": []}},
+    {"type": "response.content_part.added", "sequence_number": 2, "output_index": 0,
+        "content_index": 0, "item_id": "i", "part": {
+            "type": "output_text", "text": "", "annotations": []}},
+    {"type": "response.output_text.delta", "sequence_number": 3, "output_index": 0,
+        "content_index": 0, "item_id": "i", "delta": "word " * 80},
+    {"type": "response.failed", "sequence_number": 4, "response": {
+        "id": "r", "object": "response", "status": "failed", "output": [],
+        "error": {"code": "server_error", "message": "No."},
+        "usage": {"input_tokens": 7, "output_tokens": 90, "total_tokens": 97}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("api", "told"), [*((api, False) for api in APIS), ("responses", True)])
+def test_an_answer_that_fails_counts_as_told_if_it_is(tmp_path: Path, api: str, told: bool) -> None:
+    last = FAILED[-1]["response"] if told else {**FAILED[-1]["response"], "usage": None}
+    frames = [*FAILED[:-1], {**FAILED[-1], "response": last}]
+    text = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in frames)
+    with (
+        answering(200, "text/event-stream", text.encode()) as base_url,
+        serving(config_for(base_url), tmp_path) as (gateway, lines),
+    ):
+        call(gateway.base_url, "POST", PATHS[api], ask(api, "responses/m", stream=True))
+    [line] = lines
+    assert line.get("estimated", False) is not told
+    assert line["usage"]["output"] == (90 if told else pytest.approx(100, abs=2))
+    if told:
+        assert line["usage"]["input"] == 7

@@ -208,7 +208,10 @@ def _new_api(row: _Reader, at: int) -> ForeignKey:
     models = row.texts("model_limits")
     if row.flag("model_limits_enabled"):
         fields["models"] = models
-    if not row.flag("unlimited_quota") and (rest := row.number("remain_quota")) is not None:
+    if not row.flag("unlimited_quota"):
+        # A token may have used more than it had.
+        spent = row.text("remain_quota").startswith("-")
+        rest = Decimal() if spent else row.number("remain_quota") or Decimal()
         fields["limits"] = [_limit("cost", rest / _QUOTA_UNITS, "total")]
     group = row.text("group")
     return ForeignKey(

@@ -452,8 +452,9 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     usage_days: Annotated[float, Meta(gt=0)] = 400.0
     """Days for which usage is kept. What is older is added up for each key, team, upstream and
     model."""
-    usage_hours_days: Annotated[float, Meta(gt=0)] = 60.0
-    """Days for which usage is kept by the hour; what is older is added up by the day (UTC)."""
+    usage_hours_days: Annotated[float, Meta(ge=32)] = 60.0
+    """Days for which usage is kept by the hour, at least 32, so that it is told exactly for any
+    month; what is older is added up by the day (UTC)."""
     audit_days: Annotated[float, Meta(gt=0)] = 400.0
     """Days for which it is kept who changed what, at most the last 100,000 changes."""
     responses: bool = True

@@ -425,16 +425,16 @@ class Call:
 
 
 def _said_in(events: Iterable[Event]) -> int:
-    """The characters that the model says in the events of an answer."""
-    count = 0
+    """The bytes of text that the model says in the events of an answer."""
+    texts: list[str] = []
     for event in events:
         if type(event) is Delta:
-            count += len(event.text)
+            texts.append(event.text)
         elif type(event) is Opened and isinstance(event.block, Text | Refusal | Reasoning):
-            count += len(event.block.text)
+            texts.append(event.block.text)
         elif type(event) is Opened and type(event.block) is ToolCall:
-            count += len(event.block.name) + len(event.block.arguments)
-    return count
+            texts += (event.block.name, event.block.arguments)
+    return len("".join(texts).encode(errors="replace"))
 
 
 def _is_plain(events: Sequence[Event]) -> bool:

@@ -42,8 +42,9 @@ _TURN_TOKENS = 4
 _TOOL_TOKENS = 8
 _REQUEST_TOKENS = 3
 
-_CHARACTERS = 4
-"""Characters of a token: what vendors name for English."""
+_BYTES_SAID = 4
+"""Bytes of a token: what vendors name for English. Other letters take more bytes, and are fewer to
+a token."""
 _TOKENS_PER_BYTE = 0.3
 """Of the JSON text of a request."""
 LONG_BODY = 128 * 1024
@@ -80,9 +81,9 @@ def estimate_tokens(request: Request) -> int:
     return math.ceil(count)
 
 
-def estimate_characters(count: int) -> int:
-    """The estimated tokens of so many characters of an answer."""
-    return math.ceil(count / _CHARACTERS)
+def estimate_said(count: int) -> int:
+    """The estimated tokens of so many bytes of an answer's text."""
+    return math.ceil(count / _BYTES_SAID)
 
 
 def estimate_bytes(count: int) -> int:

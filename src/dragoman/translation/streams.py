@@ -42,8 +42,8 @@ from dragoman.translation.estimate import estimate_text
 class Outcome(Struct):
     """The outcome of an answer, filled in while it is read: usage, how it ended, what failed.
 
-    `estimated` says that not all of the usage was told. `said` are the characters of a whole answer
-    whose usage was not told.
+    `estimated` says that not all of the usage was told. `said` are the bytes of text in a whole
+    answer whose usage was not told.
     """
 
     usage: Usage | None = None
@@ -103,7 +103,7 @@ class AnswerStream:
 
     @property
     def said(self) -> int:
-        """About how many characters the model has said."""
+        """About how many bytes of text the model has said."""
         return 0
 
     def feed(self, chunk: bytes) -> bytes:
@@ -201,7 +201,10 @@ class TranslatedStream(AnswerStream):
             for event in events:
                 if type(event) is Delta:
                     text = event.text
-                    self._said += len(text)
+                    # A letter that takes more bytes is more of a token.
+                    self._said += (
+                        len(text) if text.isascii() else len(text.encode(errors="replace"))
+                    )
                     if self.blank or text.isspace():
                         self._watch_blank(event)
                 elif type(event) is Opened:
@@ -320,7 +323,7 @@ _DELTA = b"delta"
 """How names of events end that add to an answer, where events have names."""
 
 _SAID_AT_ONCE = 4
-"""Characters that an event adds to an answer, where that cannot be seen."""
+"""Bytes that an event adds to an answer, where that cannot be seen."""
 
 _ILLEGAL = Fault(FaultKind.UPSTREAM_FAILED, "The upstream's events came in an impossible order.")
 

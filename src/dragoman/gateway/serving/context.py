@@ -21,7 +21,7 @@ from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
 from dragoman.translation.estimate import (
     LONG_BODY,
     estimate_bytes,
-    estimate_characters,
+    estimate_said,
     text_bytes,
 )
 from dragoman.translation.streams import completed
@@ -141,14 +141,20 @@ class RequestContext:
         outcome, for whoever accounts for it, and all of it recorded."""
         outcome = self.outcome
         if self.is_called and (outcome.usage is None or not outcome.ended):
-            said = outcome.said if self.reading is None else self.reading.said
-            asked = self.asked if self.stream is not None else text_bytes(self.call.body)
-            outcome.usage = completed(
-                outcome.usage, estimate_bytes(asked), estimate_characters(said)
-            )
-            outcome.estimated = True
+            self._estimate(outcome)
         if outcome.usage is not self.record.usage:
             self.note_usage()
+
+    def _estimate(self, outcome: Outcome) -> None:
+        """Complete the usage of an answer that was not told whole. What was told counts where it
+        can be all of it: some tell at an answer's beginning how long it is by then."""
+        said = outcome.said if self.reading is None else self.reading.said
+        output, told = estimate_said(said), outcome.usage
+        if told is not None and output <= 2 * told.output:
+            return
+        asked = self.asked if self.stream is not None else text_bytes(self.call.body)
+        outcome.usage = completed(told, estimate_bytes(asked), output)
+        outcome.estimated = True
 
     def note_usage(self) -> None:
         """Record what the answer used and what that costs, as far as it is known."""
