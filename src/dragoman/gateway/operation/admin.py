@@ -66,6 +66,9 @@ _Answer = tuple[int, object]
 _NAME = "admin"
 """Who holds the token."""
 
+_actor: ContextVar[Actor] = ContextVar("actor")
+"""Who asks for what is just being done."""
+
 _BODY_BYTES = 1024 * 1024
 _MOST_ON_PAGE = 1000
 _PAGE = 100
@@ -126,8 +129,6 @@ class Admin:
         self._account_sync = account_sync
         self._client = client
         self._scrape = scrape
-        self._actor: ContextVar[Actor] = ContextVar("actor")
-        """Who asks for what is just being done."""
         self._cipher = cipher_for(config)
 
     @property
@@ -154,7 +155,7 @@ class Admin:
             if not self.admits(incoming.headers):
                 headers.append((b"www-authenticate", b"Bearer"))
                 raise Refusal(401, "unauthenticated", "The token of the administration is needed.")
-            self._actor.set(Actor(_NAME, "admin", address))
+            _actor.set(Actor(_NAME, "admin", address))
             status, value = await self._answer(incoming)
         except ClientGone:
             raise
@@ -383,7 +384,7 @@ class Admin:
                 since=since,
                 until=until,
                 dry_run=dry_run,
-                actor=self._actor.get(),
+                actor=_actor.get(),
             )
         )
 
@@ -407,7 +408,7 @@ class Admin:
     async def _ask_keys(self, work: Callable[[KeyAdministration], T]) -> T:
         if self._account_sync is None:
             raise Refusal(409, "conflict", "Nothing is kept: [storage] path is not set.")
-        actor = self._actor.get()
+        actor = _actor.get()
         return await self._account_sync.ask(
             lambda store: work(KeyAdministration(self._config, store.client_keys, actor))
         )
@@ -415,7 +416,7 @@ class Admin:
     async def _ask(self, work: Callable[[Administration], T]) -> T:
         if self._account_sync is None:
             raise Refusal(409, "conflict", "Nothing is kept: [storage] path is not set.")
-        actor = self._actor.get()
+        actor = _actor.get()
         return await self._account_sync.ask(
             lambda store: work(Administration(self._config, store, self._cipher, actor))
         )
