@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from dragoman.accounts import usage
-from dragoman.accounts.store import UsageCount, UsageKey
-from dragoman.accounts.usage import MOST_MODELS, OTHER, Meter, totals
+from dragoman.accounts.store import ChargeKey, UsageCount, UsageKey
+from dragoman.accounts.usage import MOST_MODELS, MOST_TAGS, MOST_USERS, OTHER, Meter
 from dragoman.canonical.usage import Usage
+from dragoman.prices.lookup import Basis, Charge
 
 HOUR = 1_800_000_000 // 3600 * 3600
 
 
-def count(meter: Meter, model: str = "m", **more: object) -> None:
-    settings: dict[str, object] = {
+def count(meter: Meter, model: str = "m", **more: Any) -> None:
+    settings: dict[str, Any] = {
+        "model": model,
         "now": HOUR + 7.5,
         "account": "a",
         "client": "c",
@@ -22,7 +28,7 @@ def count(meter: Meter, model: str = "m", **more: object) -> None:
         "milliseconds": 5.0,
         **more,
     }
-    meter.count(model=model, **settings)  # type: ignore[arg-type]
+    meter.count(**settings)
 
 
 def test_sums_by_account_client_model_route_and_hour() -> None:
@@ -75,44 +81,62 @@ def test_what_could_not_be_told_is_counted_again() -> None:
     assert (sums.requests, sums.input) == (2, 20)
 
 
-def test_names_that_clients_choose_do_not_pile_up() -> None:
+def requests_by(taken: Mapping[UsageKey, UsageCount], name: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for key, sums in taken.items():
+        found[getattr(key, name)] += sums.requests
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("model", MOST_MODELS), ("user", MOST_USERS), ("tags", MOST_TAGS)]
+)
+def test_names_that_clients_choose_do_not_pile_up(name: str, most: int) -> None:
     meter = Meter(known=["mine"])
-    for number in range(MOST_MODELS + 50):
-        count(meter, f"invented-{number}")
+    for number in range(most + 50):
+        count(meter, **{name: f"invented-{number}"})
     count(meter, "mine")
-    count(meter, "x" * 10_000)
-    found = totals(meter.take(), ["model"])
-    assert len(found) == MOST_MODELS + 2
-    assert found[(OTHER,)].requests == 51
-    assert found[("mine",)].requests == 1
-    count(meter, "x" * 10_000, now=HOUR + 3600.0)
-    ((model,),) = totals(meter.take(), ["model"])
-    assert len(model) == 200
+    count(meter, **{name: "x" * 500})
+    found = requests_by(meter.take(), name)
+    assert len(found) == most + 2
+    assert found[OTHER] == 51
+    assert found["mine" if name == "model" else ""] == 1
+    count(meter, **{name: "x" * 500}, now=HOUR + 3600.0)
+    (told,) = requests_by(meter.take(), name)
+    assert len(told) == (200 if name == "model" else 500)
 
 
 def test_sums_that_no_store_takes_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage, "MOST_COUNTS", 10)
     meter = Meter()
+    who = {"upstream": "up", "team": "t", "user": "u", "tags": "x"}
     for number in range(100):
-        count(meter, account=f"account-{number}")
+        count(meter, account=f"account-{number}", **who)
     meter.restore(meter.take())
     for number in range(100):
-        count(meter, account=f"another-{number}")
+        count(meter, account=f"another-{number}", **who)
     taken = meter.take()
     assert len(taken) == 11
-    assert totals(taken)[()].requests == 200
-    assert totals(taken, ["account"])[(OTHER,)].requests == 190
+    assert sum(sums.requests for sums in taken.values()) == 200
+    assert requests_by(taken, "account")[OTHER] == 190
+    assert requests_by(taken, "team") == {"t": 200}
 
 
-def test_totals_by_any_dimension() -> None:
+def test_whom_a_request_is_for_is_told_apart_and_survives_a_store_that_fails() -> None:
     meter = Meter()
-    count(meter, account="b")
-    count(meter, account="a", client="d")
-    count(meter, account="a", client="c")
-    taken = meter.take()
-    assert [(key, sums.requests) for key, sums in totals(taken, ["account"]).items()] == [
-        (("a",), 2),
-        (("b",), 1),
-    ]
-    assert list(totals(taken, ["client", "account"])) == [("c", "a"), ("c", "b"), ("d", "a")]
-    assert totals({}) == {}
+    who = {"team": "t", "user": "u", "tags": "a,b"}
+    basis = Basis("up", "priced", "flex", 5, "v")
+    for _ in range(2):
+        count(meter, upstream="up", **who)
+        meter.charge(HOUR + 1.0, "a", "c", "m", "/", Usage(input=3), Charge(basis, 7), **who)
+        counts, charges = meter.take(), meter.take_charges()
+        meter.restore(counts)
+        meter.restore_charges(charges)
+    assert meter.take() == {
+        UsageKey(HOUR, "a", "c", "m", "/v1/messages", "up", "t", "u", "a,b"): next(
+            iter(counts.values())
+        )
+    }
+    (key,) = charges
+    assert key == ChargeKey(HOUR, "a", "c", "m", "/", *basis, team="t", user="u", tags="a,b")
+    assert meter.take_charges()[key].cost == 14

@@ -31,6 +31,8 @@ class Interrupted:
         self.deciding = store.deciding
         self.add = store.add
         self.save = store.save
+        self.note = store.note
+        self.audit = store.audit
 
     def _act(self, act: Callable[[], object]) -> None:
         try:

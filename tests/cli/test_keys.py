@@ -122,3 +122,22 @@ def test_a_span_of_more_than_there_is_changes_nothing(shop: Shop, span: str) -> 
     assert "expected a span" in shop.run("key", "rotate", "k", "--grace", span, status=2).stderr
     assert "expected a time" in shop.run("key", "set", "k", "--expires", span, status=2).stderr
     assert shown(shop, "k") == before
+
+
+def test_keys_of_another_gateway(shop: Shop) -> None:
+    tokens = shop.folder / "tokens.csv"
+    tokens.write_text("key,name,unlimited_quota,group\nabcdefghijklmnop,one,1,vip\n")
+    told = shop.run("key", "import", str(tokens), "--from", "new-api", "--dry-run")
+    assert "1 key would be added" in told.stderr
+    assert json.loads(shop.run("key", "list", "--json").stdout) == []
+    told = shop.run("key", "import", str(tokens), "--from", "new-api")
+    assert "warning: one: not taken over: group" in told.stderr
+    assert shown(shop, "one")["secrets"][0]["ending"] == "mnop"
+    again = shop.run("key", "import", str(tokens), "--from", "new-api", status=1).stderr
+    assert "tokens.csv:2: one: name: is, or was, the name of a key" in again
+    assert "nothing was imported" in again
+    listed = "name,hash\nprod,f00\ntest,f01\n"
+    made = shop.run("key", "import", "-", "--from", "openrouter", given=listed).stdout.splitlines()
+    assert [line.split(",")[0] for line in made] == ["prod", "test"]
+    assert all(line.split(",")[1].startswith("sk-drg-") for line in made)
+    assert b"abcdefghijklmnop" not in shop.bytes_of_store()

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from dragoman.config import Admin, Config, Fallback, OwnPrice, Pricing, Route, Secret, Storage
 from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.prices.rates import dollars
 from dragoman.simulator.testing import RunningSimulator
 from dragoman.storage.opening import store_for
 from tests.gateway.clients import APIS, PATHS, body
@@ -277,17 +278,20 @@ def test_a_price_list_that_is_not_known_is_a_fault(simulator: RunningSimulator) 
         running_gateway(priced(simulator.base_url, prices="opnai")).__enter__()
 
 
-def test_a_broken_off_stream_without_usage_is_charged_nothing_and_is_unmetered(
+def test_a_broken_off_stream_without_usage_is_charged_by_an_estimate(
     simulator: RunningSimulator, tmp_path: Path
 ) -> None:
+    """What was streamed was generated, and vendors charge for it."""
     kept = Storage(path=str(tmp_path / "kept.db"), sync_s=0.05)
     config = replace(priced(simulator.base_url, SIM), storage=kept)
     with serving(config) as (gateway, lines):
         ask(gateway, "chat", "chat/sim-text", "[[sim: fault=close after=3]]", stream=True)
-    assert "cost_usd" not in lines[0]
+    assert lines[0]["estimated"]
     store = store_for(config)
     assert store is not None
-    assert store.charges(0, 2**40) == {}
+    [sums] = store.charges(0, 2**40).values()
+    assert dollars(sums.cost) == lines[0]["cost_usd"] != "0"
+    assert sums.output == lines[0]["usage"]["output"] > 0
     store.close()
 
 

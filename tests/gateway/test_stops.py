@@ -90,8 +90,11 @@ def test_the_upstreams_call_is_ended(
     simulator.wait_for(lambda: pool.in_flight("responses-0") == 0)
     assert pool.state("responses-0") == AccountState("responses-0")
     counted = usage(gateway)
-    assert (counted["requests"], counted["errors"], counted["unmetered"]) == (1, 0, 1)
-    assert (counted["input"], counted["output"]) == (0, 0)
+    assert (counted["requests"], counted["errors"], counted["unmetered"]) == (1, 0, 0)
+    # The upstream charges for what it was asked and has generated, told or not.
+    assert counted["estimated"] == 1
+    assert 5 < counted["input"] < 40
+    assert 2 < counted["output"] < 12
     assert asked(gateway, client, "responses/sim-text", "never", stream=True).status == 200
 
 
@@ -131,6 +134,8 @@ def test_usage_that_is_not_known_is_estimated(simulator: RunningSimulator, clien
     assert 5 < counts[1] < 12
     [line] = lines
     assert "usage:converted" in line["losses"]
+    assert line["estimated"]
+    assert (line["usage"]["input"], line["usage"]["output"]) == counts
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.alerts import of_limit
 from dragoman.config import Config, Secret, Storage, Webhook
 from dragoman.gateway.operation import webhook as module
 from dragoman.gateway.testing import RunningGateway
@@ -241,3 +242,28 @@ def test_without_a_webhook_nobody_is_told(
     until(lambda: bool(gateway.app.pool.quotas.windows))
     time.sleep(0.2)
     assert not receiver.got
+
+
+def test_a_share_of_a_limit_is_told_once_in_its_window(
+    start: Start, simulator: RunningSimulator, receiver: Receiver, tmp_path: Path
+) -> None:
+    """By whichever worker saw it first."""
+    config = configured(simulator, receiver, tmp_path)
+    alerts = [start(config).app._services.alerts for _ in range(2)]
+    now = time.time()
+    for percent, resets_at in ((50, now + 60), (80, now + 60), (50, now + 60), (50, None)):
+        for one in alerts:
+            one.notify(of_limit("ci", "key:cost:month", percent, resets_at, now))
+        time.sleep(0.2)
+    alerts[0].notify(of_limit("people", "team:requests:1m", 50, now + 60, now, is_team=True))
+    until(lambda: len(receiver.alerts("limit.used")) >= 3)
+    time.sleep(0.3)
+    told = receiver.alerts("limit.used")
+    assert [(one.get("client"), one["used"], one.get("team")) for one in told] == [
+        ("ci", 0.5, None),
+        ("ci", 0.8, None),
+        (None, 0.5, "people"),
+    ]
+    assert told[0]["text"] == "50 % of the limit key:cost:month of the key ci are used."
+    assert told[0]["resets_at"] == now + 60
+    assert "upstream" not in told[0]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dragoman.accounts.store import Batch
-from dragoman.accounts.usage import Meter
+from dragoman.accounts.store import Batch, ChargeCount
+from dragoman.accounts.usage import OTHER, Meter
+from dragoman.administration.pricing import reprice
 from dragoman.canonical.usage import Usage
 from dragoman.config import KeyRules
 from dragoman.keys.records import StoredKey, StoredSecret
@@ -58,14 +59,17 @@ def test_an_upstream_that_tells_of_more_than_can_be_is_not_believed(tmp_path: Pa
         Usage(input=10**18),
         Usage(output=10**30),
         Usage(input=5, searches=10**25),
+        Usage(output=10**10),  # Fewer tokens, and still more money than anybody would pay.
         Usage(input=3, cached=10**30, cache_write=10**30),
     ):
         charge = prices.charge("up", "m", usage, 1.8e9)
         meter.count(1.8e9, "a", "c", "m", "/", None, 1.0)
         meter.charge(1.8e9, "a", "c", "m", "/", usage, charge)
     store.exchange("w", Batch(charges=meter.take_charges()), 0)
-    (sums,) = store.charges(0, 2**40).values()
+    charges = store.charges(0, 2**40)
+    reprice(store, prices, 0, 2**40)
+    assert store.charges(0, 2**40) == charges
     store.close()
-    assert (sums.requests, sums.unpriced, sums.input) == (4, 3, 3)
-    assert all(type(getattr(sums, name)) is int for name in sums.__struct_fields__)
-    assert sums.cost == 3 * 10**7
+    by_model = {key.priced_as: sums for key, sums in charges.items()}
+    assert by_model["m"] == ChargeCount(requests=1, input=3, cached=3, cost=3 * 10**7)
+    assert by_model[OTHER] == ChargeCount(requests=4, unpriced=4)

@@ -24,6 +24,7 @@ from dragoman.accounts.store import (
     Batch,
     Changes,
     Definition,
+    ErrorKey,
     Store,
     UsageCount,
     UsageKey,
@@ -323,19 +324,23 @@ def test_what_is_too_old_is_dropped(opened: Opened, clock: Clock) -> None:
     assert list(store.exchange("w", Batch(), version).removed) == []
     clock.now = now + 101 * DAY
     store.sweep(clock.now)
-    assert store.usage(0, 2 * now) == {key(hour + 50 * 24 * HOUR): UsageCount(2)}
+    # Usage is added up, and nothing of it lost.
+    assert {one.hour: sums.requests for one, sums in store.usage(0, 2 * now).items()} == {
+        0: 1,
+        hour + 50 * 24 * HOUR: 2,
+    }
     assert store.sweep(clock.now) == 0
     assert "a" in store.states()
 
 
 def test_a_sweep_is_bounded(store: Store, clock: Clock) -> None:
     count = 2 * SWEPT_AT_ONCE + 1
-    usage = {key(0, f"a{number}"): UsageCount(1) for number in range(count)}
-    store.exchange("w", Batch(usage=usage), 0)
+    errors = {ErrorKey(0, f"a{number}", "x"): 1 for number in range(count)}
+    store.exchange("w", Batch(errors=errors), 0)
     swept = []
     while done := store.sweep(clock.now):
         swept.append(done)
-        assert len(store.usage(0, 1)) == count - sum(swept)
+        assert len(store.errors(0, 1)) == count - sum(swept)
     assert swept == [SWEPT_AT_ONCE, SWEPT_AT_ONCE, 1]
 
 

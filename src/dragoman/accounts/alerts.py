@@ -1,5 +1,5 @@
-"""What an operator is to hear of at once: quotas that run low, accounts that fall out, and pools
-that are nearly empty. Pure.
+"""What an operator is to hear of at once: quotas that run low, accounts that fall out, pools that
+are nearly empty, and limits of clients that are used up. Pure.
 
 An alert has a `key` and `until`: while one of the same key holds, there is no other, in any worker.
 """
@@ -14,13 +14,16 @@ from msgspec import Struct
 from dragoman.accounts.quota import QuotaWindow, Windows
 from dragoman.accounts.states import AccountState
 
-AlertType = Literal["account.quota", "account.out", "pool.low", "pool.empty"]
+AlertType = Literal["account.quota", "account.out", "pool.low", "pool.empty", "limit.used"]
 
 _LEAST_WINDOW_S = 3600.0
 """Seconds of the shortest window that there are alerts of."""
 
 _UNTOLD_RESET_S = 6 * 3600.0
 """Seconds for which there is no second alert of a window whose end nobody told."""
+
+_FOR_EVER_S = 1e9
+"""Seconds for which there is no second alert of a limit that is for ever."""
 
 _OUT_S = 60.0
 """Seconds within which several workers see that the same account fell out."""
@@ -34,13 +37,14 @@ class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `text` says it in a sentence. `window`, `model`, `used`, `threshold` and `resets_at` are of a
     quota; `state`, `why`, `status` and `back_at` of an account that fell out; `usable` and
-    `accounts` of a pool: how many of its accounts can be used. Times are Unix seconds, shares are
+    `accounts` of a pool: how many of its accounts can be used; `client` or `team`, and `limit`, of
+    a limit, of which `used` is the share that was just reached. Times are Unix seconds, shares are
     of 1.
     """
 
     type: AlertType
     at: float
-    upstream: str
+    upstream: str = ""
     text: str
     key: str
     until: float
@@ -56,6 +60,36 @@ class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
     back_at: float | None = None
     usable: int | None = None
     accounts: int | None = None
+    client: str = ""
+    team: str = ""
+    limit: str = ""
+
+
+def of_limit(
+    owner: str,
+    limit: str,
+    percent: int,
+    resets_at: float | None,
+    now: float,
+    *,
+    is_team: bool = False,
+) -> Alert:
+    """The alert of a share of a limit that was reached, in percent: of the key `owner`, or of the
+    team. `limit` is its name (`key:cost:month`); until `resets_at` it is told once, for ever if it
+    is None."""
+    whose = "team" if is_team else "key"
+    return Alert(
+        type="limit.used",
+        at=now,
+        text=f"{percent} % of the limit {limit} of the {whose} {owner} are used.",
+        key=f"limit {whose} {owner} {limit} {percent}",
+        until=now + _FOR_EVER_S if resets_at is None else resets_at,
+        client="" if is_team else owner,
+        team=owner if is_team else "",
+        limit=limit,
+        used=percent / 100,
+        resets_at=resets_at,
+    )
 
 
 def of_quota(

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from dragoman.accounts.quota import Windows
 from dragoman.accounts.states import AccountState, Entry, Transition
+from dragoman.audit import AuditLog
 from dragoman.keys.records import KeyStore, StoredKey, StoredTeam, Uses
 
 LOST_AFTER_S = 3.0
@@ -70,11 +71,18 @@ class UsageKey(Struct, frozen=True, order=True):
     model: str
     route: str
     """Path the client called, such as `/v1/messages`."""
+    upstream: str = ""
+    team: str = ""
+    user: str = ""
+    """The end user that the request named."""
+    tags: str = ""
+    """Its tags, in order, with commas between them."""
 
 
 class UsageCount(Struct):
     """Sums of one `UsageKey`. Tokens as in `dragoman.canonical.usage`: `input` includes cached and
-    cache writes, `output` includes reasoning. `unmetered` are answers without usage.
+    cache writes, `output` includes reasoning. `unmetered` are answers of unknown usage, `estimated`
+    those whose usage the upstream did not tell, or not all of it.
 
     `requests` and `errors` count a request once, with the account that was asked last. `attempts`
     count with each account that was asked, `failed` those that failed, and `retries` those of them
@@ -93,6 +101,7 @@ class UsageCount(Struct):
     attempts: int = 0
     failed: int = 0
     retries: int = 0
+    estimated: int = 0
 
     def add(self, other: UsageCount) -> None:
         """Add the sums of `other` to these."""
@@ -132,6 +141,9 @@ class ChargeKey(Struct, frozen=True, order=True):
     tier: str
     above: int
     prices: str
+    team: str = ""
+    user: str = ""
+    tags: str = ""
 
 
 class ChargeCount(Struct):
@@ -155,6 +167,20 @@ class ChargeCount(Struct):
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
+
+class Sums(Struct):
+    """What one group has used, and what it was charged."""
+
+    usage: UsageCount = field(default_factory=UsageCount)
+    charged: ChargeCount = field(default_factory=ChargeCount)
+
+
+DIMENSIONS = (
+    *("key", "client", "team", "user", "tag", "model", "account", "upstream", "route"),
+    *("hour", "day"),
+)
+"""What usage can be grouped by: names as in `UsageKey`, of which `key` is the client; `tag` is each
+of the tags. Hours and days (UTC) are told by their beginning in Unix seconds."""
 
 Reprice = Callable[[ChargeKey, ChargeCount], tuple[ChargeKey, ChargeCount] | None]
 """What to put in place of the sums of a key; None to leave them."""
@@ -250,7 +276,7 @@ class Counts(Protocol):
         """Give everything up. Harmless if it was done before."""
 
 
-class Store(Protocol):
+class Store(AuditLog, Protocol):
     """A store. Every method raises `StoreError` when the store cannot be used, and has then
     changed nothing."""
 
@@ -293,7 +319,15 @@ class Store(Protocol):
         """The last changes of an account, the latest first."""
 
     def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
-        """Usage of the hours that begin in [since, until), in Unix seconds."""
+        """Usage of the hours that begin in [since, until), in Unix seconds. Older hours were added
+        to the beginning of their day, and older days to the hour 0, with less of a key."""
+
+    def sums(
+        self, since: float, until: float, by: Sequence[str] = (), only: Mapping[str, str] = {}
+    ) -> dict[tuple[str, ...], Sums]:
+        """Usage of the hours that begin in [since, until) for each combination of the dimensions
+        `by` (of `DIMENSIONS`), in order; with none all of it under `()`, if there is any. Of those
+        in `only` it has these values. What has several tags counts for each of them."""
 
     def errors(self, since: float, until: float) -> dict[ErrorKey, int]:
         """Failed attempts of the hours that begin in [since, until), in Unix seconds."""

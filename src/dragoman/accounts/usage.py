@@ -1,12 +1,14 @@
-"""Counting what requests used, by account, client, model and route. Pure: the time is an argument.
+"""Counting what requests used, by account, client, model, route, upstream, team, end user and tags.
+Pure: the time is an argument.
 
 Counts are summed in memory and taken a few times a second to be written to the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, Self, TypeVar
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import astuple
 
 from dragoman.accounts.store import (
     ChargeCount,
@@ -26,6 +28,12 @@ MOST_MODELS = 256
 """Names of models that one worker counts separately in an hour, beside those it knows. Where a
 pattern leads to an upstream, clients choose the names."""
 
+MOST_USERS = 1000
+"""End users that one worker counts separately in an hour, whom clients name as they like."""
+
+MOST_TAGS = 256
+"""Combinations of tags that one worker counts separately in an hour."""
+
 MOST_COUNTS = 50_000
 """Sums that are held separately while no store takes them; beyond, only by client and route."""
 
@@ -38,8 +46,9 @@ _MOST_TOKENS = 10**12
 _HOUR_S = 3600
 _LONGEST_NAME = 200
 
-_Key = tuple[int, str, str, str, str]
-_ChargeKey = tuple[int, str, str, str, str, Basis]
+_Key = tuple[int, str, str, str, str, str, str, str, str]
+_ChargeKey = tuple[int, str, str, str, str, str, str, str, Basis]
+"""As `ChargeKey`, but for the basis: that has the upstream."""
 
 
 class Meter:
@@ -49,11 +58,23 @@ class Meter:
     spells out.
     """
 
-    __slots__ = ("_charges", "_counts", "_errors", "_hour", "_known", "_last_errors", "_models")
+    __slots__ = (
+        "_charges",
+        "_counts",
+        "_errors",
+        "_hour",
+        "_known",
+        "_last_errors",
+        "_models",
+        "_tags",
+        "_users",
+    )
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known = frozenset(known)
         self._models: dict[str, str] = {}
+        self._users: dict[str, str] = {}
+        self._tags: dict[str, str] = {}
         self._counts: dict[_Key, UsageCount] = {}
         self._errors: dict[ErrorKey, int] = {}
         self._last_errors: dict[str, LastError] = {}
@@ -72,15 +93,21 @@ class Meter:
         *,
         failed: bool = False,
         metered: bool = True,
+        estimated: bool = False,
         attempts: int = 0,
+        upstream: str = "",
+        team: str = "",
+        user: str = "",
+        tags: str = "",
     ) -> None:
         """Add one request that ended at `now` (Unix seconds).
 
-        `account`, `client` and `model` are empty where there was none. `metered` is false for
+        Names are empty where there was none; `tags` is one text. `metered` is false for
         requests whose answers are not paid for in tokens, such as counts: `usage` is then left
-        out. `attempts` are those of this account for it that did not fail.
+        out. `estimated` says that not all of `usage` was told. `attempts` are those of this account
+        for it that did not fail.
         """
-        sums = self._sums(now, account, client, model, route)
+        sums = self._sums(now, account, client, model, route, upstream, team, user, tags)
         sums.requests += 1
         sums.attempts += attempts
         sums.milliseconds += milliseconds
@@ -92,6 +119,7 @@ class Meter:
             if not failed:
                 sums.unmetered += 1
             return
+        sums.estimated += estimated
         sums.input += usage.input
         sums.output += usage.output
         sums.cached += usage.cached or 0
@@ -108,17 +136,32 @@ class Meter:
         error: LastError,
         *,
         retried: bool,
+        upstream: str = "",
+        team: str = "",
+        user: str = "",
+        tags: str = "",
     ) -> None:
         """Add one attempt that failed, for a request that ended at `now` (Unix seconds); `retried`
         tells that another attempt followed."""
-        sums = self._sums(now, account, client, model, route)
+        sums = self._sums(now, account, client, model, route, upstream, team, user, tags)
         sums.attempts += 1
         sums.failed += 1
         sums.retries += retried
         self._last_errors[account] = error
         self._add_errors(ErrorKey(self._hour, account, error.kind), 1)
 
-    def _sums(self, now: float, account: str, client: str, model: str, route: str) -> UsageCount:
+    def _sums(
+        self,
+        now: float,
+        account: str,
+        client: str,
+        model: str,
+        route: str,
+        upstream: str,
+        team: str,
+        user: str,
+        tags: str,
+    ) -> UsageCount:
         """The sums of the hour of `now` that a request belongs to."""
         hour = int(now) // _HOUR_S * _HOUR_S
         if hour != self._hour:
@@ -126,7 +169,11 @@ class Meter:
         name = self._models.get(model)
         if name is None:
             name = self._admit(model)
-        key = (hour, account, client, name, route)
+        if user:
+            user = _admitted(self._users, user, MOST_USERS)
+        if tags:
+            tags = _admitted(self._tags, tags, MOST_TAGS)
+        key = (hour, account, client, name, route, upstream, team, user, tags)
         sums = self._counts.get(key)
         return self._begin(key) if sums is None else sums
 
@@ -137,6 +184,8 @@ class Meter:
     def _begin_hour(self, hour: int) -> None:
         self._hour = hour
         self._models.clear()
+        self._users.clear()
+        self._tags.clear()
 
     def take_errors(self) -> tuple[dict[ErrorKey, int], dict[str, LastError]]:
         """The failed attempts counted since the last call, and the last of each account."""
@@ -159,22 +208,36 @@ class Meter:
         route: str,
         usage: Usage,
         charge: Charge,
+        *,
+        team: str = "",
+        user: str = "",
+        tags: str = "",
     ) -> None:
         """Add what one answer costs, whose request was counted."""
+        if user:
+            user = _admitted(self._users, user, MOST_USERS)
+        if tags:
+            tags = _admitted(self._tags, tags, MOST_TAGS)
         name = self._models.get(model)
         if name is None:
             name = self._admit(model)
         basis = charge.basis
-        key = (int(now) // _HOUR_S * _HOUR_S, account, client, name, route, basis)
+        believed = usage.input + usage.output + (usage.searches or 0) <= _MOST_TOKENS
+        if not believed or (charge.cost is None and basis.prices):
+            # There is a price, and nobody would pay it: it must not be charged later either.
+            believed, charge = False, Charge(basis, None)
+            basis = Basis(basis.upstream, OTHER, prices=basis.prices)
+        hour = int(now) // _HOUR_S * _HOUR_S
+        key = (hour, account, client, name, route, team, user, tags, basis)
         sums = self._charges.get(key)
         if sums is None:
             if name == OTHER or len(self._charges) >= MOST_COUNTS:
                 # What is not told apart by its model cannot be priced anew by it.
                 basis = Basis(basis.upstream, OTHER, prices=basis.prices)
-                key = (*key[:3], OTHER, route, basis)
+                key = (hour, account, client, OTHER, route, team, "", "", basis)
             sums = self._charges.setdefault(key, ChargeCount())
         sums.requests += 1
-        if usage.input + usage.output + (usage.searches or 0) > _MOST_TOKENS:
+        if not believed:
             sums.unpriced += 1
             return
         # As in `Price.cost_of`: no part is more than the whole.
@@ -195,13 +258,17 @@ class Meter:
     def take_charges(self) -> dict[ChargeKey, ChargeCount]:
         """Everything charged since the last call."""
         taken, self._charges = self._charges, {}
-        return {ChargeKey(*key[:5], *key[5]): sums for key, sums in taken.items()}
+        return {
+            ChargeKey(*key[:5], *key[8], team=key[5], user=key[6], tags=key[7]): sums
+            for key, sums in taken.items()
+        }
 
     def restore_charges(self, charges: Mapping[ChargeKey, ChargeCount]) -> None:
         """Put back what was taken and could not be written."""
         for key, sums in charges.items():
             basis = Basis(key.upstream, key.priced_as, key.tier, key.above, key.prices)
-            own = (key.hour, key.account, key.client, key.model, key.route, basis)
+            who = (key.team, key.user, key.tags)
+            own = (key.hour, key.account, key.client, key.model, key.route, *who, basis)
             self._charges.setdefault(own, ChargeCount()).add(sums)
 
     def take(self) -> dict[UsageKey, UsageCount]:
@@ -212,7 +279,7 @@ class Meter:
     def restore(self, usage: Mapping[UsageKey, UsageCount]) -> None:
         """Put back what was taken and could not be written."""
         for key, sums in usage.items():
-            own = (key.hour, key.account, key.client, key.model, key.route)
+            own: _Key = astuple(key)
             mine = self._counts.get(own)
             if mine is None:
                 mine = self._begin(own)
@@ -221,8 +288,9 @@ class Meter:
     def _begin(self, key: _Key) -> UsageCount:
         """The sums for `key`, of which there are none yet."""
         if len(self._counts) >= MOST_COUNTS:
-            hour, _, client, _, route = key
-            return self._counts.setdefault((hour, OTHER, client, OTHER, route), UsageCount())
+            hour, _, client, _, route, _, team, _, _ = key
+            whole = (hour, OTHER, client, OTHER, route, "", team, "", "")
+            return self._counts.setdefault(whole, UsageCount())
         sums = self._counts[key] = UsageCount()
         return sums
 
@@ -230,51 +298,16 @@ class Meter:
         """The name to count a model under: its own as long as there is room for one."""
         if model in self._known or not model:
             return model
-        if len(self._models) >= MOST_MODELS:
-            return OTHER
-        self._models[model] = shown = model[:_LONGEST_NAME]
-        return shown
+        return _admitted(self._models, model[:_LONGEST_NAME], MOST_MODELS)
 
 
-class _Sums(Protocol):
-    def add(self, other: Self, /) -> None: ...
-
-
-_K = TypeVar("_K")
-_C = TypeVar("_C", bound=_Sums)
-
-DIMENSIONS = ("account", "client", "model", "route")
-"""What usage can be grouped by."""
-
-
-def totals(
-    usage: Mapping[UsageKey, UsageCount], by: Iterable[str] = ()
-) -> dict[tuple[str, ...], UsageCount]:
-    """The sums of `usage` for each combination of the dimensions `by` (of `DIMENSIONS`, and
-    `hour`), ordered by these; with no dimension all of it under `()`.
-
-    Raises:
-        AttributeError: there is no such dimension.
-    """
-    return _totals(usage, by, UsageCount)
-
-
-def charged(
-    charges: Mapping[ChargeKey, ChargeCount], by: Iterable[str] = ()
-) -> dict[tuple[str, ...], ChargeCount]:
-    """As `totals`, of what was charged."""
-    return _totals(charges, by, ChargeCount)
-
-
-def _totals(
-    counts: Mapping[_K, _C], by: Iterable[str], empty: Callable[[], _C]
-) -> dict[tuple[str, ...], _C]:
-    names = tuple(by)
-    sums: dict[tuple[str, ...], _C] = {}
-    for key, count in counts.items():
-        group = tuple(str(getattr(key, name)) for name in names)
-        found = sums.get(group)
-        if found is None:
-            found = sums[group] = empty()
-        found.add(count)
-    return dict(sorted(sums.items()))
+def _admitted(names: dict[str, str], name: str, most: int) -> str:
+    """What to count `name` under, which a client chose: itself as long as there is room for it
+    among `names`."""
+    known = names.get(name)
+    if known is not None:
+        return known
+    if len(names) >= most:
+        return OTHER
+    names[name] = name
+    return name

@@ -14,7 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.administration.drafts import FieldError, InvalidDraft, shortened
-from dragoman.administration.errors import Conflict
+from dragoman.administration.errors import Conflict, ImportRejected
+from dragoman.administration.foreign_keys import ForeignKey, fitting_name
+from dragoman.administration.people import this_user
+from dragoman.administration.rows import BadRow
+from dragoman.audit import Actor, Change, changed
 from dragoman.config import AccessRules, Client, Config, KeyRules, access_faults
 from dragoman.config.access_rules import ANYONE, Name
 from dragoman.config.convert import suggestion
@@ -59,6 +63,24 @@ class MadeKey(Struct, frozen=True, kw_only=True):
     key: KeyView
 
 
+class ImportedKeys(Struct, frozen=True, kw_only=True):
+    """What became of a list of keys: rows read, and the names that keys got. `made` are those whose
+    secret nobody knew, with the new one; `left_out` is what else was said of a key and is not taken
+    over, by its name."""
+
+    rows: int
+    added: tuple[str, ...]
+    made: tuple[NewSecret, ...] = ()
+    left_out: Mapping[str, tuple[str, ...]] = {}
+
+
+class NewSecret(Struct, frozen=True, kw_only=True):
+    """The secret of a key, which is shown this once."""
+
+    name: str
+    secret: str
+
+
 class TeamView(Struct, frozen=True, kw_only=True):
     """A team as it is shown, with how many keys it has."""
 
@@ -83,8 +105,14 @@ class KeyAdministration:
     """
 
     def __init__(
-        self, config: Config, store: KeyStore, *, clock: Callable[[], float] = time.time
+        self,
+        config: Config,
+        store: KeyStore,
+        actor: Actor | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._actor = actor or this_user()
         self._config = config
         self._store = store
         self._clock = clock
@@ -128,7 +156,89 @@ class KeyAdministration:
             key = StoredKey(name=name, created=now, rules=rules, secrets=(kept,))
             if not self._store.add(key):
                 raise Conflict(f"{name} is, or was, the name of a key, and stays its own", "name")
+            self._note(Change(action="add", kind="key", name=name, after=_fields(rules)))
             return MadeKey(name=name, secret=secret, key=self._view(key))
+
+    def import_keys(
+        self,
+        rows: Sequence[ForeignKey | BadRow],
+        *,
+        team: str | None = None,
+        limits: bool = True,
+        dry_run: bool = False,
+    ) -> ImportedKeys:
+        """Add the keys of another gateway, all or none. Those whose secret is not known get a new
+        one. All are of `team`; without one, those are of a team whose own has the name of one here.
+        Without `limits`, theirs are left out. With `dry_run` nothing is changed.
+
+        Raises:
+            ImportRejected: with every row that cannot be used.
+        """
+        bad = [row for row in rows if isinstance(row, BadRow)]
+        left_out: dict[str, tuple[str, ...]] = {}
+        keys: dict[str, StoredKey] = {}
+        made: list[NewSecret] = []
+        with self._store.deciding():
+            there = dict.fromkeys(self._clients, "is a client of the configuration file")
+            there |= {key.name: "is, or was, the name of a key" for key in self._store.all_keys()}
+            seen = {one.digest for key in self._stored() for one in key.secrets}
+            seen |= {
+                digest_of(secret.reveal().encode())
+                for client in self._clients.values()
+                for secret in client.secrets
+            }
+            teams = {*self._fixed_teams, *(one.name for one in self._stored_teams())}
+            now = self._clock()
+            for row in rows:
+                if isinstance(row, BadRow):
+                    continue
+                name = fitting_name(row, keys)
+                fields, missed = dict(row.fields), list(row.left_out)
+                if not limits and fields.pop("limits", None):
+                    missed.append("limits")
+                if team is not None or row.team in teams:
+                    fields["team"] = team or row.team
+                elif row.team:
+                    missed.append("team")
+                if name != row.name:
+                    fields["note"] = row.name
+                try:
+                    if name in keys or name in there:
+                        raise InvalidDraft((FieldError("name", there.get(name, "is there twice")),))
+                    _check_name(name)
+                    if name == ANYONE:
+                        raise InvalidDraft((FieldError("name", "stands for all without a key"),))
+                    if row.digest is not None and row.digest in seen:
+                        raise InvalidDraft((FieldError("key", "is another's key already"),))
+                    rules = self._checked_key(_changed(KeyRules(), fields))
+                except InvalidDraft as error:
+                    bad.append(BadRow(row.at, name, error.faults))
+                    continue
+                if row.digest is None:
+                    secret, kept = _fresh(now)
+                    made.append(NewSecret(name=name, secret=secret))
+                else:
+                    kept = StoredSecret(digest=row.digest, ending=row.ending, created=now)
+                    seen.add(row.digest)
+                keys[name] = StoredKey(name=name, created=now, rules=rules, secrets=(kept,))
+                if missed:
+                    left_out[name] = tuple(missed)
+            if bad:
+                raise ImportRejected(tuple(sorted(bad, key=lambda one: one.at)), len(rows))
+            if not dry_run:
+                self._store.save(keys.values())
+                self._note(
+                    *(
+                        Change(action="import", kind="key", name=name, after=_fields(key.rules))
+                        for name, key in keys.items()
+                    )
+                )
+        return ImportedKeys(
+            rows=len(rows),
+            added=tuple(keys),
+            made=() if dry_run else tuple(made),
+            left_out=left_out,
+        )
 
     def change(self, name: str, fields: Mapping[str, Any]) -> KeyView:
         """Change the rules that `fields` names; None stands for the default.
@@ -140,9 +250,10 @@ class KeyAdministration:
         """
         with self._store.deciding():
             key = self._find(name)
-            changed = replace(key, rules=self._checked_key(_changed(key.rules, fields)))
-            self._store.save([changed])
-            return self._view(changed)
+            other = replace(key, rules=self._checked_key(_changed(key.rules, fields)))
+            self._store.save([other])
+            self._note(_rules_changed("key", name, key.rules, other.rules))
+            return self._view(other)
 
     def rotate(self, name: str, grace_s: float = GRACE_S) -> MadeKey:
         """Make another secret for a key. Those it has are refused `grace_s` seconds from now, or
@@ -162,6 +273,8 @@ class KeyAdministration:
             secret, kept = _fresh(now)
             rotated = replace(key, secrets=(*old[-KEPT_SECRETS + 1 :], kept))
             self._store.save([rotated])
+            told = {"old_ends": _moment(end).isoformat()}
+            self._note(Change(action="rotate", kind="key", name=name, after=told))
             return MadeKey(name=name, secret=secret, key=self._view(rotated))
 
     def remove(self, names: Sequence[str]) -> int:
@@ -178,6 +291,12 @@ class KeyAdministration:
                 replace(self._find(name), secrets=(), removed=now) for name in dict.fromkeys(names)
             ]
             self._store.save(gone)
+            self._note(
+                *(
+                    Change(action="remove", kind="key", name=key.name, before=_fields(key.rules))
+                    for key in gone
+                )
+            )
             return len(gone)
 
     # Teams
@@ -226,6 +345,7 @@ class KeyAdministration:
                 raise Conflict(f"{name} is taken", "name")
             rules = self._checked(_changed(AccessRules(), fields))
             self._store.save(teams=[StoredTeam(name=name, created=self._clock(), rules=rules)])
+            self._note(Change(action="add", kind="team", name=name, after=_fields(rules)))
             return self.team(name)
 
     def change_team(self, name: str, fields: Mapping[str, Any]) -> TeamView:
@@ -240,6 +360,7 @@ class KeyAdministration:
             team = self._find_team(name)
             rules = self._checked(_changed(team.rules, fields))
             self._store.save(teams=[replace(team, rules=rules)])
+            self._note(_rules_changed("team", name, team.rules, rules))
             return self.team(name)
 
     def remove_team(self, name: str) -> int:
@@ -254,9 +375,14 @@ class KeyAdministration:
             if keys := self.team(name).keys:
                 raise Conflict(f"{name} still has keys: {keys}", "name")
             self._store.save(teams=[replace(team, removed=self._clock())])
+            told = _fields(team.rules)
+            self._note(Change(action="remove", kind="team", name=name, before=told))
             return 1
 
     # Within
+
+    def _note(self, *changes: Change) -> None:
+        self._store.note(self._actor, changes)
 
     def _stored(self) -> list[StoredKey]:
         return [key for key in self._store.all_keys() if key.removed is None]
@@ -326,6 +452,19 @@ class KeyAdministration:
                 for one in key.secrets
             ),
         )
+
+
+def _fields(rules: AccessRules) -> dict[str, Any]:
+    """The rules that are set, as JSON has them."""
+    fields: dict[str, Any] = msgspec.to_builtins(rules)
+    usual: dict[str, Any] = msgspec.to_builtins(type(rules)())
+    return {name: value for name, value in fields.items() if value != usual.get(name)}
+
+
+def _rules_changed(
+    kind: Literal["key", "team"], name: str, before: AccessRules, after: AccessRules
+) -> Change:
+    return changed("change", kind, name, _fields(before), _fields(after))
 
 
 def _fresh(now: float) -> tuple[str, StoredSecret]:

@@ -6,9 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.accounts.store import ChargeCount, ChargeKey, Store
 from dragoman.accounts.usage import OTHER
+from dragoman.administration.people import this_user
+from dragoman.audit import Actor, Change
 from dragoman.prices.lookup import Basis, Prices
 from dragoman.prices.rates import PER_MILLION, Price, dollars
 
@@ -71,7 +74,13 @@ def _clock(minute: int) -> str:
 
 
 def reprice(
-    store: Store, prices: Prices, since: float, until: float, *, dry_run: bool = False
+    store: Store,
+    prices: Prices,
+    since: float,
+    until: float,
+    *,
+    dry_run: bool = False,
+    actor: Actor | None = None,
 ) -> Repriced:
     """Price anew what was counted in the hours that begin in [since, until), as of each hour.
 
@@ -93,7 +102,21 @@ def reprice(
         changed += made[1].cost != count.cost or made[1].unpriced != count.unpriced
         return None if dry_run else made
 
-    store.reprice(since, until, price)
+    with store.deciding():
+        store.reprice(since, until, price)
+        if changed and not dry_run:
+            after_usd = {"cost_usd": dollars(after), "rows": changed, "prices": prices.version}
+            store.note(
+                actor or this_user(),
+                [
+                    Change(
+                        action="reprice",
+                        kind="prices",
+                        before={"cost_usd": dollars(before), "since": since, "until": until},
+                        after=after_usd,
+                    )
+                ],
+            )
     return Repriced(
         rows=rows,
         changed=changed,
@@ -112,10 +135,14 @@ def _priced(prices: Prices, key: ChargeKey, count: ChargeCount) -> tuple[ChargeK
         return key, count
     other, price = found
     cost = price.cost_of(count, count.requests)
-    new_key = ChargeKey(
-        key.hour, key.account, key.client, key.model, key.route,
-        other.upstream, other.model, other.tier, other.above, other.prices,
-    )  # fmt: skip
+    new_key = replace(
+        key,
+        upstream=other.upstream,
+        priced_as=other.model,
+        tier=other.tier,
+        above=other.above,
+        prices=other.prices,
+    )
     sums = ChargeCount()
     sums.add(count)
     sums.cost, sums.unpriced = cost, 0

@@ -9,20 +9,22 @@ from typing import NamedTuple
 from dragoman.accounts.cipher import AccountCipher, SealError
 from dragoman.accounts.states import AccountState
 from dragoman.accounts.store import (
+    DIMENSIONS,
     Batch,
     Changes,
-    ChargeCount,
     Definition,
     LastError,
     Store,
+    Sums,
     UsageCount,
 )
-from dragoman.accounts.usage import DIMENSIONS, charged, totals
 from dragoman.administration.drafts import SECRETS, FieldError, InvalidDraft, shortened
 from dragoman.administration.errors import Conflict, UnknownAccount
+from dragoman.administration.people import this_user
 from dragoman.administration.views import (
     AccountDetails,
     AccountView,
+    AuditPage,
     Page,
     QuotaView,
     Status,
@@ -30,6 +32,7 @@ from dragoman.administration.views import (
     UsageRow,
     status_of,
 )
+from dragoman.audit import Actor
 from dragoman.config import Account, Config
 from dragoman.config.convert import suggestion
 
@@ -49,9 +52,11 @@ class AccountQueries:
         config: Config,
         store: Store,
         cipher: AccountCipher,
+        actor: Actor | None = None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._actor = actor or this_user()
         self._config = config
         self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
         self._fixed = {account.name: account for account in config.accounts}
@@ -110,41 +115,25 @@ class AccountQueries:
     def usage(
         self, since: float, until: float, by: Sequence[str] = (), only: Mapping[str, str] = {}
     ) -> UsageReport:
-        """Usage of the hours that begin in [since, until) by the dimensions `by` (account, client,
-        model, route, hour), of which those in `only` have these values.
+        """Usage of the hours that begin in [since, until) by the dimensions `by`, of which those in
+        `only` have these values.
 
         Raises:
             InvalidDraft: there is no such dimension.
         """
-        known = (*DIMENSIONS, "hour")
-        for name in (*by, *only):
-            if name not in known:
-                raise InvalidDraft((FieldError("by", f"expected one of {', '.join(known)}"),))
-        found = {
-            key: count
-            for key, count in self._store.usage(since, until).items()
-            if all(str(getattr(key, name)) == value for name, value in only.items())
-        }
-        costs = {
-            key: count
-            for key, count in self._store.charges(since, until).items()
-            if all(str(getattr(key, name)) == value for name, value in only.items())
-        }
-        counts, charges = totals(found, by), charged(costs, by)
-        rows = tuple(
-            UsageRow.of(
-                dict(zip(by, group, strict=True)),
-                counts.get(group, UsageCount()),
-                charges.get(group, ChargeCount()),
-            )
-            for group in sorted(counts.keys() | charges.keys())
-        )
-        total = UsageRow.of(
-            {},
-            totals(found).get((), UsageCount()),
-            charged(costs).get((), ChargeCount()),
-        )
-        return UsageReport(since=since, until=until, rows=rows, total=total)
+        return usage_report(self._store, since, until, by, only)
+
+    def audit(
+        self,
+        limit: int,
+        before: int | None = None,
+        since: float = 0.0,
+        only: Mapping[str, str] = {},
+    ) -> AuditPage:
+        """The latest changes, the last first; see `AuditLog.audit`."""
+        found = self._store.audit(limit + 1, before=before, since=since, only=only)
+        lines = tuple(found[:limit])
+        return AuditPage(changes=lines, next=lines[-1].id if len(found) > limit else None)
 
     def account(self, name: str) -> Account:
         """The account with its secrets, for calls of its upstream.
@@ -167,12 +156,13 @@ class AccountQueries:
     def _snapshot(self, *, with_usage: bool = True) -> _Snapshot:
         now = self._clock()
         changes = self._store.exchange("", Batch(), 0)
-        usage: Mapping[tuple[str, ...], UsageCount] = {}
+        usage: Mapping[str, UsageCount] = {}
         errors: dict[str, dict[str, int]] = {}
         last: Mapping[str, LastError] = {}
         if with_usage:
             since, until = now // _HOUR_S * _HOUR_S - _DAY_S + _HOUR_S, now + _HOUR_S
-            usage = totals(self._store.usage(since, until), ["account"])
+            sums = self._store.sums(since, until, ["account"])
+            usage = {account: one.usage for (account,), one in sums.items()}
             for key, number in sorted(self._store.errors(since, until).items()):
                 kinds = errors.setdefault(key.account, {})
                 kinds[key.kind] = kinds.get(key.kind, 0) + number
@@ -183,7 +173,7 @@ class AccountQueries:
     def _view(self, name: str, found: Status, snapshot: _Snapshot) -> AccountView:
         account, problem = self._readable(snapshot.accounts[name])
         changes = snapshot.changes
-        sums = snapshot.usage.get((name,), UsageCount())
+        sums = snapshot.usage.get(name, UsageCount())
         return AccountView(
             name=name,
             upstream=account.upstream,
@@ -247,9 +237,32 @@ class _Snapshot(NamedTuple):
     now: float
     accounts: Mapping[str, Account | Definition]
     changes: Changes
-    usage: Mapping[tuple[str, ...], UsageCount]
+    usage: Mapping[str, UsageCount]
     errors: Mapping[str, dict[str, int]]
     last_errors: Mapping[str, LastError]
+
+
+def usage_report(
+    store: Store, since: float, until: float, by: Sequence[str], only: Mapping[str, str] = {}
+) -> UsageReport:
+    """Usage of the hours that begin in [since, until) by the dimensions `by`, of which those in
+    `only` have these values.
+
+    Raises:
+        InvalidDraft: there is no such dimension, or it is told twice.
+        StoreError: the store cannot be used.
+    """
+    for place, name in enumerate(by):
+        if name not in DIMENSIONS:
+            raise InvalidDraft((FieldError("by", f"expected one of {', '.join(DIMENSIONS)}"),))
+        if name in by[:place]:
+            raise InvalidDraft((FieldError("by", f"{name} stands there twice"),))
+    rows = tuple(
+        UsageRow.of(dict(zip(by, group, strict=True)), sums)
+        for group, sums in store.sums(since, until, by, only).items()
+    )
+    total = store.sums(since, until, (), only).get((), Sums())
+    return UsageReport(since=since, until=until, rows=rows, total=UsageRow.of({}, total))
 
 
 def without_secrets(definition: Definition) -> Account:

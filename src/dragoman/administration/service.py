@@ -7,6 +7,7 @@ workers take it over with their next exchange. Nothing here knows of a terminal 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -20,11 +21,12 @@ from dragoman.accounts.states import (
     Transition,
 )
 from dragoman.accounts.store import Definition
-from dragoman.administration.drafts import SECRETS, Draft, FieldError, InvalidDraft
+from dragoman.administration.drafts import FIELDS, SECRETS, Draft, FieldError, InvalidDraft
 from dragoman.administration.errors import Conflict, ImportRejected, UnknownAccount
 from dragoman.administration.queries import AccountQueries, without_secrets
 from dragoman.administration.rows import BadRow, Row
-from dragoman.administration.views import AccountView
+from dragoman.administration.views import AccountView, status_of
+from dragoman.audit import Change, Fields, changed
 from dragoman.config import Account
 from dragoman.config.secret import fingerprint
 
@@ -65,7 +67,9 @@ class Administration(AccountQueries):
         """
         with self._store.deciding():
             self._check_new(draft, {one.name for one in self._store.definitions()})
-            self._store.define([self._sealed(draft.account())])
+            account = draft.account()
+            self._store.define([self._sealed(account)])
+            self._note(Change(action="add", kind="account", name=account.name, after=told(account)))
             return self.show(draft.name, 0).account
 
     def change(self, draft: Draft) -> AccountView:
@@ -79,9 +83,10 @@ class Administration(AccountQueries):
         self._check_fixed(draft.name)
         self._check_upstream(draft)
         with self._store.deciding():
-            changes = self._changes_of(draft, self._definition(draft.name))
-            self._store.define([changes[0]])
-            self._store.apply(changes[1])
+            definition, transitions, change = self._changes_of(draft, self._definition(draft.name))
+            self._store.define([definition])
+            self._store.apply(transitions)
+            self._note(change)
             return self.show(draft.name, 0).account
 
     def remove(self, names: Sequence[str]) -> int:
@@ -92,11 +97,22 @@ class Administration(AccountQueries):
             Conflict: one is of the configuration file.
         """
         with self._store.deciding():
-            kept = {one.name for one in self._store.definitions()}
+            kept = {one.name: one for one in self._store.definitions()}
             for name in names:
                 self._check_fixed(name)
                 if name not in kept:
                     raise UnknownAccount(name, self._names())
+            self._note(
+                *(
+                    Change(
+                        action="remove",
+                        kind="account",
+                        name=name,
+                        before=told(without_secrets(kept[name])),
+                    )
+                    for name in dict.fromkeys(names)
+                )
+            )
             return self._store.remove(names)
 
     def enable(self, names: Sequence[str]) -> None:
@@ -105,7 +121,7 @@ class Administration(AccountQueries):
         Raises:
             UnknownAccount: there is none of one of the names.
         """
-        self._apply(names, Enabled())
+        self._apply(names, Enabled(), {"state": "active"})
 
     def disable(self, names: Sequence[str], why: str = "") -> None:
         """Take accounts out until somebody enables them.
@@ -114,7 +130,7 @@ class Administration(AccountQueries):
             UnknownAccount: there is none of one of the names.
         """
         reason = " ".join(why.split())[:_LONGEST_WHY] or "disabled by hand"
-        self._apply(names, Disabled(reason))
+        self._apply(names, Disabled(reason), {"state": "disabled", "why": reason})
 
     def observe(self, transition: Transition) -> None:
         """Record the outcome of a test of an account; nothing of one that is gone, or has another
@@ -128,6 +144,9 @@ class Administration(AccountQueries):
             if isinstance(outcome, Failed) and outcome.key != fingerprint(account.key):
                 return
             self._store.apply([transition])
+            tested = {"outcome": type(outcome).__name__.lower()}
+            name = transition.account
+            self._note(Change(action="test", kind="account", name=name, after=tested))
 
     def import_rows(
         self,
@@ -154,6 +173,7 @@ class Administration(AccountQueries):
                 self._store.define(importing.definitions)
             if importing.transitions:
                 self._store.apply(importing.transitions)
+            self._note(*importing.changes)
         return ImportResult(
             rows=importing.rows,
             added=importing.added,
@@ -206,29 +226,37 @@ class Administration(AccountQueries):
         if before is None:
             account = draft.account()
             importing.definitions.append(self._sealed(account))
+            importing.changes.append(
+                Change(action="add", kind="account", name=account.name, after=told(account))
+            )
             importing.added += 1
             importing.note_key(account)
             return ()
         try:
-            definition, transitions = self._changes_of(draft, before)
+            definition, transitions, change = self._changes_of(draft, before)
         except Conflict as error:
             return (FieldError(error.field, str(error)),)
         importing.definitions.append(definition)
         importing.transitions += transitions
+        importing.changes.append(change)
         return ()
 
-    def _changes_of(self, draft: Draft, before: Definition) -> tuple[Definition, list[Transition]]:
-        """What is stored of a changed account, and what the change means for its state."""
+    def _changes_of(
+        self, draft: Draft, before: Definition
+    ) -> tuple[Definition, list[Transition], Change]:
+        """What is stored of a changed account, what the change means for its state, and what is
+        told of it."""
         if draft.fields.keys() >= set(SECRETS):
             old = without_secrets(before)
         else:
             old = self._opened(before)
         new = draft.changed(old)
         key = fingerprint(new.key)
+        change = changed("change", "account", new.name, told(old), told(new, old))
         if "key" not in draft.fields or key == fingerprint(old.key):
-            return self._sealed(new), []
+            return self._sealed(new), [], change
         outcome = KeyChanged(key, source="operator")
-        return self._sealed(new), [Transition(new.name, outcome, self._clock())]
+        return self._sealed(new), [Transition(new.name, outcome, self._clock())], change
 
     def _sealed(self, account: Account) -> Definition:
         try:
@@ -236,14 +264,30 @@ class Administration(AccountQueries):
         except SealError as error:
             raise Conflict(str(error)) from None
 
-    def _apply(self, names: Sequence[str], outcome: Outcome) -> None:
+    def _note(self, *changes: Change) -> None:
+        self._store.note(self._actor, changes)
+
+    def _apply(self, names: Sequence[str], outcome: Outcome, after: Fields) -> None:
         with self._store.deciding():
             known = set(self._names())
             for name in names:
                 if name not in known:
                     raise UnknownAccount(name, known)
-            now = self._clock()
+            now, states = self._clock(), self._store.states()
             self._store.apply([Transition(name, outcome, now) for name in names])
+            action = "enable" if isinstance(outcome, Enabled) else "disable"
+            self._note(
+                *(
+                    Change(
+                        action=action,
+                        kind="account",
+                        name=name,
+                        before={"state": status_of(states.get(name), now).state},
+                        after=after,
+                    )
+                    for name in names
+                )
+            )
 
     def _check_new(self, draft: Draft, there: Iterable[str]) -> None:
         if draft.name in self._fixed or draft.name in there:
@@ -264,6 +308,21 @@ class Administration(AccountQueries):
             raise InvalidDraft((FieldError("upstream", self._no_upstream(upstream)),))
 
 
+def told(account: Account, before: Account | None = None) -> dict[str, Any]:
+    """What is told of an account: its settings, and of its secrets that they are set, or are others
+    than `before`."""
+    fields: dict[str, Any] = {}
+    for name, info in FIELDS.items():
+        value = getattr(account, name)
+        if name not in SECRETS:
+            if name != "name" and (info.required or value != info.default):
+                fields[name] = value
+        elif value:
+            other = before is not None and value != getattr(before, name)
+            fields[name] = "(changed)" if other else "(set)"
+    return fields
+
+
 class _Import:
     """What an import has gathered so far."""
 
@@ -272,6 +331,7 @@ class _Import:
         self.added = 0
         self.definitions: list[Definition] = []
         self.transitions: list[Transition] = []
+        self.changes: list[Change] = []
         self.bad: list[BadRow] = []
         self.rows_by_name: dict[str, int] = {}
         self.same_keys: list[tuple[str, str]] = []

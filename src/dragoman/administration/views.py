@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Literal
 
@@ -10,7 +11,8 @@ from msgspec import Struct
 from dragoman.accounts.decisions import on_trial
 from dragoman.accounts.quota import QuotaWindow
 from dragoman.accounts.states import AccountState, Entry, Rest
-from dragoman.accounts.store import ChargeCount, LastError, UsageCount
+from dragoman.accounts.store import LastError, Sums
+from dragoman.audit import Line
 from dragoman.prices.rates import dollars
 
 State = Literal["active", "cooling", "exhausted", "disabled"]
@@ -131,26 +133,31 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     attempts: int
     failed: int
     retries: int
+    estimated: int = 0
     cost_usd: str = "0"
     unpriced: int = 0
 
     @classmethod
-    def of(cls, by: dict[str, str], sums: UsageCount, charged: ChargeCount) -> UsageRow:
-        """The row of a group with these sums, of which `charged` is what they cost."""
+    def of(cls, by: dict[str, str], sums: Sums) -> UsageRow:
+        """The row of a group with these sums. A day is told as a date."""
+        used, charged = sums.usage, sums.charged
+        if "day" in by:
+            by["day"] = time.strftime("%Y-%m-%d", time.gmtime(int(by["day"])))
         return cls(
             by=by,
-            requests=sums.requests,
-            errors=sums.errors,
-            unmetered=sums.unmetered,
-            input=sums.input,
-            cached=sums.cached,
-            cache_write=sums.cache_write,
-            output=sums.output,
-            reasoning=sums.reasoning,
-            milliseconds=round(sums.milliseconds / sums.requests, 1) if sums.requests else 0.0,
-            attempts=sums.attempts,
-            failed=sums.failed,
-            retries=sums.retries,
+            requests=used.requests,
+            errors=used.errors,
+            unmetered=used.unmetered,
+            input=used.input,
+            cached=used.cached,
+            cache_write=used.cache_write,
+            output=used.output,
+            reasoning=used.reasoning,
+            milliseconds=round(used.milliseconds / used.requests, 1) if used.requests else 0.0,
+            attempts=used.attempts,
+            failed=used.failed,
+            retries=used.retries,
+            estimated=used.estimated,
             cost_usd=dollars(charged.cost),
             unpriced=charged.unpriced,
         )
@@ -163,6 +170,13 @@ class UsageReport(Struct, frozen=True, kw_only=True):
     until: float
     rows: tuple[UsageRow, ...]
     total: UsageRow
+
+
+class AuditPage(Struct, frozen=True, kw_only=True):
+    """Some changes, the last first. `next` is the id below which to go on, None at the end."""
+
+    changes: tuple[Line, ...]
+    next: int | None
 
 
 class Status(Struct, frozen=True):

@@ -6,6 +6,7 @@ import click
 
 import dragoman
 from dragoman.cli.accounts import accounts
+from dragoman.cli.audit import audit
 from dragoman.cli.check import check
 from dragoman.cli.classify import classify
 from dragoman.cli.doctor import doctor
@@ -26,6 +27,7 @@ def main() -> None:
 
 for command in (
     accounts,
+    audit,
     check,
     classify,
     demo,

@@ -318,12 +318,12 @@ def import_(
         except BadFile as error:
             raise click.ClickException(f"{name}: {error}") from None
         except ImportRejected as error:
-            _tell_bad(error.bad, name, as_json)
+            tell_bad(error.bad, name, as_json)
             raise click.ClickException(str(error)) from None
     if as_json:
         print_json(done)
     else:
-        _tell_bad(done.bad, name, as_json)
+        tell_bad(done.bad, name, as_json)
         for one, other in done.same_keys:
             click.echo(f"warning: {other} has the same key as {one}", err=True)
         click.echo(_summary(done))
@@ -338,7 +338,8 @@ def _summary(done: ImportResult) -> str:
     return f"{count(done.rows, 'row')}: {', '.join(parts)}"
 
 
-def _tell_bad(bad: Iterable[BadRow], name: str, as_json: bool) -> None:
+def tell_bad(bad: Iterable[BadRow], name: str, as_json: bool) -> None:
+    """Tell of every fault of the bad rows of a file."""
     if as_json:
         print_json({"bad": list(bad)})
         return

@@ -6,12 +6,13 @@ second. A new key is printed once, to standard output alone.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
 import click
 
@@ -189,6 +190,63 @@ def _print_made(made: MadeKey, as_json: bool) -> None:
         return
     click.echo(made.secret)
     click.echo(f"{made.name}: it is shown this once", err=True)
+
+
+@key.command("import")
+@CONFIG
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    type=click.Choice(["litellm", "new-api", "openrouter"]),
+    help="Whose export it is.",
+)
+@click.option("--team", help="Team of all of them.")
+@click.option("--without-limits", is_flag=True, help="Leave out the limits they had.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@JSON
+@click.argument("file", type=click.File("rb"))
+def import_(
+    config: Path,
+    source: Literal["litellm", "new-api", "openrouter"],
+    team: str | None,
+    without_limits: bool,
+    dry_run: bool,
+    as_json: bool,
+    file: BinaryIO,
+) -> None:
+    """Add keys that another gateway exported.
+
+    FILE is - for standard input. CSV or JSON: LiteLLM's table of keys, whose hashes serve as they
+    are; new-api's table of tokens; OpenRouter's list of keys, which has no keys in it: new ones are
+    made, and printed this once as CSV. All of them are added, or none if a row is bad; each bad row
+    is named. What is not taken over is told.
+    """
+    from dragoman.administration.errors import ImportRejected
+    from dragoman.administration.foreign_keys import read_keys
+    from dragoman.administration.rows import BadFile, csv_line
+    from dragoman.cli.accounts import tell_bad
+
+    name = "standard input" if file is sys.stdin.buffer else file.name
+    with _opened(config) as administration:
+        try:
+            done = administration.import_keys(
+                read_keys(file, source), team=team, limits=not without_limits, dry_run=dry_run
+            )
+        except BadFile as error:
+            raise click.ClickException(f"{name}: {error}") from None
+        except ImportRejected as error:
+            tell_bad(error.bad, name, as_json)
+            raise click.ClickException(str(error)) from None
+    if as_json:
+        print_json(done)
+        return
+    for key_name, missed in done.left_out.items():
+        click.echo(f"warning: {key_name}: not taken over: {', '.join(missed)}", err=True)
+    for one in done.made:
+        click.echo(csv_line((one.name, one.secret)), nl=False)
+    verb = "would be added" if dry_run else "added"
+    click.echo(f"{count(done.rows, 'row')}: {count(len(done.added), 'key')} {verb}", err=True)
 
 
 @key.command("list")

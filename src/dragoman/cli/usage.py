@@ -14,7 +14,6 @@ from dragoman.cli.common import CONFIG, print_json, table
 if TYPE_CHECKING:
     from dragoman.administration.views import UsageReport, UsageRow
 
-DIMENSIONS = ("account", "client", "model", "route", "hour")
 COSTS = ("cost_usd", "unpriced")
 SUMS = (
     "requests",
@@ -23,6 +22,7 @@ SUMS = (
     "failed",
     "retries",
     "unmetered",
+    "estimated",
     "input",
     "cached",
     "cache_write",
@@ -34,13 +34,21 @@ SUMS = (
 
 @click.command()
 @CONFIG
-@click.option("--since", default="24h", show_default=True, help="24h, 7d, a date, or Unix seconds.")
-@click.option("--until", default="now", show_default=True, help="As --since.")
+@click.option(
+    "--since",
+    "--from",
+    "since",
+    default="24h",
+    show_default=True,
+    help="24h, 7d, a date, or Unix seconds.",
+)
+@click.option("--until", "--to", "until", default="now", show_default=True, help="As --since.")
 @click.option(
     "--by",
     multiple=True,
-    type=click.Choice(DIMENSIONS),
-    help="What to tell apart; repeatable.  [default: account]",
+    metavar="NAMES",
+    help="What to tell apart: key, team, user, tag, model, account, upstream, route, day, hour. "
+    "Commas separate them; repeatable.  [default: account]",
 )
 @click.option("--cost", is_flag=True, help="Show what it cost, in US dollars; JSON always has it.")
 @click.option("--json", "kind", flag_value="json", help="Print JSON.")
@@ -50,11 +58,13 @@ def usage(
 ) -> None:
     """Show requests, tokens, errors, latency and cost.
 
-    Usage is kept by the hour: whole hours are shown that begin in the time asked for. Input
+    Usage is kept by the hour: whole hours are shown that begin in the time asked for. Older usage
+    is kept by the day (UTC). A request with several tags counts for each of them. Input
     includes cached tokens and those written to a cache, output includes reasoning. Requests and
     errors count each request once, with the account that was asked last; attempts, failed ones and
     those that another followed (retries) count with every account that was asked. Unpriced are
-    answers for whose model no price is known: the cost is without them.
+    answers for whose model no price is known: the cost is without them. Estimated are those whose
+    usage was not told in full.
     """
     from dragoman.administration.times import InvalidTime, parse_time
 
@@ -63,7 +73,8 @@ def usage(
         begin, end = parse_time(since, now), now if until == "now" else parse_time(until, now)
     except InvalidTime as error:
         raise click.ClickException(str(error)) from None
-    chosen = by or ("account",)
+    names = [name.strip() for text in by for name in text.split(",")]
+    chosen = tuple(filter(None, names)) or ("account",)
     sums = (*SUMS, *COSTS) if cost else SUMS
     with opened(config) as administration:
         report = administration.usage(begin, end, chosen)

@@ -28,6 +28,7 @@ from dragoman.config.settings import (
     Timeouts,
     Traces,
     Upstream,
+    UsageSettings,
     Webhook,
 )
 
@@ -60,6 +61,7 @@ __all__ = [
     "Timeouts",
     "Traces",
     "Upstream",
+    "UsageSettings",
     "Webhook",
     "access_faults",
     "matches",

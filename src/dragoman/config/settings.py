@@ -476,7 +476,13 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     history_days: Annotated[float, Meta(gt=0)] = 30.0
     """Days for which the history of accounts is kept."""
     usage_days: Annotated[float, Meta(gt=0)] = 400.0
-    """Days for which usage is kept."""
+    """Days for which usage is kept. What is older is added up for each key, team, upstream and
+    model."""
+    usage_hours_days: Annotated[float, Meta(ge=32)] = 60.0
+    """Days for which usage is kept by the hour, at least 32, so that it is told exactly for any
+    month; what is older is added up by the day (UTC)."""
+    audit_days: Annotated[float, Meta(gt=0)] = 400.0
+    """Days for which it is kept who changed what, at most the last 100,000 changes."""
     responses: bool = True
     """Keep responses that Responses clients want stored, so that they can be gone on from. False:
     none is, and clients are told so."""
@@ -486,6 +492,17 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Room for all responses, in bytes; the oldest make room for new ones."""
     response_bytes: AtLeastOne = 64 * 1024 * 1024
     """Largest response that is kept, in bytes, with the input of its turn."""
+
+
+class UsageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whom usage is counted for, besides the key: see [administration](administration.md#usage)."""
+
+    user_headers: tuple[HeaderName, ...] = ()
+    """Headers in which clients name their end user; the first that is there counts. They win over
+    `safety_identifier`, `user` and `metadata.user_id` of the body."""
+    tag_headers: tuple[HeaderName, ...] = ("x-dragoman-tags",)
+    """Headers with tags of a request, with commas between them, beside `metadata.tags` of the
+    body. At most 8 tags of 64 characters count."""
 
 
 class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -533,6 +550,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     options: Options = Options()
     models: Models = Models()
     storage: Storage = Storage()
+    usage: UsageSettings = UsageSettings()
     admin: Admin = Admin()
     webhook: Webhook = Webhook()
     pricing: Pricing = Pricing()

@@ -146,7 +146,7 @@ class Gateway:
                 check_unkeyed(incoming)
             if admin:
                 self._check_logins(incoming)
-                record.error = await self._admin.serve(incoming)
+                record.error = await self._admin.serve(incoming, self._address(incoming))
                 if incoming.status == _STATUS_UNAUTHENTICATED:
                     self._note_failed_login(incoming)
             else:
@@ -204,7 +204,7 @@ class Gateway:
         except DragomanError:
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise
-        record.caller = caller.name
+        record.caller, record.team = caller.name, caller.team
         if incoming.method != "POST":
             await handler(incoming, caller, record)
             return

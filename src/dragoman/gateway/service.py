@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 import uvloop
 
+from dragoman.administration.configuration import note_start
 from dragoman.config import Config, LogFormat
 from dragoman.config.summary import summary
 from dragoman.gateway.allocation import configure_allocator
@@ -74,6 +75,7 @@ def serve(
     build_app(config)
     configure_log(config.server.log_level, config.server.log_format)
     prepare(config)
+    note_start(config)
     _raise_file_limit()
     tls = config.server.tls_certificate is not None
     if tls:

@@ -21,10 +21,12 @@ from dragoman.gateway.count import Counter
 from dragoman.gateway.models import Catalogue, fetch_models
 from dragoman.gateway.operation.admin import Admin
 from dragoman.gateway.operation.metrics import Metrics
+from dragoman.gateway.operation.own_usage import OwnUsage
 from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.operation.webhook import Alerts
+from dragoman.gateway.serving.attribution import Attributor
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.routing import Router
@@ -67,6 +69,7 @@ class Services(Struct, frozen=True, kw_only=True):
     scrape: Scrape
     tally: Tally
     admin: Admin
+    own_usage: OwnUsage
     prober: Prober
     alerts: Alerts
     exporting: Exporting | None
@@ -129,6 +132,7 @@ def make_services(
         upstreams,
         large,
         prices,
+        Attributor(config.usage),
         shows_cost=config.pricing.header,
         traces=traces,
     )
@@ -168,6 +172,7 @@ def make_services(
         tally=tally,
         admin=Admin(config, pool, account_sync, client, scrape, prices),
         exporting=exporting,
+        own_usage=OwnUsage(account_sync),
         alerts=Alerts(config, pool, account_sync, client, scrape.metrics),
         prober=Prober(
             config,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from dragoman.audit import AuditLog
 from dragoman.config.access_rules import AccessRules, KeyRules
 
 KEPT_SECRETS = 10
@@ -51,9 +52,9 @@ Uses = Mapping[bytes, tuple[int, float]]
 """By the SHA-256 of a secret: how often it was used, and when last, in Unix seconds."""
 
 
-class KeyStore(Protocol):
-    """Where keys and teams are kept. Every method raises `StoreError` when the store cannot be
-    used, and has then changed nothing."""
+class KeyStore(AuditLog, Protocol):
+    """Where keys and teams are kept, and who changed them. Every method raises `StoreError` when
+    the store cannot be used, and has then changed nothing."""
 
     def deciding(self) -> AbstractContextManager[None]:
         """One transaction for all calls made inside: what is changed is decided on a state that

@@ -6,8 +6,9 @@ the upstream's, an answer is read by the upstream's and written by the client's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -262,6 +263,20 @@ def _no_check(members: Mapping[str, msgspec.Raw]) -> None:
     pass
 
 
+class Attribution(NamedTuple):
+    """The end user that a request names, and what it is marked with; empty where it tells none."""
+
+    user: str = ""
+    tags: tuple[str, ...] = ()
+
+
+NOBODY = Attribution()
+
+
+def _nobody(members: Mapping[str, msgspec.Raw]) -> Attribution:
+    return NOBODY
+
+
 def _always(options: Options) -> bool:
     return True
 
@@ -393,6 +408,10 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     capabilities: type[Struct] | None = None
     """The protocol's own capabilities of an upstream, see `Capabilities.of`; None if it has
     none."""
+    attributed_by: tuple[str, ...] = ()
+    """Top-level members of a request that tell for whom a client asks."""
+    attribution: Callable[[Mapping[str, msgspec.Raw]], Attribution] = _nobody
+    """For whom a client asks, by these."""
     completed: Callable[[Capabilities, str], Capabilities] = _as_given
     """The capabilities with what the protocol and the upstream's base URL tell filled in."""
 
@@ -474,6 +493,9 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     asks_usage: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
     """Whether a client asked for usage in its stream, where the protocol has it be asked for."""
     relay: RelayMaker
+    spoken: re.Pattern[bytes] | None = None
+    """Finds, as its first group, what an event of a stream adds to the answer, and the parts of a
+    whole one: text, reasoning or arguments. None: that cannot be told without reading it."""
 
 
 class Codec(Struct, frozen=True):

@@ -38,6 +38,13 @@ def blank_pattern(member: str) -> re.Pattern[bytes]:
     return re.compile(rb'"%b"\s*:\s*"((?: |\\[nrt])*)"' % member.encode())
 
 
+def text_pattern(*members: str) -> re.Pattern[bytes]:
+    """Finds the first of the members of these names in an event that is a text which is not
+    empty."""
+    names = "|".join(members).encode()
+    return re.compile(rb'"(?:%b)"\s*:\s*"((?:[^"\\]|\\.)+)"' % names)
+
+
 def blank_run(before: int, pattern: re.Pattern[bytes], data: bytes) -> int:
     """The characters of white space that arguments have gone on with after the piece in `data`, if
     there were `before`; an empty piece changes nothing."""

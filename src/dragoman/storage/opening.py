@@ -25,6 +25,8 @@ def store_for(config: Config) -> Store | None:
         settings.path,
         history_days=settings.history_days,
         usage_days=settings.usage_days,
+        usage_hours_days=settings.usage_hours_days,
+        audit_days=settings.audit_days,
         pins_s=max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S),
     )
 

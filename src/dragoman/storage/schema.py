@@ -272,6 +272,91 @@ _KEYS = (
     "CREATE INDEX teams_version ON teams (version)",
 )
 
+_USAGE = (
+    # Also by upstream, team, end user and tags, and with `estimated`. Of what was counted before
+    # nobody knows these.
+    "ALTER TABLE usage RENAME TO usage_before",
+    """CREATE TABLE usage (
+        hour INTEGER NOT NULL,
+        account TEXT NOT NULL,
+        client TEXT NOT NULL,
+        model TEXT NOT NULL,
+        route TEXT NOT NULL,
+        upstream TEXT NOT NULL,
+        team TEXT NOT NULL,
+        user TEXT NOT NULL,
+        tags TEXT NOT NULL,
+        requests INTEGER NOT NULL,
+        errors INTEGER NOT NULL,
+        unmetered INTEGER NOT NULL,
+        input INTEGER NOT NULL,
+        cached INTEGER NOT NULL,
+        cache_write INTEGER NOT NULL,
+        output INTEGER NOT NULL,
+        reasoning INTEGER NOT NULL,
+        milliseconds REAL NOT NULL,
+        attempts INTEGER NOT NULL,
+        failed INTEGER NOT NULL,
+        retries INTEGER NOT NULL,
+        estimated INTEGER NOT NULL,
+        PRIMARY KEY (hour, account, client, model, route, upstream, team, user, tags)
+    ) WITHOUT ROWID""",
+    """INSERT INTO usage SELECT hour, account, client, model, route, '', '', '', '', requests,
+        errors, unmetered, input, cached, cache_write, output, reasoning, milliseconds, attempts,
+        failed, retries, 0 FROM usage_before""",
+    "DROP TABLE usage_before",
+    "ALTER TABLE charges RENAME TO charges_before",
+    """CREATE TABLE charges (
+        hour INTEGER NOT NULL,
+        account TEXT NOT NULL,
+        client TEXT NOT NULL,
+        model TEXT NOT NULL,
+        route TEXT NOT NULL,
+        upstream TEXT NOT NULL,
+        priced_as TEXT NOT NULL,
+        tier TEXT NOT NULL,
+        above INTEGER NOT NULL,
+        prices TEXT NOT NULL,
+        team TEXT NOT NULL,
+        user TEXT NOT NULL,
+        tags TEXT NOT NULL,
+        requests INTEGER NOT NULL,
+        unpriced INTEGER NOT NULL,
+        input INTEGER NOT NULL,
+        cached INTEGER NOT NULL,
+        cache_write INTEGER NOT NULL,
+        cache_write_1h INTEGER NOT NULL,
+        output INTEGER NOT NULL,
+        reasoning INTEGER NOT NULL,
+        searches INTEGER NOT NULL,
+        cost INTEGER NOT NULL,
+        PRIMARY KEY (
+            hour, account, client, model, route, upstream, priced_as, tier, above, prices, team,
+            user, tags
+        )
+    ) WITHOUT ROWID""",
+    """INSERT INTO charges SELECT hour, account, client, model, route, upstream, priced_as, tier,
+        above, prices, '', '', '', requests, unpriced, input, cached, cache_write, cache_write_1h,
+        output, reasoning, searches, cost FROM charges_before""",
+    "DROP TABLE charges_before",
+)
+
+_AUDIT = (
+    # What people changed; `before` and `after` are JSON objects, NULL where there was nothing.
+    """CREATE TABLE audit (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        at REAL NOT NULL,
+        who TEXT NOT NULL,
+        origin TEXT NOT NULL,
+        address TEXT NOT NULL,
+        action TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        before TEXT,
+        after TEXT
+    )""",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _RESPONSES,
@@ -280,6 +365,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _QUOTAS,
     _CHARGES,
     _KEYS,
+    _USAGE,
+    _AUDIT,
 )
 """Statements that lead from each version of the tables to the next; the first from an empty
 file."""

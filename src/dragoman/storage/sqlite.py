@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from dragoman.accounts.decisions import apply, entry_of
 from dragoman.accounts.quota import Windows, merged
@@ -29,27 +28,18 @@ from dragoman.accounts.store import (
     SWEPT_AT_ONCE,
     Batch,
     Changes,
-    ChargeCount,
-    ChargeKey,
     Definition,
-    ErrorKey,
-    LastError,
-    Reprice,
-    UsageCount,
-    UsageKey,
 )
 from dragoman.jsontext import decoder
+from dragoman.storage.sqlite_audit import SqliteAudit, sweep_audit
 from dragoman.storage.sqlite_file import SqliteFile, version_of
 from dragoman.storage.sqlite_keys import SqliteKeys, keys_since, note_uses, teams_since
+from dragoman.storage.sqlite_usage import SqliteUsage, add_usage
 
 _DAY_S = 24 * 3600.0
 _HEARTBEAT_S = 1.0
 """Seconds after which a worker with unchanged leases says that it is still there."""
 
-_COUNTED = UsageCount.__struct_fields__
-_KEYED = UsageKey.__struct_fields__
-_CHARGE_COUNTED = ChargeCount.__struct_fields__
-_CHARGE_KEYED = ChargeKey.__struct_fields__
 _DEFINED = (
     "name, upstream, sealed, models, priority, weight, max_concurrent, balance"  # as `Definition`
 )
@@ -57,28 +47,6 @@ _DEFINED = (
 
 # Whatever there is many of goes in and comes out as one JSON value: SQLite then does all of it in
 # one step, during which the event loop's thread can run, rather than in one step for each row.
-def _add(table: str, keyed: Sequence[str], counted: Sequence[str]) -> str:
-    """The statement that adds sums to those of their keys."""
-    columns = (*keyed, *counted)
-    return (
-        f"INSERT INTO {table} ({', '.join(columns)})"
-        " SELECT "
-        + ", ".join(f"json_extract(value, '$[{column}]')" for column in range(len(columns)))
-        + " FROM json_each(?) WHERE true"
-        f" ON CONFLICT ({', '.join(keyed)}) DO UPDATE SET "
-        + ", ".join(f"{name} = {name} + excluded.{name}" for name in counted)
-    )
-
-
-_ADD_USAGE = _add("usage", _KEYED, _COUNTED)
-_ADD_CHARGES = _add("charges", _CHARGE_KEYED, _CHARGE_COUNTED)
-_CHARGES = (
-    f"SELECT {', '.join((*_CHARGE_KEYED, *_CHARGE_COUNTED))} FROM charges"
-    " WHERE hour >= ? AND hour < ?"
-)
-_DELETE_CHARGES = "DELETE FROM charges WHERE " + " AND ".join(
-    f"{name} = ?" for name in _CHARGE_KEYED
-)
 _SET_USED = (
     "INSERT INTO used SELECT key, ?1, value FROM json_each(?2) WHERE true"
     " ON CONFLICT (account) DO UPDATE SET version = excluded.version, at = excluded.at"
@@ -87,15 +55,6 @@ _SET_USED = (
 _SET_PINS = (
     "INSERT INTO pins SELECT ?1, key, json_extract(value, '$[0]'), json_extract(value, '$[1]')"
     " FROM json_each(?2)"
-)
-_ADD_ERRORS = (
-    "INSERT INTO errors SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),"
-    " json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(?) WHERE true"
-    " ON CONFLICT (hour, account, kind) DO UPDATE SET number = number + excluded.number"
-)
-_SET_LAST_ERROR = (
-    "INSERT INTO last_errors VALUES (?1, ?2, ?3)"
-    " ON CONFLICT (account) DO UPDATE SET at = ?2, error = ?3 WHERE at < ?2"
 )
 _SPEND = "UPDATE balances SET version = ?2, remaining = remaining - ?3 WHERE account = ?1"
 _USED = "SELECT json_group_object(account, at) FROM used WHERE version > ? AND version < ?"
@@ -112,7 +71,6 @@ _SET_BALANCE = (
 _encode = msgspec.json.Encoder().encode
 _read_state = decoder(AccountState)
 _read_entry = decoder(Entry)
-_read_error = decoder(LastError)
 _read_windows = decoder(Windows)
 _read_leases = decoder(dict[str, int])
 _read_used = decoder(dict[str, float])
@@ -120,7 +78,7 @@ _read_pins = decoder(list[tuple[str, str, float]])
 _read_models = decoder(tuple[str, ...])
 
 
-class SqliteStore:
+class SqliteStore(SqliteUsage, SqliteAudit):
     """The store in the file at `path`, which is made if it is not there.
 
     `lock_s` is how long to wait for other writers; history, usage and pins older than their limits
@@ -135,14 +93,18 @@ class SqliteStore:
         *,
         history_days: float = 30.0,
         usage_days: float = 400.0,
+        usage_hours_days: float = 60.0,
+        audit_days: float = 400.0,
         pins_s: float = 3600.0,
         lock_s: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._file = SqliteFile(path, lock_s)
+        file = SqliteFile(path, lock_s)
+        SqliteUsage.__init__(self, file, usage_hours_days * _DAY_S, usage_days * _DAY_S)
+        SqliteAudit.__init__(self, file)
         self._client_keys = SqliteKeys(self._file)
+        self._audit_s = audit_days * _DAY_S
         self._history_s = history_days * _DAY_S
-        self._usage_s = usage_days * _DAY_S
         self._pins_s = pins_s
         self._clock = clock
         self._opened = 0
@@ -247,31 +209,6 @@ class SqliteStore:
             )
             return [_read_entry(entry) for (entry,) in rows]
 
-    def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
-        """See `Store.usage`."""
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                f"SELECT {', '.join(_KEYED + _COUNTED)} FROM usage WHERE hour >= ? AND hour < ?",
-                (since, until),
-            )
-            keyed = len(_KEYED)
-            return {UsageKey(*row[:keyed]): UsageCount(*row[keyed:]) for row in rows}
-
-    def errors(self, since: float, until: float) -> dict[ErrorKey, int]:
-        """See `Store.errors`."""
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT hour, account, kind, number FROM errors WHERE hour >= ? AND hour < ?",
-                (since, until),
-            )
-            return {ErrorKey(hour, account, kind): number for hour, account, kind, number in rows}
-
-    def last_errors(self) -> dict[str, LastError]:
-        """See `Store.last_errors`."""
-        with self._file.reading() as connection:
-            rows = connection.execute("SELECT account, error FROM last_errors")
-            return {account: _read_error(error) for account, error in rows}
-
     def claim(self, claims: Mapping[str, float], now: float) -> set[str]:
         """See `Store.claim`."""
         claimed = set()
@@ -286,25 +223,6 @@ class SqliteStore:
                     claimed.add(name)
         return claimed
 
-    def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
-        """See `Store.charges`."""
-        with self._file.reading() as connection:
-            return _charges(connection, since, until)
-
-    def reprice(self, since: float, until: float, reprice: Reprice) -> int:
-        """See `Store.reprice`."""
-        with self._file.writing_untold() as connection:
-            old: list[tuple[Any, ...]] = []
-            new: list[tuple[ChargeKey, ChargeCount]] = []
-            for key, count in _charges(connection, since, until).items():
-                other = reprice(key, count)
-                if other is not None and other != (key, count):
-                    old.append(msgspec.structs.astuple(key))
-                    new.append(other)
-            connection.executemany(_DELETE_CHARGES, old)
-            connection.execute(_ADD_CHARGES, (_json(_rows(new)),))
-        return len(new)
-
     def sweep(self, now: float) -> int:
         """See `Store.sweep`."""
         with self._file.writing_untold() as connection:
@@ -318,14 +236,13 @@ class SqliteStore:
             counts = [len(gone)]
             for statement, age in (
                 (_SWEEP_HISTORY, self._history_s),
-                (_SWEEP_USAGE, self._usage_s),
-                (_SWEEP_ERRORS, self._usage_s),
-                (_SWEEP_CHARGES, self._usage_s),
                 (_SWEEP_PINS, self._pins_s),
                 (_SWEEP_CLAIMS, 0.0),
             ):
                 done = connection.execute(statement, (now - age, SWEPT_AT_ONCE))
                 counts.append(done.rowcount)
+            counts.append(self._sweep_usage(connection, now))
+            counts.append(sweep_audit(connection, now - self._audit_s))
         return max(counts)
 
     def _has_news(self, worker: str, batch: Batch, now: float) -> bool:
@@ -349,15 +266,7 @@ class SqliteStore:
         now: float,
     ) -> None:
         _apply(connection, version, batch.transitions)
-        if batch.usage:
-            connection.execute(_ADD_USAGE, (_json(_rows(batch.usage.items())),))
-        if batch.charges:
-            connection.execute(_ADD_CHARGES, (_json(_rows(batch.charges.items())),))
-        if batch.errors:
-            errors = [(*msgspec.structs.astuple(key), n) for key, n in batch.errors.items()]
-            connection.execute(_ADD_ERRORS, (_json(errors),))
-        for name, error in batch.last_errors.items():
-            connection.execute(_SET_LAST_ERROR, (name, error.at, _json(error)))
+        add_usage(connection, batch)
         for name, windows in batch.quotas.items():
             _tell_quota(connection, version, name, windows, now)
         if batch.used:
@@ -467,14 +376,8 @@ class SqliteStore:
 
 _SWEEP_HISTORY = """DELETE FROM history WHERE (account, slot) IN
     (SELECT account, slot FROM history WHERE at < ? ORDER BY at LIMIT ?)"""
-_SWEEP_USAGE = f"""DELETE FROM usage WHERE ({", ".join(_KEYED)}) IN
-    (SELECT {", ".join(_KEYED)} FROM usage WHERE hour < ? ORDER BY hour LIMIT ?)"""
-_SWEEP_ERRORS = """DELETE FROM errors WHERE (hour, account, kind) IN
-    (SELECT hour, account, kind FROM errors WHERE hour < ? ORDER BY hour LIMIT ?)"""
 _SWEEP_CLAIMS = """DELETE FROM claims WHERE name IN
     (SELECT name FROM claims WHERE until < ? LIMIT ?)"""
-_SWEEP_CHARGES = f"""DELETE FROM charges WHERE ({", ".join(_CHARGE_KEYED)}) IN
-    (SELECT {", ".join(_CHARGE_KEYED)} FROM charges WHERE hour < ? ORDER BY hour LIMIT ?)"""
 # The oldest version is that of the pin that was written first.
 _SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND (version, digest) IN
     (SELECT version, digest FROM pins ORDER BY version LIMIT ?2)"""
@@ -538,21 +441,6 @@ def _latest(
         if known is None or known[1] < at:
             pins[digest] = account, at
     return pins
-
-
-def _rows(counts: Iterable[tuple[Struct, Struct]]) -> list[tuple[Any, ...]]:
-    """Keys and their sums as the values of rows."""
-    return [
-        (*msgspec.structs.astuple(key), *msgspec.structs.astuple(count)) for key, count in counts
-    ]
-
-
-def _charges(
-    connection: sqlite3.Connection, since: float, until: float
-) -> dict[ChargeKey, ChargeCount]:
-    keyed = len(_CHARGE_KEYED)
-    rows = connection.execute(_CHARGES, (since, until))
-    return {ChargeKey(*row[:keyed]): ChargeCount(*row[keyed:]) for row in rows}
 
 
 def _json(value: object) -> str:

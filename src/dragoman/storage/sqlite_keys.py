@@ -15,7 +15,7 @@ import msgspec
 from dragoman.config import AccessRules, KeyRules
 from dragoman.jsontext import decoder
 from dragoman.keys.records import KEPT_SECRETS, StoredKey, StoredSecret, StoredTeam, Uses
-from dragoman.storage.sqlite_file import SqliteFile
+from dragoman.storage.sqlite_audit import SqliteAudit
 
 _read_rules = decoder(KeyRules)
 _read_team_rules = decoder(AccessRules)
@@ -43,11 +43,8 @@ _USE = (
 )
 
 
-class SqliteKeys:
+class SqliteKeys(SqliteAudit):
     """Implements `KeyStore` on a file that is opened elsewhere."""
-
-    def __init__(self, file: SqliteFile) -> None:
-        self._file = file
 
     @contextmanager
     def deciding(self) -> Iterator[None]:

@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import jsontext
-from dragoman.canonical.blocks import ToolCall
+from dragoman.canonical.blocks import Reasoning, Refusal, Text, ToolCall
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import UpstreamError
-from dragoman.canonical.events import Closed, Event, Failed, Opened
+from dragoman.canonical.events import Closed, Delta, Event, Failed, Opened
 from dragoman.canonical.halves import MENDED, Halves
 from dragoman.canonical.losses import Ledger, Loss, LossKind
 from dragoman.canonical.masking import Mask
@@ -284,6 +284,9 @@ class Call:
                 body, self._source.model, self._source.shown
             )
             outcome.ended = True
+            spoken = self.codec.passthrough.spoken
+            if outcome.usage is None and spoken is not None:
+                outcome.said = sum(len(text) for text in spoken.findall(body))
             return answer
         return self._whole(self._events(body), outcome)
 
@@ -316,7 +319,8 @@ class Call:
                 source.shown,
                 self.request_id,
             )
-            return RelayedStream(relay, self.codec.translate.keepalive, self.mask)
+            translate, passthrough = self.codec.translate, self.codec.passthrough
+            return RelayedStream(relay, translate.keepalive, self.mask, passthrough.spoken)
         halves = Halves(self.ledger)
         reader = self.codec.translate.stream_reader(self._inbound(halves))
         writer = self._source.codec.translate.answer_writer(self._reply(), True)
@@ -390,6 +394,8 @@ class Call:
             written.append(write(event))
         if not outcome.ended:
             raise UpstreamError.unreadable("it ends before the model finished")
+        if outcome.usage is None:
+            outcome.said = _said_in(ordered)
         return written
 
     def _inbound(self, halves: Halves | None = None) -> Inbound:
@@ -416,6 +422,19 @@ class Call:
             options=settings.options,
             request_id=self.request_id,
         )
+
+
+def _said_in(events: Iterable[Event]) -> int:
+    """The bytes of text that the model says in the events of an answer."""
+    texts: list[str] = []
+    for event in events:
+        if type(event) is Delta:
+            texts.append(event.text)
+        elif type(event) is Opened and isinstance(event.block, Text | Refusal | Reasoning):
+            texts.append(event.block.text)
+        elif type(event) is Opened and type(event.block) is ToolCall:
+            texts += (event.block.name, event.block.arguments)
+    return len("".join(texts).encode(errors="replace"))
 
 
 def _is_plain(events: Sequence[Event]) -> bool:

@@ -42,6 +42,18 @@ _TURN_TOKENS = 4
 _TOOL_TOKENS = 8
 _REQUEST_TOKENS = 3
 
+_BYTES_SAID = 4
+"""Bytes of a token: what vendors name for English. Other letters take more bytes, and are fewer to
+a token."""
+_TOKENS_PER_BYTE = 0.3
+"""Of the JSON text of a request."""
+LONG_BODY = 128 * 1024
+_PIECE = 64
+"""Bytes that are looked at: so many without a space, quote or sign are a file's, in base64."""
+_FILE_BYTES = 45
+"""Bytes of a file, in base64, that cost as much as one of text: a picture of a megapixel has about
+200 kB, and costs `IMAGE_TOKENS`."""
+
 _WORDS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
 _SAMPLES = 32
 _SAMPLED = 64_000
@@ -67,6 +79,27 @@ def estimate_tokens(request: Request) -> int:
     if isinstance(request.output_format, JsonSchema):
         count += _json(request.output_format.schema)
     return math.ceil(count)
+
+
+def estimate_said(count: int) -> int:
+    """The estimated tokens of so many bytes of an answer's text."""
+    return math.ceil(count / _BYTES_SAID)
+
+
+def estimate_bytes(count: int) -> int:
+    """The estimated tokens of a request of so many `text_bytes`."""
+    return math.ceil(count * _TOKENS_PER_BYTE)
+
+
+def text_bytes(body: bytes) -> int:
+    """How long a request is, for an estimate by its length alone. Of more than `LONG_BODY` bytes
+    parts are looked at: pictures and files, which are most of it then, count for what they cost."""
+    size = len(body)
+    if size <= LONG_BODY:
+        return size
+    pieces = [body[at : at + _PIECE] for at in range(0, size, size // _SAMPLES)]
+    share = sum(piece.translate(None, b"+/").isalnum() for piece in pieces) / len(pieces)
+    return round(size * (1 - share) + size * share / _FILE_BYTES)
 
 
 def estimate_text(text: str) -> float:

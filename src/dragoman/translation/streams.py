@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -39,12 +40,18 @@ from dragoman.translation.estimate import estimate_text
 
 
 class Outcome(Struct):
-    """The outcome of an answer, filled in while it is read: usage, how it ended, what failed."""
+    """The outcome of an answer, filled in while it is read: usage, how it ended, what failed.
+
+    `estimated` says that not all of the usage was told. `said` are the bytes of text in a whole
+    answer whose usage was not told.
+    """
 
     usage: Usage | None = None
     finish: Finish | None = None
     fault: Fault | None = None
     ended: bool = False
+    estimated: bool = False
+    said: int = 0
 
     def note(self, event: Event) -> None:
         """Remember what `event` says of the answer as a whole."""
@@ -94,6 +101,11 @@ class AnswerStream:
         """Whether the answer was ended here, although the upstream goes on."""
         return False
 
+    @property
+    def said(self) -> int:
+        """About how many bytes of text the model has said."""
+        return 0
+
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes of the upstream; return the bytes for the client."""
         try:
@@ -142,7 +154,7 @@ class AnswerStream:
 class TranslatedStream(AnswerStream):
     """A stream between two protocols: reader, tool restorer, sequencer, writer."""
 
-    __slots__ = ("_calls", "_halves", "_reader", "_restorer", "_sequencer", "_writer")
+    __slots__ = ("_calls", "_halves", "_reader", "_restorer", "_said", "_sequencer", "_writer")
 
     def __init__(
         self,
@@ -160,6 +172,11 @@ class TranslatedStream(AnswerStream):
         self._writer = writer
         self._calls: set[int] = set()
         """Indexes of the blocks that are tool calls."""
+        self._said = 0
+
+    @property
+    def said(self) -> int:
+        return self._said
 
     def _take(self, frame: Frame) -> bytes:
         if self.over:
@@ -182,7 +199,19 @@ class TranslatedStream(AnswerStream):
             events = [mended for event in events for mended in halves.push(event)]
         try:
             for event in events:
-                self._watch(event)
+                if type(event) is Delta:
+                    text = event.text
+                    # A letter that takes more bytes is more of a token.
+                    self._said += (
+                        len(text) if text.isascii() else len(text.encode(errors="replace"))
+                    )
+                    if self.blank or text.isspace():
+                        self._watch_blank(event)
+                elif type(event) is Opened:
+                    if type(event.block) is ToolCall:
+                        self._calls.add(event.index)
+                elif type(event) is Closed:
+                    self.blank = 0
                 for changed in self._restorer.push(event):
                     for ordered in self._sequencer.push(changed):
                         # One by one: an error must not lose what was already written.
@@ -192,18 +221,12 @@ class TranslatedStream(AnswerStream):
             written.append(self._failed(fault))
         return written[0] if len(written) == 1 else b"".join(written)
 
-    def _watch(self, event: Event) -> None:
+    def _watch_blank(self, event: Delta) -> None:
         """Count the run of white space in arguments."""
-        if type(event) is Delta:
-            if event.text.isspace():
-                if event.index in self._calls:
-                    self.blank += len(event.text)
-            elif self.blank and event.text:
-                self.blank = 0
-        elif type(event) is Opened:
-            if type(event.block) is ToolCall:
-                self._calls.add(event.index)
-        elif type(event) is Closed:
+        if event.text.isspace():
+            if event.index in self._calls:
+                self.blank += len(event.text)
+        elif event.text:
             self.blank = 0
 
     def _write(self, event: Event) -> bytes:
@@ -222,8 +245,7 @@ class CutStream(TranslatedStream):
     before the writer.
 
     Of an answer that is cut the upstream never tells its usage: the client is told an estimate,
-    which begins with the tokens of its `prompt`, and the ledger that it is one. It is not in the
-    outcome.
+    which begins with the tokens of its `prompt`, and the ledger and the outcome that it is one.
     """
 
     __slots__ = ("_cutter", "_generated", "_ledger", "_prompt")
@@ -261,16 +283,22 @@ class CutStream(TranslatedStream):
             return b"".join([write(one) for one in changed])
         *rest, end = changed
         written = [write(one) for one in rest]
-        return b"".join([*written, self._writer.write(Metered(self._estimate())), write(end)])
+        return b"".join([*written, write(Metered(self._estimate())), write(end)])
 
     def _estimate(self) -> Usage:
         detail = "estimated: the upstream's call was ended at a stop sequence"
         self._ledger.add("usage", LossKind.CONVERTED, detail)
+        self.outcome.estimated = True
         output = math.ceil(estimate_text("".join(self._generated)))
-        known = self.outcome.usage
-        if known is None:
-            return Usage(input=self._prompt, output=output)
-        return replace(known, output=max(known.output, output))
+        return completed(self.outcome.usage, self._prompt, output)
+
+
+def completed(told: Usage | None, prompt: int, output: int) -> Usage:
+    """The usage of an answer of which not all was told: estimates of its prompt and its output
+    stand in for the rest."""
+    if told is None:
+        return Usage(input=prompt, output=output)
+    return replace(told, output=max(told.output, output))
 
 
 def _has_content(event: Event) -> bool:
@@ -291,18 +319,43 @@ def _has_content(event: Event) -> bool:
 NOTED = frozenset({Metered, Finished, Failed, Ended})
 """Types of the events that an outcome takes note of."""
 
+_DELTA = b"delta"
+"""How names of events end that add to an answer, where events have names."""
+
+_SAID_AT_ONCE = 4
+"""Bytes that an event adds to an answer, where that cannot be seen."""
+
 _ILLEGAL = Fault(FaultKind.UPSTREAM_FAILED, "The upstream's events came in an impossible order.")
 
 
 class RelayedStream(AnswerStream):
     """A stream within one protocol: bytes pass, a relay watches."""
 
-    __slots__ = ("_keepalive", "_relay")
+    __slots__ = ("_bytes", "_frames", "_keepalive", "_last", "_relay", "_spoken")
 
-    def __init__(self, relay: Relay, keepalive: bytes, mask: Mask | None = None) -> None:
+    def __init__(
+        self,
+        relay: Relay,
+        keepalive: bytes,
+        mask: Mask | None = None,
+        spoken: re.Pattern[bytes] | None = None,
+    ) -> None:
+        """`spoken` finds what an event adds to the answer."""
         super().__init__(mask)
         self._relay = relay
         self._keepalive = keepalive
+        self._spoken = spoken
+        self._frames = self._bytes = 0
+        self._last = b""
+
+    @property
+    def said(self) -> int:
+        # What stands around the text is as long in all events of a stream, but for a few.
+        found = None if self._spoken is None else self._spoken.search(self._last)
+        if found is None:
+            return self._frames * _SAID_AT_ONCE
+        around = len(self._last) - len(found[1])
+        return max(0, self._bytes - self._frames * around)
 
     def keepalive(self) -> bytes:
         return self._keepalive
@@ -312,12 +365,19 @@ class RelayedStream(AnswerStream):
         return self._relay.answer_id
 
     def _take(self, frame: Frame) -> bytes:
-        if self.over:
+        outcome = self.outcome
+        if outcome.ended or outcome.fault is not None:
             return b""
         relay = self._relay
         passed = relay.relay(frame)
         self.begun, self.blank = relay.begun, relay.blank
-        return escape(self._observed(passed))
+        if not frame.event or frame.event.endswith(_DELTA):
+            self._frames += 1
+            self._bytes += len(frame.data)
+            self._last = frame.data
+        if relay.ended or relay.usage is not outcome.usage or relay.fault is not None:
+            passed = self._observed(passed)
+        return escape(passed)
 
     def finish(self) -> bytes:
         """As for every stream, but half an event, which no client could read, is not passed on."""

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Self
+from typing import Protocol, Self
 
 from dragoman.http.clock import Clock
 from dragoman.http.decoding import BadCoding, inflater_for
@@ -24,6 +24,12 @@ from dragoman.upstream.headers import Headers
 from dragoman.upstream.incoming import IncomingResponse
 from dragoman.upstream.request import Prepared, Timeouts, UpstreamRequest, prepared, render_head
 from dragoman.upstream.response import UpstreamResponse
+
+
+class Caller(Protocol):
+    """Who makes a call, and wants to know whether an upstream may have got the request."""
+
+    is_called: bool
 
 
 class UpstreamClient:
@@ -92,12 +98,14 @@ class UpstreamClient:
         request: UpstreamRequest,
         silent_s: float = 0.0,
         on_silent: Callable[[], bool] | None = None,
+        caller: Caller | None = None,
     ) -> UpstreamResponse:
         """Send a request and wait for the head of its answer.
 
         `silent_s` seconds after it was sent whole (0: never) `on_silent` is called if there is no
         head yet: True ends the call. If nothing of the rest of a request was taken for as long, it
-        ends whatever is said: nobody can have read all of it.
+        ends whatever is said: nobody can have read all of it. `caller` is told when there is a
+        connection for the request.
 
         A pooled connection may have been closed by the upstream just as the request went out. If
         not a single byte came back, the request is sent once more on a fresh connection (RFC
@@ -117,6 +125,8 @@ class UpstreamClient:
 
         connection = self._pool.take(call.key)
         if connection is not None:
+            if caller is not None:
+                caller.is_called = True
             incoming = IncomingResponse(
                 self.clock, request.timeouts, total_at, connection, silent_s, on_silent
             )
@@ -129,6 +139,8 @@ class UpstreamClient:
             else:
                 return _response(incoming, forwarded=call.forwarded)
         connection = await self._dial(call, request.timeouts, total_at)
+        if caller is not None:
+            caller.is_called = True
         incoming = IncomingResponse(
             self.clock, request.timeouts, total_at, connection, silent_s, on_silent
         )

@@ -75,6 +75,7 @@ class _Line(Struct, gc=False):
     replayed: bool | UnsetType = UNSET
     failed: list[FailedAttempt] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
+    estimated: bool | UnsetType = UNSET
     cost_usd: str | UnsetType = UNSET
     unpriced: bool | UnsetType = UNSET
     losses: list[str] | UnsetType = UNSET
@@ -89,9 +90,10 @@ class Record:
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
     and counted then: what is told now only says so. `failed` are the attempts that failed, in
     order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
-    costs, None without `usage`. `replayed` says that the answer was that of an earlier request with
-    the same `Idempotency-Key`. `finish` is why the model stopped, `sent_at` when the last attempt
-    began, by `time.perf_counter`, 0 without one.
+    costs, None without `usage`, which is `estimated` as far as the upstream did not tell it. `user`
+    is the end user that the request names, and `tags` are its own, in one text. `replayed` says
+    that the answer was that of an earlier request with the same `Idempotency-Key`. `finish` is why
+    the model stopped, `sent_at` when the last attempt began, by `time.perf_counter`, 0 without one.
 
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
     by the name of the setting, and `trace_id`, once the request has ended, 0 if it is not traced.
@@ -106,6 +108,7 @@ class Record:
         "charge",
         "deferred",
         "error",
+        "estimated",
         "failed",
         "finish",
         "losses",
@@ -115,17 +118,20 @@ class Record:
         "settings",
         "started",
         "stream",
+        "tags",
+        "team",
         "trace",
         "trace_id",
         "upstream",
         "upstream_model",
         "usage",
+        "user",
     )
 
     def __init__(self) -> None:
         self.started = time.perf_counter()
         self.address = ""
-        self.caller = ""
+        self.caller = self.team = self.user = self.tags = ""
         self.deferred = False
         self.model = ""
         self.upstream = ""
@@ -137,6 +143,7 @@ class Record:
         self.stream = False
         self.usage: Usage | None = None
         self.charge: Charge | None = None
+        self.estimated = False
         self.losses: Sequence[Loss] = ()
         self.replayed = False
         self.error = ""
@@ -173,6 +180,8 @@ class Record:
                 line.failed = list(self.failed)
         if self.usage is not None:
             line.usage = self.usage
+            if self.estimated:
+                line.estimated = True
         if self.charge is not None:
             if self.charge.cost is None:
                 line.unpriced = True

@@ -13,6 +13,8 @@ import hmac
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from functools import partial
 from io import BytesIO
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
@@ -23,7 +25,7 @@ import dragoman
 from dragoman import jsontext
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import AccountState
-from dragoman.accounts.store import StoreError
+from dragoman.accounts.store import DIMENSIONS, StoreError
 from dragoman.accounts.sync import AccountSync
 from dragoman.administration.drafts import (
     Draft,
@@ -39,6 +41,7 @@ from dragoman.administration.rows import BadFile, rows_of
 from dragoman.administration.service import Administration
 from dragoman.administration.times import InvalidTime, parse_time
 from dragoman.administration.views import STATES
+from dragoman.audit import Actor
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
 from dragoman.gateway.edge.auth import presented_key
@@ -59,6 +62,12 @@ _log = logging.getLogger("dragoman.gateway")
 
 Query = Mapping[str, str]
 _Answer = tuple[int, object]
+
+_NAME = "admin"
+"""Who holds the token."""
+
+_actor: ContextVar[Actor] = ContextVar("actor")
+"""Who asks for what is just being done."""
 
 _BODY_BYTES = 1024 * 1024
 _MOST_ON_PAGE = 1000
@@ -134,8 +143,9 @@ class Admin:
             return False
         return hmac.compare_digest(_digest(given), self._digest)
 
-    async def serve(self, incoming: IncomingRequest) -> str:
-        """Answer one request, whatever it is. Returns the kind of error, empty if there was none.
+    async def serve(self, incoming: IncomingRequest, address: str) -> str:
+        """Answer one request of a client at `address`, whatever it is. Returns the kind of error,
+        empty if there was none.
 
         Raises:
             ClientGone: the caller left.
@@ -145,6 +155,7 @@ class Admin:
             if not self.admits(incoming.headers):
                 headers.append((b"www-authenticate", b"Bearer"))
                 raise Refusal(401, "unauthenticated", "The token of the administration is needed.")
+            _actor.set(Actor(_NAME, "admin", address))
             status, value = await self._answer(incoming)
         except ClientGone:
             raise
@@ -192,6 +203,8 @@ class Admin:
                 handlers = {"POST": lambda: self._test(name, incoming, query)}
             case ["usage"]:
                 handlers = {"GET": lambda: self._usage(query)}
+            case ["audit"]:
+                handlers = {"GET": lambda: self._audit(query)}
             case ["prices"]:
                 handlers = {"GET": lambda: self._prices_of(query)}
             case ["prices", "reprice"]:
@@ -327,13 +340,24 @@ class Admin:
     # The rest
 
     async def _usage(self, query: Query) -> _Answer:
-        dimensions = ("account", "client", "model", "route")
+        dimensions = [name for name in DIMENSIONS if name not in ("hour", "day")]
         _only(query, "since", "until", "by", *dimensions)
         since, until = _times(query)
         by = [name for name in query.get("by", "").split(",") if name]
         only = {name: query[name] for name in dimensions if name in query}
         return 200, await self._ask(
             lambda administration: administration.usage(since, until, by, only)
+        )
+
+    async def _audit(self, query: Query) -> _Answer:
+        filters = ("who", "kind", "name", "action")
+        _only(query, "limit", "before", "since", *filters)
+        limit = _number(query, "limit", _PAGE, _MOST_ON_PAGE)
+        before = _number(query, "before", 1, 10**9) if "before" in query else None
+        since = _times(query)[0] if "since" in query else 0.0
+        only = {name: query[name] for name in filters if name in query}
+        return 200, await self._ask(
+            lambda administration: administration.audit(limit, before, since, only)
         )
 
     async def _prices_of(self, query: Query) -> _Answer:
@@ -354,7 +378,14 @@ class Admin:
         if self._account_sync is None:
             raise Refusal(409, "conflict", "Nothing is kept: [storage] path is not set.")
         return 200, await self._account_sync.ask(
-            lambda store: reprice(store, self._prices, since, until, dry_run=dry_run)
+            partial(
+                reprice,
+                prices=self._prices,
+                since=since,
+                until=until,
+                dry_run=dry_run,
+                actor=_actor.get(),
+            )
         )
 
     async def _health(self, query: Query) -> _Answer:
@@ -377,15 +408,17 @@ class Admin:
     async def _ask_keys(self, work: Callable[[KeyAdministration], T]) -> T:
         if self._account_sync is None:
             raise Refusal(409, "conflict", "Nothing is kept: [storage] path is not set.")
+        actor = _actor.get()
         return await self._account_sync.ask(
-            lambda store: work(KeyAdministration(self._config, store.client_keys))
+            lambda store: work(KeyAdministration(self._config, store.client_keys, actor))
         )
 
     async def _ask(self, work: Callable[[Administration], T]) -> T:
         if self._account_sync is None:
             raise Refusal(409, "conflict", "Nothing is kept: [storage] path is not set.")
+        actor = _actor.get()
         return await self._account_sync.ask(
-            lambda store: work(Administration(self._config, store, self._cipher))
+            lambda store: work(Administration(self._config, store, self._cipher, actor))
         )
 
 

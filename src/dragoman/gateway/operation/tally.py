@@ -63,7 +63,8 @@ class Tally:
             self._traces.end(incoming, record, name, seconds, first_byte)
         # Below a response: a request that names no model generates nothing.
         if (
-            incoming.method == "POST"
+            self._meter is not None
+            and incoming.method == "POST"
             and not record.deferred
             and not record.replayed
             and record.caller
@@ -96,7 +97,12 @@ class Tally:
             seconds * 1000,
             failed=bool(record.error) and record.error != CLIENT_GONE,
             metered=metered,
+            estimated=record.estimated,
             attempts=record.attempts - len(record.failed),
+            upstream=record.upstream,
+            team=record.team,
+            user=record.user,
+            tags=record.tags,
         )
         if metered and record.charge is not None and record.usage is not None:
             self._meter.charge(
@@ -107,6 +113,9 @@ class Tally:
                 name,
                 record.usage,
                 record.charge,
+                team=record.team,
+                user=record.user,
+                tags=record.tags,
             )
 
     def _charge_failed(self, meter: Meter, now: float, name: str, record: Record) -> None:
@@ -119,6 +128,10 @@ class Tally:
                 name,
                 LastError(one.at, one.kind, one.status, one.model),
                 retried=number < record.attempts,
+                upstream=one.upstream,
+                team=record.team,
+                user=record.user,
+                tags=record.tags,
             )
 
     def _family(self, path: str) -> str:

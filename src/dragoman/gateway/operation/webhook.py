@@ -188,6 +188,7 @@ class Alerts:
         )
         self._changes: deque[tuple[AccountState, AccountState]] = deque(maxlen=_MOST_CHANGES)
         self._seen: dict[str, Windows] = {}
+        self._told: deque[Alert] = deque(maxlen=_MOST_CHANGES)
         self._held: dict[str, float] = {}
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -208,6 +209,13 @@ class Alerts:
         if self._webhook is not None:
             self._pool.on_change = None
             await self._webhook.close()
+
+    def notify(self, alert: Alert) -> None:
+        """Tell the webhook of what somebody else has seen, within half a second and outside of any
+        request's way: of several workers that see the same, one does, and once until the alert
+        ends. Nothing happens where there is no webhook. For the event loop; returns at once."""
+        if self._webhook is not None:
+            self._told.append(alert)
 
     def _changed(self, before: AccountState, after: AccountState) -> None:
         self._changes.append((before, after))
@@ -250,7 +258,8 @@ class Alerts:
             return set(claims)
 
     def _alerts(self, now: float) -> list[Alert]:
-        found: list[Alert] = []
+        found = list(self._told)
+        self._told.clear()
         while self._changes:
             before, after = self._changes.popleft()
             with suppress(KeyError):

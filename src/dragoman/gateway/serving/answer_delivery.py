@@ -57,8 +57,7 @@ async def deliver_whole(
     """
     hold = context.incoming.hold
     body = await answer.read(MOST_BYTES, hold)
-    call, outcome = context.call, Outcome()
-    context.outcome = outcome
+    call, outcome = context.call, context.outcome
     name = ""
     if is_large(body):
         reply, name = await context.large.answer(call, body, mask, outcome, streamed=False)
@@ -96,7 +95,7 @@ async def deliver_stream(
         await _deliver_whole_as_stream(context, delivery, lease, answer, chunk, mask)
         return
     stream = context.call.open_stream()
-    context.outcome = stream.outcome
+    context.read_from(stream)
     held = await _hold_back(context, stream, answer, chunk, sent_at)
     context.start_stream(stream)
     lease.succeeded()
@@ -125,8 +124,7 @@ async def _deliver_whole_as_stream(
     """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
     was read of it."""
     body = chunk + await answer.read(MOST_BYTES, context.incoming.hold)
-    call, outcome = context.call, Outcome()
-    context.outcome = outcome
+    call, outcome = context.call, context.outcome
     name = ""
     if is_large(body):
         events, name = await context.large.answer(call, body, mask, outcome, streamed=True)

@@ -18,6 +18,13 @@ from dragoman.gateway.serving.routing import Target
 from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import dollars
 from dragoman.translation import AnswerStream, Call, ClientRequest, Outcome
+from dragoman.translation.estimate import (
+    LONG_BODY,
+    estimate_bytes,
+    estimate_said,
+    text_bytes,
+)
+from dragoman.translation.streams import completed
 
 COST_HEADER = b"x-dragoman-cost-usd"
 """Header that tells what a whole answer costs, in US dollars."""
@@ -35,11 +42,14 @@ class RequestContext:
     - `keys` are the keys of the conversation there.
     - `large` works on large bodies.
     - `prices` are those of the upstreams, and `shows_cost` whether the client is told the cost.
+    - `is_called`: an upstream has the request, and has not failed.
+    - `reading` is the stream that is read, also before anything of it is sent.
     - `stream` is the answer that the client is sent, once it has begun. `call` and `request`, which
-      hold the bodies, are released then: a stream may be long.
+      hold the bodies, are released then: a stream may be long. `asked` is how much they asked.
     """
 
     __slots__ = (
+        "asked",
         "attempts",
         "call",
         "caller",
@@ -47,11 +57,13 @@ class RequestContext:
         "fell_back",
         "has_choice",
         "incoming",
+        "is_called",
         "keys",
         "large",
         "ledger",
         "outcome",
         "prices",
+        "reading",
         "record",
         "recorder",
         "request",
@@ -85,6 +97,8 @@ class RequestContext:
         self.delivery: Delivery | None = None
         self.stream: AnswerStream | None = None
         self.outcome = Outcome()
+        self.reading: AnswerStream | None = None
+        self.is_called = False
         self.has_choice = False
         self.keys = NO_KEYS
 
@@ -114,6 +128,34 @@ class RequestContext:
             headers.append((COST_HEADER, dollars(charge.cost).encode()))
         return headers
 
+    def forget_attempt(self) -> None:
+        """No upstream has the request: what a failed one told is not of the next one's answer."""
+        self.outcome, self.reading, self.is_called = Outcome(), None, False
+
+    def read_from(self, stream: AnswerStream) -> None:
+        """The answer is read from `stream`."""
+        self.reading, self.outcome = stream, stream.outcome
+
+    def settle(self) -> None:
+        """The request is over: what an upstream did for it without telling is estimated in the
+        outcome, for whoever accounts for it, and all of it recorded."""
+        outcome = self.outcome
+        if self.is_called and (outcome.usage is None or not outcome.ended):
+            self._estimate(outcome)
+        if outcome.usage is not self.record.usage:
+            self.note_usage()
+
+    def _estimate(self, outcome: Outcome) -> None:
+        """Complete the usage of an answer that was not told whole. What was told counts where it
+        can be all of it: some tell at an answer's beginning how long it is by then."""
+        said = outcome.said if self.reading is None else self.reading.said
+        output, told = estimate_said(said), outcome.usage
+        if told is not None and output <= 2 * told.output:
+            return
+        asked = self.asked if self.stream is not None else text_bytes(self.call.body)
+        outcome.usage = completed(told, estimate_bytes(asked), output)
+        outcome.estimated = True
+
     def note_usage(self) -> None:
         """Record how the answer ended, what it used and what that costs, as far as it is known."""
         record, usage = self.record, self.outcome.usage
@@ -121,7 +163,7 @@ class RequestContext:
         if finish is not None:
             record.finish = finish.reason
         if usage is not record.usage and usage is not None:
-            record.usage = usage
+            record.usage, record.estimated = usage, self.outcome.estimated
             now = time.time()
             record.charge = self.prices.charge(record.upstream, record.upstream_model, usage, now)
 
@@ -133,4 +175,6 @@ class RequestContext:
     def start_stream(self, stream: AnswerStream) -> None:
         """The client is sent `stream` from here on; no other account can be tried."""
         self.stream = stream
+        body = self.call.body
+        self.asked = len(body) if len(body) <= LONG_BODY else text_bytes(body)
         del self.call, self.request

@@ -34,6 +34,7 @@ from dragoman.gateway.serving.answer_delivery import (
 )
 from dragoman.gateway.serving.answers import read_error
 from dragoman.gateway.serving.attempts import Attempts, GaveUp
+from dragoman.gateway.serving.attribution import Attributor
 from dragoman.gateway.serving.context import RequestContext
 from dragoman.gateway.serving.conversations import Conversations
 from dragoman.gateway.serving.failures import (
@@ -59,7 +60,7 @@ from dragoman.gateway.telemetry.traces import Traces
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
-from dragoman.translation import Call, CallSettings, ClientRequest, Outcome
+from dragoman.translation import Call, CallSettings, ClientRequest
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.request import UpstreamRequest
 
@@ -79,11 +80,13 @@ class Exchange:
         upstreams: Upstreams,
         large: LargeBodies,
         prices: Prices,
+        attributor: Attributor,
         *,
         shows_cost: bool = False,
         traces: Traces | None = None,
     ) -> None:
         self._traces = traces
+        self._attributor = attributor
         self._prices = prices
         self._shows_cost = shows_cost
         self._server = server
@@ -117,6 +120,17 @@ class Exchange:
             DragomanError: as `serve`.
             ClientGone: as `serve`.
         """
+        # Nearly all requests name nobody, and pay for no call.
+        attributor, codec = self._attributor, incoming.codec
+        for name in codec.endpoint.attributed_by:
+            if name in request.members:
+                attributor.note(record, codec, incoming.headers, request.members)
+                break
+        else:
+            for header in attributor.headers:
+                if header in incoming.headers:
+                    attributor.note(record, codec, incoming.headers, request.members)
+                    break
         if target is None:
             target = self.resolve(request, caller, record)
         if self._traces is not None:
@@ -151,7 +165,7 @@ class Exchange:
         finally:
             if context.delivery is not None:
                 context.delivery.close()
-            context.note_usage()
+            context.settle()
             if context.ledger:
                 record.losses = tuple(context.ledger)
 
@@ -326,8 +340,7 @@ class Exchange:
                 await self._attempt(context, lease)
                 return None
             except Failure as failure:
-                # What it may have told of usage is not that of the next account's answer.
-                context.outcome = Outcome()
+                context.forget_attempt()
                 attempts.failed(lease, failure)
             finally:
                 lease.give_back()
@@ -353,6 +366,7 @@ class Exchange:
                     _upstream_request(context, lease, builder),
                     lease.waits[context.call.streams].limit,
                     lease.fell_silent,
+                    context,
                 ) as answer:
                     self._upstreams.pool.heard(lease, answer.headers)
                     if not 200 <= answer.status < 300:
@@ -371,6 +385,7 @@ class Exchange:
             except UpstreamError as error:
                 raise unusable(builder.mask.fault(error.fault)) from None
             except Failure as failure:
+                context.forget_attempt()
                 if repeated or not is_about_reasoning(context.call.codec, failure):
                     raise
                 repeated = await self._conversations.drop_all_reasoning(context, dropped)

@@ -156,6 +156,7 @@ class LargeBodies:
         call.ledger.extend(given.losses)
         outcome.usage, outcome.finish = given.outcome.usage, given.outcome.finish
         outcome.fault, outcome.ended = given.outcome.fault, given.outcome.ended
+        outcome.said = given.outcome.said
         return made, given.id
 
     async def work(

@@ -278,7 +278,7 @@ class _Run:
         background = self._background
         incoming = IncomingRequest(_Unattended(begun, self.take), begun.codec, background._clock())
         record = Record()
-        record.caller = caller.name
+        record.caller, record.team = caller.name, caller.team
         saver = asyncio.create_task(self._save_events())
         self._task = asyncio.current_task()
         fault: Fault | None = None

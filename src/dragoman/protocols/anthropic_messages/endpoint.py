@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from dragoman.canonical.options import Capabilities
+from dragoman.protocols.anthropic_messages.attribution import told_user
 from dragoman.protocols.anthropic_messages.counting import COUNTING
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Endpoint
@@ -59,6 +60,8 @@ ENDPOINT = Endpoint(
         ("output_config", "reasoning.level"),
     ),
     capabilities=MessagesCapabilities,
+    attributed_by=("metadata",),
+    attribution=told_user,
     completed=completed,
     auth="x-api-key",
     headers=version_headers,

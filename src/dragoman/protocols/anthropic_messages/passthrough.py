@@ -32,7 +32,14 @@ from dragoman.protocols.anthropic_messages.usage import read_usage
 from dragoman.protocols.base import NOTHING, Passthrough, to_json
 from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.limits import whole, within
-from dragoman.protocols.raw import join_list, join_object, split_list, split_object, text_of
+from dragoman.protocols.raw import (
+    join_list,
+    join_object,
+    split_list,
+    split_object,
+    text_of,
+    text_pattern,
+)
 
 # --- requests -----------------------------------------------------------------------------------
 
@@ -182,4 +189,5 @@ PASSTHROUGH = Passthrough(
     forward_request=forward_request,
     forward_response=forward_response,
     relay=MessagesRelay,
+    spoken=text_pattern("text", "thinking", "partial_json"),
 )

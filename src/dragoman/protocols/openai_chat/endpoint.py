@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.protocols.attribution import MEMBERS, told_to_openai
 from dragoman.protocols.base import Endpoint
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
@@ -11,6 +12,8 @@ ENDPOINT = Endpoint(
     unserved="This gateway does not store chat completions.",
     id_prefix="chatcmpl-",
     models=MODELS,
+    attributed_by=MEMBERS,
+    attribution=told_to_openai,
     forwarded=("openai-beta",),
     idempotency_key="idempotency-key",
     settings=(

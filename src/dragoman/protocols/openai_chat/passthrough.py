@@ -27,6 +27,7 @@ from dragoman.protocols.openai_chat.relay import ChatRelay
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_errors import fault_of
+from dragoman.protocols.raw import text_pattern
 
 # --- requests -----------------------------------------------------------------------------------
 
@@ -153,4 +154,5 @@ PASSTHROUGH = Passthrough(
     forward_response=forward_response,
     asks_usage=asks_usage,
     relay=ChatRelay,
+    spoken=text_pattern("content", "reasoning_content", "reasoning", "arguments", "refusal"),
 )

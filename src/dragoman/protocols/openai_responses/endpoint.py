@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.protocols.attribution import MEMBERS, told_to_openai
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.counting import read_count
 from dragoman.protocols.model_lists import MODELS
@@ -37,6 +38,8 @@ ENDPOINT = Endpoint(
     id_prefix="resp_",
     counting=_COUNTING,
     models=MODELS,
+    attributed_by=MEMBERS,
+    attribution=told_to_openai,
     forwarded=("openai-beta",),
     idempotency_key="idempotency-key",
     settings=(

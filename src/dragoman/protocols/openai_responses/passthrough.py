@@ -37,6 +37,7 @@ from dragoman.protocols.raw import (
     split_list,
     split_object,
     text_of,
+    text_pattern,
 )
 from dragoman.sse import Frame, encode
 
@@ -476,4 +477,5 @@ PASSTHROUGH = Passthrough(
     forward_request=forward_request,
     forward_response=forward_response,
     relay=ResponsesRelay,
+    spoken=text_pattern("delta", "text", "arguments"),
 )

@@ -1,0 +1,111 @@
+"""The log of changes, in the SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from dragoman.accounts.store import SWEPT_AT_ONCE
+from dragoman.audit import Actor, Change, Fields, Line
+from dragoman.jsontext import decoder
+from dragoman.storage.sqlite_file import SqliteFile
+
+MOST_LINES = 100_000
+"""Changes that are kept, however young they are."""
+
+_MOST_BYTES = 64 * 1024
+_TOO_LONG: Fields = {"(too long)": True}
+"""Stands for what has more bytes than are kept."""
+
+_COLUMNS = "id, at, who, origin, address, action, kind, name, before, after"
+_FILTERS = ("who", "kind", "name", "action")
+_INSERT = (
+    "INSERT INTO audit (at, who, origin, address, action, kind, name, before, after)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_SWEEP = """DELETE FROM audit WHERE id IN (
+    SELECT id FROM audit WHERE at < ? OR id <= (SELECT max(id) FROM audit) - ?
+    ORDER BY id LIMIT ?)"""
+
+_encode = msgspec.json.Encoder().encode
+_read = decoder(dict)
+
+
+class SqliteAudit:
+    """Implements `AuditLog` on a file that is opened elsewhere."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+
+    def note(self, actor: Actor, changes: Iterable[Change]) -> None:
+        """See `AuditLog.note`."""
+        now = time.time()
+        who = (now, actor.who, actor.origin, actor.address)
+        rows = [
+            (*who, one.action, one.kind, one.name, _written(one.before), _written(one.after))
+            for one in changes
+        ]
+        if rows:
+            with self._file.writing_untold() as connection:
+                connection.executemany(_INSERT, rows)
+
+    def audit(
+        self,
+        limit: int,
+        *,
+        before: int | None = None,
+        since: float = 0.0,
+        only: Mapping[str, str] = {},
+    ) -> Sequence[Line]:
+        """See `AuditLog.audit`."""
+        where, values = ["at >= ?"], [since]
+        if before is not None:
+            where.append("id < ?")
+            values.append(before)
+        where += [f"{name} = ?" for name in _FILTERS if name in only]
+        statement = f"SELECT {_COLUMNS} FROM audit WHERE {' AND '.join(where)}"
+        bounds = (*values, *(only[name] for name in _FILTERS if name in only), limit)
+        with self._file.reading() as connection:
+            rows = connection.execute(f"{statement} ORDER BY id DESC LIMIT ?", bounds)
+            return tuple(_line(*row) for row in rows)
+
+
+def sweep_audit(connection: sqlite3.Connection, before: float) -> int:
+    """Drop what is older than a time, or more than is kept. Returns how much."""
+    return connection.execute(_SWEEP, (before, MOST_LINES, SWEPT_AT_ONCE)).rowcount
+
+
+def _written(fields: Fields | None) -> str | None:
+    if fields is None:
+        return None
+    text = _encode(fields)
+    return (text if len(text) <= _MOST_BYTES else _encode(_TOO_LONG)).decode()
+
+
+def _line(
+    id: int,
+    at: float,
+    who: str,
+    origin: str,
+    address: str,
+    action: str,
+    kind: str,
+    name: str,
+    before: str | None,
+    after: str | None,
+) -> Line:
+    return Line(
+        id=id,
+        at=at,
+        who=who,
+        origin=origin,
+        address=address,
+        action=action,
+        kind=kind,
+        name=name,
+        before=None if before is None else _read(before),
+        after=None if after is None else _read(after),
+    )

@@ -1,0 +1,281 @@
+"""What was used and charged, in the SQLite file: sums by the hour, older ones by the day, and what
+is too old for that in one sum, so that nothing is ever lost of the whole."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from dragoman.accounts.store import (
+    SWEPT_AT_ONCE,
+    Batch,
+    ChargeCount,
+    ChargeKey,
+    ErrorKey,
+    LastError,
+    Reprice,
+    Sums,
+    UsageCount,
+    UsageKey,
+)
+from dragoman.accounts.usage import OTHER
+from dragoman.jsontext import decoder
+from dragoman.storage.sqlite_file import SqliteFile
+
+_DAY_S = 86400
+_LATE_S = 7 * _DAY_S
+"""Seconds for which a worker may have held what it could not write."""
+
+_COUNTED = UsageCount.__struct_fields__
+_KEYED = UsageKey.__struct_fields__
+_CHARGE_COUNTED = ChargeCount.__struct_fields__
+_CHARGE_KEYED = ChargeKey.__struct_fields__
+
+_PLACES = {
+    **{name: name for name in (*_KEYED[1:], "hour")},
+    "key": "client",
+    "tag": "tags",
+    "day": f"hour / {_DAY_S} * {_DAY_S}",
+}
+"""The expression of each dimension."""
+
+_encode = msgspec.json.Encoder().encode
+_read_error = decoder(LastError)
+
+
+def _add(table: str, keyed: Sequence[str], counted: Sequence[str], rows: str) -> str:
+    """The statement that adds the sums that `rows` selects to those of their keys."""
+    return (
+        f"INSERT INTO {table} ({', '.join((*keyed, *counted))}) {rows}"
+        f" ON CONFLICT ({', '.join(keyed)}) DO UPDATE SET "
+        + ", ".join(f"{name} = {name} + excluded.{name}" for name in counted)
+    )
+
+
+def _add_told(table: str, keyed: Sequence[str], counted: Sequence[str]) -> str:
+    """The statement that adds a JSON array of rows."""
+    columns = range(len(keyed) + len(counted))
+    values = ", ".join(f"json_extract(value, '$[{column}]')" for column in columns)
+    return _add(table, keyed, counted, f"SELECT {values} FROM json_each(?) WHERE true")
+
+
+def _fold(
+    table: str, keyed: Sequence[str], counted: Sequence[str], into: Mapping[str, str], too_old: str
+) -> tuple[str, str]:
+    """The statements that add the first rows that are `too_old` to those that they become, whose
+    columns are the expressions in `into`, and then delete them. Both pick the same rows: what rows
+    become is not too old."""
+    columns = ", ".join(keyed)
+    picked = (
+        f"({columns}) IN (SELECT {columns} FROM {table} WHERE {too_old} ORDER BY {columns} LIMIT ?)"
+    )
+    made = ", ".join(into.get(name, name) for name in keyed)
+    sums = ", ".join(f"sum({name})" for name in counted)
+    places = ", ".join(str(place + 1) for place in range(len(keyed)))
+    rows = f"SELECT {made}, {sums} FROM {table} WHERE {picked} GROUP BY {places}"
+    return _add(table, keyed, counted, rows), f"DELETE FROM {table} WHERE {picked}"
+
+
+_ADD_USAGE = _add_told("usage", _KEYED, _COUNTED)
+_ADD_CHARGES = _add_told("charges", _CHARGE_KEYED, _CHARGE_COUNTED)
+_DELETE_CHARGES = "DELETE FROM charges WHERE " + " AND ".join(
+    f"{name} = ?" for name in _CHARGE_KEYED
+)
+_ADD_ERRORS = (
+    "INSERT INTO errors SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),"
+    " json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(?) WHERE true"
+    " ON CONFLICT (hour, account, kind) DO UPDATE SET number = number + excluded.number"
+)
+_SET_LAST_ERROR = (
+    "INSERT INTO last_errors VALUES (?1, ?2, ?3)"
+    " ON CONFLICT (account) DO UPDATE SET at = ?2, error = ?3 WHERE at < ?2"
+)
+_SWEEP_ERRORS = """DELETE FROM errors WHERE (hour, account, kind) IN
+    (SELECT hour, account, kind FROM errors WHERE hour < ? ORDER BY hour LIMIT ?)"""
+
+_TO_DAY = {"hour": f"hour / {_DAY_S} * {_DAY_S}"}
+_HOURS = f"hour >= ? AND hour < ? AND hour % {_DAY_S} <> 0"
+_TO_ALL_TIME = {"hour": "0", "account": "''", "route": "''", "user": "''", "tags": "''"}
+_CHARGE_TO_ALL_TIME = {**_TO_ALL_TIME, "priced_as": f"'{OTHER}'", "tier": "''", "above": "0"}
+_CHARGE_TO_ALL_TIME["prices"] = "''"
+_DAYS = "hour > ? AND hour < ?"
+_BY_DAY = (
+    _fold("usage", _KEYED, _COUNTED, _TO_DAY, _HOURS),
+    _fold("charges", _CHARGE_KEYED, _CHARGE_COUNTED, _TO_DAY, _HOURS),
+)
+_FOR_ALL_TIME = (
+    _fold("usage", _KEYED, _COUNTED, _TO_ALL_TIME, _DAYS),
+    _fold("charges", _CHARGE_KEYED, _CHARGE_COUNTED, _CHARGE_TO_ALL_TIME, _DAYS),
+)
+
+
+class SqliteUsage:
+    """Implements what `Store` has of usage on a file that is opened elsewhere. Rows are kept by the
+    hour for `hours_s` seconds, and by the day for `days_s`."""
+
+    def __init__(self, file: SqliteFile, hours_s: float, days_s: float) -> None:
+        self._file = file
+        self._hours_s = hours_s
+        self._days_s = days_s
+        self._added_up = 0.0
+        """Up to when all rows are those of days, so that nobody looks again."""
+
+    def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
+        """See `Store.usage`."""
+        keyed = len(_KEYED)
+        with self._file.reading() as connection:
+            rows = _rows(connection, "usage", (*_KEYED, *_COUNTED), since, until)
+            return {UsageKey(*row[:keyed]): UsageCount(*row[keyed:]) for row in rows}
+
+    def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
+        """See `Store.charges`."""
+        with self._file.reading() as connection:
+            return _charges(connection, since, until)
+
+    def sums(
+        self, since: float, until: float, by: Sequence[str] = (), only: Mapping[str, str] = {}
+    ) -> dict[tuple[str, ...], Sums]:
+        """See `Store.sums`."""
+        found: dict[tuple[str, ...], Sums] = {}
+        with self._file.reading() as connection:
+            for row in _grouped(connection, "usage", _COUNTED, since, until, by, only):
+                for group in _groups(row, by, only):
+                    found.setdefault(group, Sums()).usage.add(UsageCount(*row[len(by) :]))
+            for row in _grouped(connection, "charges", _CHARGE_COUNTED, since, until, by, only):
+                for group in _groups(row, by, only):
+                    found.setdefault(group, Sums()).charged.add(ChargeCount(*row[len(by) :]))
+        return dict(sorted(found.items()))
+
+    def errors(self, since: float, until: float) -> dict[ErrorKey, int]:
+        """See `Store.errors`."""
+        columns = ("hour", "account", "kind", "number")
+        with self._file.reading() as connection:
+            rows = _rows(connection, "errors", columns, since, until)
+            return {ErrorKey(hour, account, kind): number for hour, account, kind, number in rows}
+
+    def last_errors(self) -> dict[str, LastError]:
+        """See `Store.last_errors`."""
+        with self._file.reading() as connection:
+            rows = connection.execute("SELECT account, error FROM last_errors")
+            return {account: _read_error(error) for account, error in rows}
+
+    def reprice(self, since: float, until: float, reprice: Reprice) -> int:
+        """See `Store.reprice`."""
+        with self._file.writing_untold() as connection:
+            old: list[tuple[Any, ...]] = []
+            new: list[tuple[ChargeKey, ChargeCount]] = []
+            for key, count in _charges(connection, since, until).items():
+                other = reprice(key, count)
+                if other is not None and other != (key, count):
+                    old.append(astuple(key))
+                    new.append(other)
+            connection.executemany(_DELETE_CHARGES, old)
+            connection.execute(_ADD_CHARGES, (_json(_flat(new)),))
+        return len(new)
+
+    def _sweep_usage(self, connection: sqlite3.Connection, now: float) -> int:
+        """Add up what is too old to be kept as it is. Returns how many rows of a kind that were."""
+        day, gone = ((now - age) // _DAY_S * _DAY_S for age in (self._hours_s, self._days_s))
+        by_day = _done(connection, _BY_DAY, self._added_up, day)
+        if by_day < SWEPT_AT_ONCE:
+            self._added_up = day - _LATE_S
+        swept = connection.execute(_SWEEP_ERRORS, (now - self._days_s, SWEPT_AT_ONCE)).rowcount
+        return max(by_day, _done(connection, _FOR_ALL_TIME, 0.0, gone), swept)
+
+
+def _done(
+    connection: sqlite3.Connection,
+    folds: Iterable[tuple[str, str]],
+    since: float,
+    before: float,
+) -> int:
+    """Add up the rows of a time. Returns how many of the table with the most."""
+    bounds = (since, before, SWEPT_AT_ONCE)
+    counts = []
+    for add, delete in folds:
+        connection.execute(add, bounds)
+        counts.append(connection.execute(delete, bounds).rowcount)
+    return max(counts)
+
+
+def add_usage(connection: sqlite3.Connection, batch: Batch) -> None:
+    """Add what a worker counted."""
+    if batch.usage:
+        connection.execute(_ADD_USAGE, (_json(_flat(batch.usage.items())),))
+    if batch.charges:
+        connection.execute(_ADD_CHARGES, (_json(_flat(batch.charges.items())),))
+    if batch.errors:
+        errors = [(*astuple(key), number) for key, number in batch.errors.items()]
+        connection.execute(_ADD_ERRORS, (_json(errors),))
+    for name, error in batch.last_errors.items():
+        connection.execute(_SET_LAST_ERROR, (name, error.at, _json(error)))
+
+
+def _rows(
+    connection: sqlite3.Connection, table: str, columns: Iterable[str], since: float, until: float
+) -> sqlite3.Cursor:
+    """Rows of the hours that begin in [since, until)."""
+    statement = f"SELECT {', '.join(columns)} FROM {table} WHERE hour >= ? AND hour < ?"
+    return connection.execute(statement, (since, until))
+
+
+def _charges(
+    connection: sqlite3.Connection, since: float, until: float
+) -> dict[ChargeKey, ChargeCount]:
+    keyed = len(_CHARGE_KEYED)
+    rows = _rows(connection, "charges", (*_CHARGE_KEYED, *_CHARGE_COUNTED), since, until)
+    return {ChargeKey(*row[:keyed]): ChargeCount(*row[keyed:]) for row in rows}
+
+
+def _grouped(
+    connection: sqlite3.Connection,
+    table: str,
+    counted: Sequence[str],
+    since: float,
+    until: float,
+    by: Sequence[str],
+    only: Mapping[str, str],
+) -> sqlite3.Cursor:
+    """Sums by the dimensions `by`, with one row for each combination of tags, of what fits `only`:
+    of tags, what has it among others."""
+    places = [_PLACES[name] for name in by]
+    sums = [f"sum({name})" for name in counted]
+    where = ["hour >= ?", "hour < ?"]
+    values: list[float | str] = [since, until]
+    for name, value in only.items():
+        if name == "tag":
+            where.append("instr(',' || tags || ',', ?)")
+            values.append(f",{value},")
+        else:
+            where.append(f"CAST({_PLACES[name]} AS TEXT) = ?")
+            values.append(value)
+    statement = f"SELECT {', '.join((*places, *sums))} FROM {table} WHERE {' AND '.join(where)}"
+    # Without a group there is a row of nothing even where nothing is.
+    statement += f" GROUP BY {', '.join(places)}" if places else " HAVING count(*)"
+    return connection.execute(statement, values)
+
+
+def _groups(
+    row: Sequence[Any], by: Sequence[str], only: Mapping[str, str]
+) -> Iterable[tuple[str, ...]]:
+    """The groups that a row counts for: one for each of its tags."""
+    group = tuple(str(value) for value in row[: len(by)])
+    if "tag" not in by:
+        return (group,)
+    place = by.index("tag")
+    tags = [only["tag"]] if "tag" in only else group[place].split(",")
+    return [(*group[:place], tag, *group[place + 1 :]) for tag in tags]
+
+
+def _flat(counts: Iterable[tuple[Struct, Struct]]) -> list[tuple[Any, ...]]:
+    """Keys and their sums as the values of rows."""
+    return [(*astuple(key), *astuple(count)) for key, count in counts]
+
+
+def _json(value: object) -> str:
+    return _encode(value).decode()

@@ -1,0 +1,219 @@
+"""Keys of other gateways."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.administration.errors import ImportRejected
+from dragoman.administration.foreign_keys import Source, read_keys
+from dragoman.administration.keys import ImportedKeys, KeyAdministration
+from dragoman.administration.rows import BadFile, BadRow
+from dragoman.config import Client, Config, Secret
+from dragoman.keys.ring import Denied, KeyRing
+from dragoman.storage.sqlite import SqliteStore
+
+NOW = 1_800_000_000.0
+IN_FILE = "sk-key-of-the-file"
+CONFIG = Config(clients=(Client(name="fixed", key=Secret(IN_FILE)),))
+HASH = hashlib.sha256(b"sk-litellm-one").hexdigest()
+LITELLM = (
+    "token,key_name,key_alias,spend,expires,models,blocked,team_id,rpm_limit,metadata\n"
+    f'{HASH},sk-...-one,"Team A / ci",3.5,2027-01-31 00:00:00,"{{gpt-4,gpt-4o}}",f,t,,"{{}}"\n'
+    f"{hashlib.sha256(b'sk-litellm-two').hexdigest()},sk-...-two,,0,,{{}},t,elsewhere,,\n"
+)
+TOKENS: list[dict[str, Any]] = [
+    {
+        "id": 7, "user_id": 1, "key": "abcdefghijklmnop", "status": 1, "name": "mine",
+        "expired_time": -1, "remain_quota": 0, "unlimited_quota": True,
+        "model_limits_enabled": True, "model_limits": "gpt-4,gpt-4o",
+        "allow_ips": "10.0.0.0/8\n192.0.2.1", "group": "vip",
+    },
+    {
+        "id": 8, "key": "sk-qrstuvwxyz123456", "status": 2, "name": "mine",
+        "expired_time": 1893456000, "unlimited_quota": True, "model_limits_enabled": False,
+        "model_limits": "left", "allow_ips": None, "group": "default",
+    },
+    {"id": 9, "key": "gone-gone-gone", "name": "old", "deleted_at": "2026-01-01"},
+]  # fmt: skip
+OPENROUTER = "name,label,hash,disabled,expires_at\nProd,sk-or-v1-abc...123,f01d,false,\n"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(tmp_path / "store.db")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def keys(store: SqliteStore) -> KeyAdministration:
+    keys = KeyAdministration(CONFIG, store.client_keys, clock=lambda: NOW)
+    keys.add_team("t", {})
+    return keys
+
+
+def take(keys: KeyAdministration, source: Source, text: str, **more: Any) -> ImportedKeys:
+    return keys.import_keys(read_keys(BytesIO(text.encode()), source), **more)
+
+
+def names(keys: KeyAdministration) -> list[str]:
+    views = keys.keys()
+    return [view.name for view in views]
+
+
+def rules(keys: KeyAdministration, name: str) -> dict[str, Any]:
+    found = keys.key(name).rules
+    return {
+        field: getattr(found, field)
+        for field in found.__struct_fields__
+        if getattr(found, field) != getattr(type(found)(), field)
+    }
+
+
+def found_by(store: SqliteStore, secret: str) -> str:
+    """The name of the key that a gateway finds for a secret."""
+    ring = KeyRing()
+    ring.update(store.client_keys.all_keys(), store.client_keys.all_teams())
+    return ring.find(secret.encode(), NOW).name
+
+
+def test_litellm(store: SqliteStore, keys: KeyAdministration) -> None:
+    done = take(keys, "litellm", LITELLM)
+    second = f"litellm-{hashlib.sha256(b'sk-litellm-two').hexdigest()[:8]}"
+    assert done.added == ("Team-A-ci", second)
+    assert done.made == ()
+    assert done.left_out == {"Team-A-ci": ("spend",), second: ("team",)}
+    first = rules(keys, "Team-A-ci")
+    assert first.pop("expires").isoformat() == "2027-01-31T00:00:00+00:00"
+    assert first == {"note": "Team A / ci", "models": ("gpt-4", "gpt-4o"), "team": "t"}
+    assert rules(keys, second) == {"enabled": False}
+    assert keys.key("Team-A-ci").secrets[0].ending == "-one"
+    assert found_by(store, "sk-litellm-one") == "Team-A-ci"
+    with pytest.raises(Denied):
+        found_by(store, HASH)
+    assert [line.action for line in store.audit(2)] == ["import", "import"]
+
+
+def test_new_api(store: SqliteStore, keys: KeyAdministration) -> None:
+    for text in (json.dumps(TOKENS), json.dumps({"success": True, "data": {"items": TOKENS}})):
+        done = take(keys, "new-api", text, dry_run=True)
+        assert (done.rows, done.added) == (2, ("mine", "mine-8"))
+    assert names(keys) == ["fixed"]
+    done = take(keys, "new-api", "\n".join(json.dumps(one) for one in TOKENS), team="t")
+    assert done.left_out == {"mine": ("group",)}
+    assert rules(keys, "mine") == {
+        "models": ("gpt-4", "gpt-4o"),
+        "addresses": ("10.0.0.0/8", "192.0.2.1"),
+        "team": "t",
+    }
+    second = rules(keys, "mine-8")
+    assert second.pop("expires").year == 2030
+    assert second == {"enabled": False, "note": "mine", "team": "t"}
+    assert found_by(store, "sk-abcdefghijklmnop") == "mine"
+    assert found_by(store, "sk-qrstuvwxyz123456") == "mine-8"
+
+
+def test_openrouter_tells_no_keys_so_there_are_new_ones(
+    store: SqliteStore, keys: KeyAdministration
+) -> None:
+    done = take(keys, "openrouter", OPENROUTER)
+    [made] = done.made
+    assert made.name == "Prod"
+    assert made.secret.startswith("sk-drg-")
+    assert found_by(store, made.secret) == "Prod"
+    assert take(keys, "openrouter", OPENROUTER.replace("Prod", "Other"), dry_run=True).made == ()
+
+
+LIMITED = {
+    "litellm": json.dumps([{
+        "token": HASH, "key_alias": "l", "rpm_limit": 60, "tpm_limit": "1000",
+        "max_parallel_requests": 3, "max_budget": 12.5, "budget_duration": "30d",
+    }]),
+    "new-api": json.dumps([
+        {"key": "abcdefghijklmnop", "name": "l", "remain_quota": 750_000},
+        {"key": "abcdefghijklmnop-2", "name": "m", "remain_quota": -3},
+    ]),
+    "openrouter": "name,limit,limit_remaining,limit_reset\nl,100,7.25,monthly\nm,10,2,\n",
+}  # fmt: skip
+LIMITS = {
+    "litellm": [
+        {"kind": "requests", "amount": 60, "window": "1m"},
+        {"kind": "tokens", "amount": 1000, "window": "1m"},
+        {"kind": "concurrent", "amount": 3},
+        {"kind": "cost", "amount": "12.5", "window": "30d"},
+    ],
+    "new-api": [{"kind": "cost", "amount": "1.5", "window": "total"}],
+    "openrouter": [{"kind": "cost", "amount": "100", "window": "month"}],
+}
+
+
+@pytest.mark.parametrize("source", ["litellm", "new-api", "openrouter"])
+def test_limits_are_taken_over_or_left_out_on_demand_and_never_forgotten(
+    keys: KeyAdministration, source: Source
+) -> None:
+    found = read_keys(BytesIO(LIMITED[source].encode()), source)
+    assert not isinstance(found[0], BadRow)
+    assert found[0].fields["limits"] == LIMITS[source]
+    done = keys.import_keys(found, limits=False)
+    assert all("limits" in missed for missed in done.left_out.values())
+    assert len(done.left_out) == len(found)
+
+
+BAD: list[tuple[Source, str, list[tuple[int, str]]]] = [
+    ("litellm", f"token,key_alias\nabc,one\n{HASH},two\n", [(2, "token")]),
+    ("litellm", f"token,key_alias\n{HASH},one\n{HASH},two\n", [(3, "key")]),
+    ("litellm", f"token,key_alias\n{HASH},one,more\n", [(2, "")]),
+    ("litellm", f"token,key_alias,expires,blocked\n{HASH},a,soon,perhaps\n",
+        [(2, "blocked"), (2, "expires")]),
+    ("litellm", f"token,key_alias,rpm_limit\n{HASH},a,-5\n", [(2, "rpm_limit")]),
+    ("litellm", f"token,key_alias,max_budget,budget_duration\n{HASH},a,5,2mo\n",
+        [(2, "budget_duration")]),
+    ("litellm", f"token,key_alias,models\n{HASH},a,[1]\n", [(2, "models")]),
+    ("litellm", f"token,key_alias\n{HASH},fixed\n", [(2, "name")]),
+    ("litellm", f"token,key_alias\n{HASH},anyone\n", [(2, "name")]),
+    ("litellm", f"token,key_alias\n{hashlib.sha256(IN_FILE.encode()).hexdigest()},a\n",
+        [(2, "key")]),
+    ("new-api", "key,name,unlimited_quota\nabcd**********mnop,a,1\nx,b,1\n,c,1\n",
+        [(2, "key"), (3, "key"), (4, "key")]),
+    ("new-api", "key,name,unlimited_quota,allow_ips\nabcdefghijkl,a,1,10.0.0.0/99\n",
+        [(2, "addresses")]),
+    ("new-api", '[5, {"key": "abcdefghijkl", "name": "x", "unlimited_quota": true}]', [(1, "")]),
+    ("openrouter", "name,disabled\n,false\n", [(2, "name")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "text", "faults"), BAD)
+def test_every_broken_row_is_named_and_nothing_is_half_done(
+    store: SqliteStore,
+    keys: KeyAdministration,
+    source: Source,
+    text: str,
+    faults: list[tuple[int, str]],
+) -> None:
+    before = store.audit(100)
+    with pytest.raises(ImportRejected) as caught:
+        take(keys, source, text)
+    told = [(row.at, fault.field) for row in caught.value.bad for fault in row.faults]
+    assert told == faults
+    assert names(keys) == ["fixed"]
+    assert store.audit(100) == before
+
+
+@pytest.mark.parametrize("text", ["sk-abc,def\nsk-ghi,jkl\n", "", "\x00", '{"a": }', "\ufeffx\n"])
+def test_what_is_no_export(text: str) -> None:
+    with pytest.raises(BadFile) as caught:
+        read_keys(BytesIO(text.encode()), "new-api")
+    assert "sk-" not in str(caught.value)
+
+
+def test_a_team_that_is_not_there(keys: KeyAdministration) -> None:
+    with pytest.raises(ImportRejected) as caught:
+        take(keys, "litellm", LITELLM, team="nowhere")
+    assert {fault.field for row in caught.value.bad for fault in row.faults} == {"team"}
