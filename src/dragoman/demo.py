@@ -62,9 +62,14 @@ def run(host: str = "127.0.0.1", port: int = 8080) -> None:
         config = demo_config(simulator.base_url, host, port, str(Path(folder) / "demo.db"))
         serve(
             config,
-            announce=lambda url: print(examples(url), flush=True),  # noqa: T201
+            announce=lambda url: print(examples(reachable(url)), flush=True),  # noqa: T201
             as_service=False,
         )
+
+
+def reachable(url: str) -> str:
+    """Where a client on this machine finds what listens at every address."""
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
 def examples(url: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.config import Config
-from dragoman.demo import KEY, demo_config, examples
+from dragoman.demo import KEY, demo_config, examples, reachable
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed, text_of
@@ -50,6 +50,19 @@ def test_responses_are_kept(demo: RunningGateway, upstream: str) -> None:
 def test_the_list_is_short(demo: RunningGateway) -> None:
     listed = call(demo.base_url, "GET", "/v1/models", key=KEY).json["data"]
     assert [model["id"] for model in listed] == ["sim-chat", "sim-messages", "sim-responses"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "reached"),
+    [
+        ("http://0.0.0.0:8080", "http://127.0.0.1:8080"),
+        ("http://[::]:8080", "http://[::1]:8080"),
+        ("http://192.0.2.7:8080", "http://192.0.2.7:8080"),
+    ],
+)
+def test_its_examples_name_an_address_that_can_be_called(bound: str, reached: str) -> None:
+    """In a container it listens at every address, which is none to call."""
+    assert reachable(bound) == reached
 
 
 def test_it_is_a_plain_configuration() -> None:
