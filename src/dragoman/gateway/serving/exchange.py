@@ -118,15 +118,10 @@ class Exchange:
         """
         # Nearly all requests name nobody, and pay for no call.
         attributor, codec = self._attributor, incoming.codec
-        for name in codec.endpoint.attributed_by:
-            if name in request.members:
-                attributor.note(record, codec, incoming.headers, request.members)
-                break
-        else:
-            for header in attributor.headers:
-                if header in incoming.headers:
-                    attributor.note(record, codec, incoming.headers, request.members)
-                    break
+        if any(map(request.members.__contains__, codec.endpoint.attributed_by)) or any(
+            map(incoming.headers.__contains__, attributor.headers)
+        ):
+            attributor.note(record, codec, incoming.headers, request.members)
         if target is None:
             target = self.resolve(request, caller, record)
         attempts = Attempts(self._upstreams.pool, record)
