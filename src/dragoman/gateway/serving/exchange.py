@@ -78,7 +78,7 @@ class Exchange:
         upstreams: Upstreams,
         large: LargeBodies,
         prices: Prices,
-        attributor: Attributor,
+        attributor: Attributor | None = None,
         *,
         shows_cost: bool = False,
     ) -> None:
@@ -116,12 +116,8 @@ class Exchange:
             DragomanError: as `serve`.
             ClientGone: as `serve`.
         """
-        # Nearly all requests name nobody, and pay for no call.
-        attributor, codec = self._attributor, incoming.codec
-        if any(map(request.members.__contains__, codec.endpoint.attributed_by)) or any(
-            map(incoming.headers.__contains__, attributor.headers)
-        ):
-            attributor.note(record, codec, incoming.headers, request.members)
+        if self._attributor is not None:
+            self._attributor.note(record, incoming.codec, incoming.headers, request.members)
         if target is None:
             target = self.resolve(request, caller, record)
         attempts = Attempts(self._upstreams.pool, record)

@@ -53,7 +53,7 @@ ENDPOINT = Endpoint(
     counting=COUNTING,
     models=replace(MODELS, query="limit=1000"),
     capabilities=MessagesCapabilities,
-    attributed_by=("metadata",),
+    attributed_by=frozenset({"metadata"}),
     attribution=told_user,
     completed=completed,
     auth="x-api-key",
