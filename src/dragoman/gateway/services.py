@@ -132,7 +132,7 @@ def make_services(
         upstreams,
         large,
         prices,
-        Attributor(config.usage),
+        None if account_sync is None else Attributor(config.usage),
         shows_cost=config.pricing.header,
         traces=traces,
     )

@@ -9,7 +9,7 @@ from msgspec import Raw
 from dragoman.protocols.base import Attribution
 from dragoman.protocols.raw import split_object, text_of
 
-MEMBERS = ("safety_identifier", "user", "metadata")
+MEMBERS = frozenset({"safety_identifier", "user", "metadata"})
 """What `told_to_openai` looks at."""
 
 

@@ -408,7 +408,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     capabilities: type[Struct] | None = None
     """The protocol's own capabilities of an upstream, see `Capabilities.of`; None if it has
     none."""
-    attributed_by: tuple[str, ...] = ()
+    attributed_by: frozenset[str] = frozenset()
     """Top-level members of a request that tell for whom a client asks."""
     attribution: Callable[[Mapping[str, msgspec.Raw]], Attribution] = _nobody
     """For whom a client asks, by these."""

@@ -20,13 +20,12 @@ class Attributor:
     """Notes in a record whom a request is for. Of what names an end user the first counts: the
     configured headers in their order, then what the body tells."""
 
-    __slots__ = ("_tag_headers", "_user_headers", "headers")
+    __slots__ = ("_headers", "_tag_headers", "_user_headers")
 
     def __init__(self, settings: UsageSettings) -> None:
         self._user_headers = tuple(name.lower().encode() for name in settings.user_headers)
         self._tag_headers = tuple(name.lower().encode() for name in settings.tag_headers)
-        self.headers = (*self._user_headers, *self._tag_headers)
-        """Names of all headers that tell something, in lower case."""
+        self._headers = frozenset((*self._user_headers, *self._tag_headers))
 
     def note(
         self,
@@ -37,7 +36,10 @@ class Attributor:
     ) -> None:
         """Note the end user and the tags of a request with these headers, in lower case, and
         top-level members."""
-        user, tags = codec.endpoint.attribution(members)
+        endpoint = codec.endpoint
+        if endpoint.attributed_by.isdisjoint(members) and self._headers.isdisjoint(headers):
+            return
+        user, tags = endpoint.attribution(members)
         for name in self._user_headers:
             if name in headers and (told := headers[name].decode("latin-1").strip()):
                 user = told

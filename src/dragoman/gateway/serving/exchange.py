@@ -80,7 +80,7 @@ class Exchange:
         upstreams: Upstreams,
         large: LargeBodies,
         prices: Prices,
-        attributor: Attributor,
+        attributor: Attributor | None = None,
         *,
         shows_cost: bool = False,
         traces: Traces | None = None,
@@ -120,17 +120,8 @@ class Exchange:
             DragomanError: as `serve`.
             ClientGone: as `serve`.
         """
-        # Nearly all requests name nobody, and pay for no call.
-        attributor, codec = self._attributor, incoming.codec
-        for name in codec.endpoint.attributed_by:
-            if name in request.members:
-                attributor.note(record, codec, incoming.headers, request.members)
-                break
-        else:
-            for header in attributor.headers:
-                if header in incoming.headers:
-                    attributor.note(record, codec, incoming.headers, request.members)
-                    break
+        if self._attributor is not None:
+            self._attributor.note(record, incoming.codec, incoming.headers, request.members)
         if target is None:
             target = self.resolve(request, caller, record)
         if self._traces is not None:

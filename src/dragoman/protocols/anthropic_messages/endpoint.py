@@ -60,7 +60,7 @@ ENDPOINT = Endpoint(
         ("output_config", "reasoning.level"),
     ),
     capabilities=MessagesCapabilities,
-    attributed_by=("metadata",),
+    attributed_by=frozenset({"metadata"}),
     attribution=told_user,
     completed=completed,
     auth="x-api-key",
