@@ -208,14 +208,14 @@ class ResponseForwarder(Protocol):
     """Pass-through of a whole answer."""
 
     def __call__(
-        self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, /
+        self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1, /
     ) -> tuple[bytes, Usage | None]:
         """The answer under the model name the client asked for, and its usage; byte for byte when
         the name is the same. `shown` are members that Responses clients see instead of the
-        upstream's.
+        upstream's. `choices` were asked for.
 
         Raises:
-            UpstreamError: it is not an answer.
+            UpstreamError: it is not an answer, or not with so many choices.
         """
         ...
 
@@ -229,12 +229,13 @@ class RelayMaker(Protocol):
         include_usage: bool,
         shown: Mapping[str, Any] = NOTHING,
         request_id: str = "",
+        choices: int = 1,
         /,
     ) -> Relay:
         """A relay that shows `model` (None: the upstream's own name); to Chat clients the usage
         chunk if they asked for it; to Responses clients the members in `shown` instead of the
         upstream's; in an error of the gateway's the `request_id`, where the protocol has a place
-        for it."""
+        for it. `choices` were asked for."""
         ...
 
 
@@ -256,6 +257,10 @@ def _own_limit(request: Request, options: Options) -> int | None:
 
 def _no_usage(members: Mapping[str, msgspec.Raw]) -> bool:
     return False
+
+
+def _one(members: Mapping[str, msgspec.Raw]) -> int:
+    return 1
 
 
 def _no_check(members: Mapping[str, msgspec.Raw]) -> None:
@@ -469,6 +474,8 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     forward_response: ResponseForwarder
     asks_usage: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
     """Whether a client asked for usage in its stream, where the protocol has it be asked for."""
+    choices: Callable[[Mapping[str, msgspec.Raw]], int] = _one
+    """How many answers in one a client asked for, where the protocol has that."""
     relay: RelayMaker
 
 

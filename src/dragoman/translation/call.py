@@ -281,7 +281,10 @@ class Call:
                 self.ledger.add("text", LossKind.REPAIRED, MENDED)
                 body = to_json(decode_answer(body))
             answer, outcome.usage = self.codec.passthrough.forward_response(
-                body, self._source.model, self._source.shown
+                body,
+                self._source.model,
+                self._source.shown,
+                self.codec.passthrough.choices(self._source.members),
             )
             outcome.ended = True
             return answer
@@ -315,6 +318,7 @@ class Call:
                 self.codec.passthrough.asks_usage(source.members),
                 source.shown,
                 self.request_id,
+                self.codec.passthrough.choices(source.members),
             )
             return RelayedStream(relay, self.codec.translate.keepalive, self.mask)
         halves = Halves(self.ledger)

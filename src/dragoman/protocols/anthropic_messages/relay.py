@@ -43,6 +43,7 @@ class MessagesRelay:
         include_usage: bool = True,
         shown: Mapping[str, Any] = NOTHING,
         request_id: str = "",
+        choices: int = 1,
     ) -> None:
         self._model = model
         self._request_id = request_id

@@ -225,7 +225,7 @@ _lifecycle = jsontext.decoder(_Lifecycle)
 
 
 def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
 ) -> tuple[bytes, Usage | None]:
     """A whole answer under the client's name of the model and with the members in `shown`, and its
     usage.
@@ -296,6 +296,7 @@ class ResponsesRelay:
         asked_for_usage: bool,
         shown: Mapping[str, Any] = NOTHING,
         request_id: str = "",
+        choices: int = 1,
     ) -> None:
         """`model` is the name to show, None if the upstream's is right, `shown` what else is shown
         instead of the upstream's; whether the client asked for usage does not matter, for it is
