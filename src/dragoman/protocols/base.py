@@ -15,13 +15,13 @@ from msgspec import Struct
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault
 from dragoman.canonical.events import Event
-from dragoman.canonical.halves import Halves
-from dragoman.canonical.losses import Ledger
+from dragoman.canonical.halves import MENDED, Halves
+from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Request
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError, JsonTooDeep, decode_odd, strict
+from dragoman.jsontext import JsonError, JsonTooDeep, decode_mended, strict
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Frame
 
@@ -42,7 +42,7 @@ class Inbound(Struct, frozen=True):
     halves: Halves | None = None
 
     def decode(self, data: bytes) -> Any:
-        """An event of a stream, in which a text may end with half of a character.
+        """An event of a stream, in whose texts halves of characters are left to the stage.
 
         Raises:
             JsonError: it is no JSON.
@@ -52,11 +52,15 @@ class Inbound(Struct, frozen=True):
         except JsonTooDeep:
             raise
         except JsonError:
-            if self.halves is None:
-                return decode_odd(data)
-            value = decode_odd(data, PIECES)
-            self.halves.seen = True
+            value, was_mended = decode_mended(data, NO_PIECES if self.halves is None else PIECES)
+            if was_mended:
+                self.ledger.add("text", LossKind.REPAIRED, MENDED)
+            if self.halves is not None:
+                self.halves.seen = True
             return value
+
+
+NO_PIECES: frozenset[str] = frozenset()
 
 
 PIECES = frozenset(

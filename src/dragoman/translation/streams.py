@@ -36,6 +36,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import AnswerWriter, Relay, StreamReader
 from dragoman.sse import DONE, Decoder, EventTooLarge, Frame, escape
 from dragoman.translation.estimate import estimate_text
+from dragoman.translation.frame_halves import FrameHalves
 
 
 class Outcome(Struct):
@@ -149,13 +150,14 @@ class TranslatedStream(AnswerStream):
         reader: StreamReader,
         names: ToolNames,
         writer: AnswerWriter,
+        ledger: Ledger,
         mask: Mask | None = None,
         halves: Halves | None = None,
     ) -> None:
         super().__init__(mask)
         self._reader = reader
         self._halves = halves
-        self._restorer = ToolRestorer(names)
+        self._restorer = ToolRestorer(names, ledger)
         self._sequencer = Sequencer()
         self._writer = writer
         self._calls: set[int] = set()
@@ -233,13 +235,13 @@ class CutStream(TranslatedStream):
         reader: StreamReader,
         names: ToolNames,
         writer: AnswerWriter,
+        ledger: Ledger,
         mask: Mask | None,
         halves: Halves | None,
         stops: Sequence[str],
-        ledger: Ledger,
         prompt: int,
     ) -> None:
-        super().__init__(reader, names, writer, mask, halves)
+        super().__init__(reader, names, writer, ledger, mask, halves)
         self._cutter = StopCutter(stops)
         self._ledger = ledger
         self._prompt = prompt
@@ -297,11 +299,14 @@ _ILLEGAL = Fault(FaultKind.UPSTREAM_FAILED, "The upstream's events came in an im
 class RelayedStream(AnswerStream):
     """A stream within one protocol: bytes pass, a relay watches."""
 
-    __slots__ = ("_keepalive", "_relay")
+    __slots__ = ("_halves", "_keepalive", "_relay")
 
-    def __init__(self, relay: Relay, keepalive: bytes, mask: Mask | None = None) -> None:
+    def __init__(
+        self, relay: Relay, keepalive: bytes, halves: FrameHalves, mask: Mask | None = None
+    ) -> None:
         super().__init__(mask)
         self._relay = relay
+        self._halves = halves
         self._keepalive = keepalive
 
     def keepalive(self) -> bytes:
@@ -312,6 +317,11 @@ class RelayedStream(AnswerStream):
         return self._relay.answer_id
 
     def _take(self, frame: Frame) -> bytes:
+        if self._halves.concerns(frame):
+            return b"".join([self._pass(one) for one in self._halves.push(frame)])
+        return self._pass(frame)
+
+    def _pass(self, frame: Frame) -> bytes:
         if self.over:
             return b""
         relay = self._relay
@@ -326,12 +336,14 @@ class RelayedStream(AnswerStream):
         return rest if self._hiding is None else self._hidden(self._hiding, rest)
 
     def _close(self) -> bytes:
-        if self.over:
-            return b""
-        return self._observed(self._relay.finish())
+        held = self._rest()
+        return held if self.over else held + self._observed(self._relay.finish())
 
     def _failed(self, fault: Fault) -> bytes:
-        return self._observed(self._relay.fail(fault))
+        return self._rest() + self._observed(self._relay.fail(fault))
+
+    def _rest(self) -> bytes:
+        return b"".join([self._pass(frame) for frame in self._halves.flush()])
 
     def _observed(self, passed: bytes) -> bytes:
         """`passed`, the relay's last output; an error with names of accounts hidden."""

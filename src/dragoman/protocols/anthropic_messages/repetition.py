@@ -58,7 +58,8 @@ class Repetition:
         pieces = "".join(self._pieces)
         member = _TEXTS.get(str(self._block.get("type")))
         if member is not None:
-            return bool(str(self._head.get(member) or "") + pieces == self._block.get(member, ""))
+            text = str(self._head.get(member) or "") + pieces
+            return jsontext.mended(text) == jsontext.mended(str(self._block.get(member) or ""))
         said = _value(pieces) if pieces else self._head.get("input") or self._block.get("input")
         return bool(said == self._block.get("input"))
 

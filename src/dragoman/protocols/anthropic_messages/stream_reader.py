@@ -48,7 +48,7 @@ from dragoman.protocols.anthropic_messages.usage import (
     read_usage,
 )
 from dragoman.protocols.base import Inbound, to_json_text
-from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.error_body import is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import unknown_finish
 from dragoman.sse import DONE, Frame
@@ -156,7 +156,7 @@ class MessagesReader:
             return self._failed(fault_of(stray_error(event)))
         handler = _HANDLERS.get(kind)
         if handler is None:
-            if not kind and (error := stray_error(event)) is not None:
+            if not is_typed(kind) and (error := stray_error(event)) is not None:
                 return self._failed(fault_of(error))
             self._lose(kind[:60])
             return []

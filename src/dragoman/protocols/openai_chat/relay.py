@@ -12,7 +12,7 @@ from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, to_json
-from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.error_body import is_readable, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat.errors import (
     error_frames,
@@ -30,7 +30,7 @@ _MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
 
 _NEEDS_DECODING = re.compile(
-    rb'"(?:(?:finish_reason|usage)"\s*:\s*["{]|error"\s*:|(?:message|detail)"\s*:'
+    rb'"(?:(?:finish_reason|usage)"\s*:\s*["{]|error"\s*:|(?:message|detail|msg|title|error_description|reason|errors)"\s*:'
     rb'|index"\s*:\s*[1-9]|name"\s*:\s*"[^"])'
 )
 """What makes a frame worth decoding: a finish reason, usage, an error, a message, which may be
@@ -220,8 +220,8 @@ class ChatRelay:
     def _error(self, chunk: JsonObject, frame: Frame) -> bytes:
         """The error that ends the stream: as it came, if clients can read it."""
         error = chunk.get("error")
-        if type(error) is not dict:
-            return self.fail(fault_of(error or stray_error(chunk) or chunk))
+        if not is_readable(error):
+            return self.fail(fault_of(stray_error(chunk)))
         self.fault = fault_of(error)
         # The upstream's own terminator may never come.
         return encode(frame.data) + encode(DONE)

@@ -155,7 +155,7 @@ class ChatReader:
     def _take(self, chunk: JsonObject, event: bytes, events: list[Event]) -> None:
         error = chunk.get("error")
         if error or event == b"error":
-            raise UpstreamError(fault_of(error or chunk))
+            raise UpstreamError(fault_of(stray_error(chunk)))
         if "choices" not in chunk and (error := stray_error(chunk, "choices", "usage")) is not None:
             raise UpstreamError(fault_of(error))
         self._report_unknown(chunk, wire.CHUNK_FIELDS, "")

@@ -6,6 +6,7 @@ from io import StringIO
 from typing import Any, NamedTuple
 
 from dragoman.canonical.errors import UpstreamError
+from dragoman.jsontext import mended
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat.reasoning import pick_text
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
@@ -122,9 +123,9 @@ def _after(said: StringIO, whole: Any, delta: JsonObject) -> str:
     """What a text has after `said`. A whole may have been trimmed."""
     if type(whole) is not str or not whole or whole in delta.values():
         return ""
-    before = said.getvalue()
-    if whole.startswith(before):
-        return whole[len(before) :]
-    if whole.strip() == before.strip():
+    before, text = mended(said.getvalue()), mended(whole)
+    if text.startswith(before):
+        return text[len(before) :]
+    if text.strip() == before.strip():
         return ""
     raise UpstreamError.unreadable("a whole message is not what its deltas said")

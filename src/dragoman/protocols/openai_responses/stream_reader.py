@@ -18,7 +18,7 @@ from dragoman.canonical.events import Delta, Ended, Event, Failed, Finished, Met
 from dragoman.canonical.losses import LossKind
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
-from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.error_body import is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import unknown_finish
 from dragoman.protocols.numbers import whole_number
@@ -179,8 +179,8 @@ class ResponsesReader:
             raise UpstreamError.unreadable("an event is not a JSON object")
         kind = word(value, "type") or frame.event.decode(errors="replace")
         if kind == "error" or (value.get("error") and not kind.startswith("response.")):
-            raise UpstreamError(fault_of(value.get("error") or value))
-        if not kind and (error := stray_error(value)) is not None:
+            raise UpstreamError(fault_of(stray_error(value)))
+        if not is_typed(kind) and (error := stray_error(value)) is not None:
             raise UpstreamError(fault_of(error))
         known = _EVENTS.get(kind)
         if known is None:
@@ -330,7 +330,7 @@ class ResponsesReader:
         """What was not passed on yet of the items of the response object at `path`."""
         error = response.get("error")
         if error or response.get("status") in _FAILED:
-            raise UpstreamError(fault_of(error))
+            raise UpstreamError(fault_of(stray_error(response)))
         events: list[Event] = []
         for position, whole in enumerate(_list(response, "output")):
             if not isinstance(whole, dict):
