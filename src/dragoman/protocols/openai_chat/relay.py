@@ -154,11 +154,9 @@ class ChatRelay:
 
     def _renamed(self, data: bytes, raw: bytes) -> bytes:
         """The frame with the model's name that is to be shown."""
-        if self._head and data.startswith(self._head):
+        if self._head and raw.startswith(self._head):
             # Chunks begin alike, up to the model's name and beyond.
-            at = raw.find(self._head)
-            if at >= 0:
-                return b"%b%b%b" % (raw[:at], self._new_head, raw[at + len(self._head) :])
+            return self._new_head + raw[len(self._head) :]
         found = _MODEL.search(data)
         if found is None:
             return raw
@@ -175,8 +173,10 @@ class ChatRelay:
             # The upstream says it as the client does: in all chunks, since it is of the answer.
             self._model = None
             return raw
-        self._head = data[: found.end()]
-        self._new_head = data[: found.start(2)] + self._name
+        head = data[: found.end()]
+        if (at := raw.find(head)) >= 0:
+            self._head = raw[: at + len(head)]
+            self._new_head = raw[: at + found.start(2)] + self._name
         return _MODEL.sub(self._model or b"", raw, 1)
 
     def _said(self) -> frozenset[str]:

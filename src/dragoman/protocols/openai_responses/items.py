@@ -105,6 +105,17 @@ class Item(Struct, eq=False):
             and _alike(self.name, word(value, "name"))
         )
 
+    def is_named(self, value: JsonObject) -> bool:
+        """Whether `value` is this message, which has no name but its id."""
+        return (
+            self.kind == "message"
+            and value.get("type") == "message"
+            and "call_id" not in value
+            and "name" not in value
+            and self.call_id is None
+            and self.name is None
+        )
+
     def is_renamed(self, value: JsonObject) -> bool:
         """Whether `value` is this call under another call id: its own id, name and all that was
         passed on of it are the same."""
@@ -118,9 +129,26 @@ class Item(Struct, eq=False):
             and self.agrees(value)
         )
 
+    def says(self, value: JsonObject) -> bool:
+        """Whether `value` is this message with nothing but its one text, which is over."""
+        content = value.get("content")
+        if len(self.parts) != 1 or type(content) is not list or len(content) != 1:
+            return False
+        (part,), (told,) = self.parts, content
+        return (
+            part.block.closed
+            and not part.refuses
+            and type(told) is dict
+            and told.get("type") == "output_text"
+            and not told.get("annotations")
+            and told.get("text") == part.block.text()
+        )
+
     def agrees(self, value: JsonObject) -> bool:
         """Whether what was passed on of it is the beginning of `value`, or more."""
         if self.kind == "message":
+            if self.says(value):
+                return True
             texts = [text_in(part) for part in parts_of(value)]
             return all(
                 any(rest_of(part.block.text(), text) is not None for text in texts)
@@ -173,6 +201,10 @@ class Items:
     def touched(self, at: int | None, name: str | None, kind: str, *, more: bool) -> Item:
         """The item of type `kind` that an event speaks of; `more`: the event goes on with it, which
         none does whose item is over."""
+        only = self._only(name)
+        if only is not None and only.kind == kind:
+            self._last = only
+            return only
         named = self._find(at, name)
         known = named if named is not None else self._at.get(at) if at is not None else self._last
         if known is None or not known.fits(kind):
@@ -188,6 +220,10 @@ class Items:
     def finished(self, at: int | None, value: JsonObject) -> Item:
         """The item that `value` is, whole."""
         name = word(value, "id")
+        only = self._only(name)
+        if only is not None and not only.done and only.is_named(value):
+            self._last = only
+            return only
         named = self._find(at, name) or self._find(at, word(value, "call_id"))
         known = named or (self._at.get(at) if at is not None else self._last)
         if known is not None and not known.may_be(value) and not known.is_renamed(value):
@@ -203,7 +239,17 @@ class Items:
         yet, or a new one. Servers number anew there, or name anew."""
         if len(self._claimed) == len(self._all):
             # All that came up was found there: a whole answer, which no piece came of before.
-            return self._learn(self._claim(self._add(None, str(value.get("type")))), value)
+            return self._claim(self._add(None, str(value.get("type"))))
+        only = self._only(word(value, "id"))
+        if (
+            only is not None
+            and only.number not in self._claimed
+            and only.is_named(value)
+            and not only.is_blank()
+            and only.agrees(value)
+        ):
+            self._last = only
+            return self._claim(only)
         candidates = list(self._unclaimed(position, value))
         fitting = [item for item in candidates if item.may_be(value)]
         told = [item for item in fitting if not item.is_blank() and item.agrees(value)]
@@ -237,6 +283,11 @@ class Items:
                 break
             number += 1
         self._next[kind] = number
+
+    def _only(self, name: str | None) -> Item | None:
+        """The item of a name, if there is one."""
+        known = self._named.get(name) if name is not None else None
+        return known[0] if known is not None and len(known) == 1 else None
 
     def _find(self, at: int | None, name: str | None) -> Item | None:
         """The latest item of a name: that at `at`, if there are several."""

@@ -152,7 +152,8 @@ class OutputReader:
             events += self.text(item, at, text, logprobs, refuses=refuses)
         for annotation in annotations:
             events += self.annotation(item, at, annotation, f"{path}.annotations")
-        part = _part_at(item, at, refuses=refuses)
+        if part is None or item.parts[-1] is not part:
+            part = _part_at(item, at, refuses=refuses)
         if part is not None:
             part.block.ended = True
             if over:
@@ -279,7 +280,7 @@ class OutputReader:
         if not item.done:
             self._report_unread(item.kind, value, path)
         if item.kind == "message":
-            events = self._complete_message(item, value, path)
+            events = [] if item.says(value) else self._complete_message(item, value, path)
         elif item.kind == "reasoning":
             events = self._complete_reasoning(item, value, path)
         elif item.kind in CALLS:
