@@ -210,8 +210,9 @@ def says_the_same(
     of texts keep together if they are `placed` in blocks that still are what they were. What is
     there once more is a repetition, more of the same, or new; then what follows may be of it.
     """
-    last = next((at for at, step in enumerate(steps) if _is_last(step.event)), len(steps)) + 1
-    steps = steps[:last]
+    is_chat = any("choices" in step.event for step in steps)
+    ends = (at for at, step in enumerate(steps) if _is_last(step.event, is_chat=is_chat))
+    steps = steps[: next(ends, len(steps)) + 1]
     twice = [number for number, step in enumerate(steps) if step.again]
     for chosen in itertools.product("-+*>", repeat=len(twice)):
         meant = list(steps)
@@ -227,9 +228,10 @@ def says_the_same(
     return False
 
 
-def _is_last(event: Any) -> bool:
-    kind = event.get("type") if isinstance(event, dict) else event
-    return kind in ("[DONE]", "message_stop", "response.completed", "response.incomplete")
+def _is_last(event: Any, *, is_chat: bool) -> bool:
+    if isinstance(event, str):
+        return is_chat
+    return event.get("type") in ("message_stop", "response.completed", "response.incomplete")
 
 
 def _moved(step: Step, owners: set[tuple[str, Any]], number: int) -> Step:

@@ -67,6 +67,14 @@ THINKING = block(
     {"type": "thinking_delta", "thinking": " think"},
     {"type": "signature_delta", "signature": "S"},
 )
+
+
+def unlisted(events: list[Any]) -> list[Any]:
+    """A stream whose last event repeats nothing of it, as those of bridges."""
+    *body, terminal = events
+    return [*body, {**terminal, "response": {**terminal["response"], "output": []}}]
+
+
 CORPUS: dict[str, list[list[Any]]] = {
     CHAT: [
         decoded((GOLDEN / "chat.sse").read_bytes()),
@@ -107,6 +115,8 @@ CORPUS: dict[str, list[list[Any]]] = {
         decoded((GOLDEN / "responses.sse").read_bytes()),
         list(EVENTS),
         events_of(NAMELESS),
+        unlisted(events_of(NAMELESS)),
+        unlisted(EVENTS),
     ],
 }
 
@@ -193,13 +203,16 @@ def _missing(rng: random.Random, made: Damaged) -> None:
     spare = [step for step in steps if _is_end(step.event) or not any(map(_is_piece, step.told))]
     if spare:
         lost = rng.choice(spare)
-        kind = lost.event.get("type") if isinstance(lost.event, dict) else None
-        alike = kind is not None and rng.random() < 0.5
+        alike = rng.random() < 0.5
         made.steps = [
             step
             for step in steps
-            if not (step is lost or (alike and step in spare and step.event["type"] == kind))
+            if step is not lost and not (alike and step in spare and _kind(step) == _kind(lost))
         ]
+
+
+def _kind(step: Step) -> str:
+    return str(step.event.get("type", step.event)) if isinstance(step.event, dict) else ""
 
 
 def _is_piece(told: Told) -> bool:

@@ -52,10 +52,12 @@ def beside(event: JsonObject) -> bytes:
     return stream_of([*events[:4], event, *events[4:]])
 
 
-def late(*items: JsonObject) -> bytes:
-    """A stream that goes on with items that are over."""
+def late(*items: JsonObject, listed: bool = False) -> bytes:
+    """A stream that goes on with items that are over; its whole output is `listed` or empty."""
     *body, terminal = events_of(response(*items))
     again = {event["type"]: event for event in body if event["type"].endswith(".delta")}
+    if not listed:
+        terminal = {**terminal, "response": response()}
     return stream_of([*body, *({**event, "delta": "late"} for event in again.values()), terminal])
 
 
@@ -246,6 +248,10 @@ FROM_RESPONSES = [
                 )
             ]
         ),
+    ),
+    Row(
+        "texts when their items are over, which the whole output has not",
+        late(message(text("Hi")), listed=True),
     ),
     Row("arguments when their call is over", late(call("{}"))),
     *(

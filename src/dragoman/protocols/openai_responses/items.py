@@ -13,8 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.tools import is_json_object
-from dragoman.jsontext import JsonError, decode
+from dragoman.jsontext import JsonError, decode, mended
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
 
@@ -84,6 +85,8 @@ class Item(Struct, eq=False):
     parts: list[Part] = []
     block: OpenBlock | None = None
     """The one block of a call or of reasoning."""
+    told: bool = False
+    """Whether a call's arguments are all there."""
     held: list[str] = []
     """Arguments that came before the call's name."""
     style: str | None = None
@@ -96,6 +99,23 @@ class Item(Struct, eq=False):
     def is_blank(self) -> bool:
         """Whether nothing was passed on of it."""
         return self.block is None and not self.parts and not self.held
+
+    def is_framed(self) -> bool:
+        """Whether it was announced, or came whole."""
+        return self.head is not None or self.done
+
+    def arguments(self) -> str:
+        """What came of a call's arguments."""
+        return self.block.text() if self.block is not None else joined(self.held)
+
+    def has_content(self) -> bool:
+        """Whether a client was shown something of it."""
+        if self.kind in CALLS:
+            return not self.is_blank()
+        blocks = [part.block for part in self.parts]
+        return any(block.text() for block in blocks) or any(
+            segment.text() for segment in self.segments
+        )
 
     def may_be(self, value: JsonObject) -> bool:
         """Whether neither type, call id nor name speak against `value` being this item."""
@@ -155,8 +175,7 @@ class Item(Struct, eq=False):
                 for part in self.parts
             )
         if self.kind in CALLS:
-            given = self.block.text() if self.block is not None else joined(self.held)
-            return rest_of_arguments(given, arguments_of(value, self.kind)) is not None
+            return rest_of_arguments(self.arguments(), arguments_of(value, self.kind)) is not None
         if self.kind == "reasoning" and self.style is not None:
             whole = "".join(reasoning_in(value, self.style))
             said = "".join([segment.text() for segment in self.segments])
@@ -184,6 +203,22 @@ class Items:
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self._all)
+
+    def has_strays(self) -> bool:
+        """Whether pieces came of an item that there is not: it does not stand in the whole output,
+        which has others, or it neither began nor ended, as others did. Reasoning may be left out of
+        the whole output, if all of it is.
+        """
+        if len(self._claimed) == len(self._all):
+            return False
+        listed = {item.kind for item in self._all if item.number in self._claimed}
+        kinds = {"message", *CALLS, *(listed & {"reasoning"})} if listed else set()
+        framed = any(item.is_framed() for item in self._all)
+        return any(
+            item.kind in kinds or (framed and not item.is_framed())
+            for item in self._all
+            if item.number not in self._claimed and item.has_content()
+        )
 
     def announced(self, at: int | None, value: JsonObject) -> Item:
         """The item that begins with the head `value`."""
@@ -231,8 +266,27 @@ class Items:
         if known is not None and (known.done or named is None) and not known.agrees(value):
             known = None
         if known is None:
-            known = self._add(at, str(value.get("type")))
+            known = self._ended(at, value) or self._add(at, str(value.get("type")))
         return self._learn(known, value)
+
+    def _ended(self, at: int | None, value: JsonObject) -> Item | None:
+        """The open call that `value` is the end of although an id differs: it stands in its place,
+        and its arguments are all that was said of it.
+
+        Raises:
+            UpstreamError: its name differs, too.
+        """
+        if value.get("type") not in CALLS:
+            return None
+        name, place = word(value, "name"), self._last if at is None else self._at.get(at)
+        for item in (*(self._find(at, word(value, key)) for key in ("id", "call_id")), place):
+            if item is None or item.done or not item.fits(value.get("type")) or item.is_blank():
+                continue
+            if rest_of_arguments(item.arguments(), arguments_of(value, item.kind)) == "":
+                if not _alike(item.name, name):
+                    raise UpstreamError.unreadable("a tool call ends under another name")
+                return item
+        return None
 
     def listed(self, position: int, value: JsonObject) -> Item:
         """The item that stands at `position` in the whole output: one that was not found there
@@ -327,20 +381,21 @@ class Items:
 def rest_of(said: str, whole: str) -> str | None:
     """What is missing of `whole` after `said`; None if they contradict each other.
 
-    A whole that has less than its pieces is no contradiction: servers trim it.
+    A whole that has other white space is no contradiction: servers trim it. Nor is an empty one.
     """
     if whole.startswith(said):
         return whole[len(said) :]
-    if whole in said or _squeezed(whole) in _squeezed(said):
+    if not whole or _squeezed(whole) == _squeezed(said):
         return ""
-    return None
+    whole, said = mended(whole), mended(said)
+    return whole[len(said) :] if whole.startswith(said) else None
 
 
 def rest_of_arguments(said: str, whole: str) -> str | None:
     """What is missing of a call's arguments after `said`; None if they contradict each other."""
     if whole.startswith(said):
         return whole[len(said) :]
-    if said.startswith(whole) or whole.strip() in ("", "{}"):
+    if whole.strip() in ("", "{}"):
         return ""
     if is_json_object(said) and _value(said) == _value(whole):
         return ""  # written anew

@@ -59,12 +59,14 @@ class OutputReader:
     """Reads the items of one answer. `has_calls` is whether a tool was called, `cut` whether an
     item says that it is not whole; `answer_id` is the answer's own."""
 
-    __slots__ = ("_call_ids", "_inbound", "_next", "answer_id", "cut", "has_calls")
+    __slots__ = ("_call_ids", "_inbound", "_last_call", "_next", "answer_id", "cut", "has_calls")
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
         self._next = 0
         self._call_ids = CallIds("call_")
+        self._last_call = -1
+        """Number of the item that is the latest call."""
         self.answer_id = ""
         self.has_calls = False
         self.cut = False
@@ -246,7 +248,7 @@ class OutputReader:
         """
         if not piece:
             return []
-        if item.done:
+        if item.done or item.told:
             if not piece.strip():
                 return []
             raise UpstreamError.unreadable("a tool call goes on after its end")
@@ -262,11 +264,12 @@ class OutputReader:
         Raises:
             UpstreamError: its pieces said something else.
         """
-        known = joined(item.held) if item.block is None else item.block.text()
-        rest = rest_of_arguments(known, text)
+        rest = rest_of_arguments(item.arguments(), text)
         if rest is None:
             raise _contradictory("a tool call")
-        return self.arguments(item, rest)
+        events = self.arguments(item, rest)
+        item.told = bool(text.strip())
+        return events
 
     def complete(self, item: Item, value: JsonObject, path: str) -> list[Event]:
         """An item, whole: what is missing of it, and its end. `path` is where it stands, for
@@ -300,12 +303,10 @@ class OutputReader:
         Raises:
             UpstreamError: a call's name or arguments never came.
         """
-        if item.done:
-            return []
         head = item.head
         if item.kind in CALLS:
-            return self._close_call(item, head or {})
-        if head is not None:
+            return [] if item.done else self._close_call(item, head or {})
+        if head is not None and not item.done:
             return self.complete(item, head, f"response.output[{item.number}]")
         blocks = [part.block for part in item.parts]
         return [event for block in (*blocks, item.block) if block for event in _close(block)]
@@ -313,7 +314,7 @@ class OutputReader:
     def _close_call(self, item: Item, head: JsonObject) -> list[Event]:
         """The end of a call that nothing ended."""
         given = arguments_of(head, item.kind)
-        said = joined(item.held) if item.block is None else item.block.text()
+        said = item.arguments()
         if item.block is None and word(head, "name") is None:
             raise UpstreamError.unreadable("a tool call has no name")
         if not said and not given:
@@ -340,6 +341,8 @@ class OutputReader:
             events += self._rest_of_part(
                 item, known, at if known is None else known.at, entry, where, over=True
             )
+        if open_ and parts_of(value) and any(part.block.text() for part in open_):
+            raise _contradictory("a message")
         for part in item.parts:
             events += _close(part.block)
         return events
@@ -382,6 +385,8 @@ class OutputReader:
                 said[0].ended = False
                 events += self.reasoning(item, style, said[0].at, rest)
             del said[0]
+        if any(texts) and any(segment.text() for segment in said):
+            raise _contradictory("reasoning")
         return events
 
     def _complete_call(self, item: Item, value: JsonObject) -> list[Event]:
@@ -396,6 +401,10 @@ class OutputReader:
         return events
 
     def _open_call(self, item: Item, value: JsonObject) -> list[Event]:
+        if item.number < self._last_call:
+            # It waited for its id, and the client has been shown the next one.
+            raise UpstreamError.unreadable("a tool call has no id before the next one begins")
+        self._last_call = item.number
         namespace = value.get("namespace")
         told = word(value, "call_id") or word(value, "id") or ""
         call_id = self._call_ids.take(told, f"{self.answer_id}:{item.number}")

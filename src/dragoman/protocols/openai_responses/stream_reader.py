@@ -313,6 +313,8 @@ class ResponsesReader:
         begun = self._begin(value)
         self._over = True
         missing = self._missing(response, "response.")
+        if self._items.has_strays():
+            raise UpstreamError.unreadable("pieces of it are of no item that it has")
         open_ = [event for item in self._items for event in self._answer.close(item)]
         return [*begun, *missing, *open_, *self._end(response, "response.", complete=complete)]
 
