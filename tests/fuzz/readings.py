@@ -42,7 +42,8 @@ class Step:
 def steps_of(protocol: str, events: Sequence[Any]) -> list[Step]:
     """The events of an exact stream."""
     read = {CHAT: _chat, MESSAGES: _messages}.get(protocol, _responses)
-    return [Step(event, tuple(read(event)) if isinstance(event, dict) else ()) for event in events]
+    alone = json.loads(json.dumps(events))  # no two share an object
+    return [Step(event, tuple(read(event)) if isinstance(event, dict) else ()) for event in alone]
 
 
 def _chat(event: Json) -> Iterator[Told]:

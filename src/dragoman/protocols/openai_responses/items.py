@@ -22,8 +22,14 @@ from dragoman.protocols.fields import JsonObject
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 """Types of tool calls, and where their arguments are."""
 
-TEXTS = {"output_text": "text", "text": "text", "refusal": "refusal"}
-"""Types of the parts of a message, and where their text is."""
+TEXTS = {
+    "output_text": "text",
+    "text": "text",
+    "input_text": "text",
+    "summary_text": "text",
+    "refusal": "refusal",
+}
+"""Types of the parts of a message, those of other places too, and where their text is."""
 
 _LOOKED_AT = 8
 """Items of one name that are looked at: a bound of the work, not of what is found."""
@@ -31,10 +37,11 @@ _LOOKED_AT = 8
 
 class OpenBlock:
     """A block in progress: its index, what was passed on of it, how many annotations, and whether
-    token probabilities were. `ended`: what comes next is of another block.
+    token probabilities were. `ended`: what comes next is of another block; `filled`: some of it
+    came as a whole, of which no piece may follow.
     """
 
-    __slots__ = ("cited", "closed", "ended", "index", "logged", "pieces")
+    __slots__ = ("cited", "closed", "ended", "filled", "index", "logged", "pieces")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -42,6 +49,7 @@ class OpenBlock:
         self.cited = 0
         self.logged = False
         self.ended = False
+        self.filled = False
         self.closed = False
 
     def text(self) -> str:
@@ -63,6 +71,7 @@ class Segment(Struct, eq=False):
     at: int
     pieces: list[str]
     ended: bool = False
+    filled: bool = False
 
     def text(self) -> str:
         """All that was passed on."""
@@ -81,6 +90,8 @@ class Item(Struct, eq=False):
     head: JsonObject | None = None
     """The item as it was announced."""
     done: bool = False
+    stray: bool = False
+    """Whether it began with a piece under the name of another item."""
     phase: str | None = None
     parts: list[Part] = []
     block: OpenBlock | None = None
@@ -215,7 +226,7 @@ class Items:
         kinds = {"message", *CALLS, *(listed & {"reasoning"})} if listed else set()
         framed = any(item.is_framed() for item in self._all)
         return any(
-            item.kind in kinds or (framed and not item.is_framed())
+            item.stray or item.kind in kinds or (framed and not item.is_framed())
             for item in self._all
             if item.number not in self._claimed and item.has_content()
         )
@@ -237,15 +248,16 @@ class Items:
         """The item of type `kind` that an event speaks of; `more`: the event goes on with it, which
         none does whose item is over."""
         only = self._only(name)
-        if only is not None and only.kind == kind:
+        if only is not None and only.kind == kind and not only.done:
             self._last = only
             return only
         named = self._find(at, name)
         known = named if named is not None else self._at.get(at) if at is not None else self._last
         if known is None or not known.fits(kind):
             known = self._at.get(at) if at is not None else None
-        if known is None or not known.fits(kind) or (more and known.done and named is None):
+        if known is None or not known.fits(kind) or (more and known.done):
             known = self._add(at, kind)
+            known.stray = named is not None
             if name is not None:
                 known.id = name
                 self._named.setdefault(name, []).append(known)
@@ -270,19 +282,20 @@ class Items:
         return self._learn(known, value)
 
     def _ended(self, at: int | None, value: JsonObject) -> Item | None:
-        """The open call that `value` is the end of although an id differs: it stands in its place,
-        and its arguments are all that was said of it.
+        """The open item that `value` is the end of although an id differs: it stands in its place,
+        and says all that was said of it.
 
         Raises:
-            UpstreamError: its name differs, too.
+            UpstreamError: it is a call, whose name differs, too.
         """
-        if value.get("type") not in CALLS:
-            return None
         name, place = word(value, "name"), self._last if at is None else self._at.get(at)
         for item in (*(self._find(at, word(value, key)) for key in ("id", "call_id")), place):
             if item is None or item.done or not item.fits(value.get("type")) or item.is_blank():
                 continue
-            if rest_of_arguments(item.arguments(), arguments_of(value, item.kind)) == "":
+            if item.kind not in CALLS:
+                if item.agrees(value):
+                    return item
+            elif rest_of_arguments(item.arguments(), arguments_of(value, item.kind)) == "":
                 if not _alike(item.name, name):
                     raise UpstreamError.unreadable("a tool call ends under another name")
                 return item

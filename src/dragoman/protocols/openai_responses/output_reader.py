@@ -121,8 +121,10 @@ class OutputReader:
             if kind != "reasoning_text":
                 self._lose(path, "content part of an unknown type")
             return []
+        refuses = kind == "refusal"
+        known = _part_at(item, at, refuses) or _part_saying(item, text_in(value), refuses)
         return self._rest_of_part(
-            item, _part_at(item, at, refuses=kind == "refusal"), at, value, path, over=over
+            item, known, at if known is None else known.at, value, path, over=over
         )
 
     def _rest_of_part(
@@ -158,6 +160,7 @@ class OutputReader:
             part = _part_at(item, at, refuses=refuses)
         if part is not None:
             part.block.ended = True
+            part.block.filled = part.block.filled or bool(text)
             if over:
                 events += _close(part.block)
         return events
@@ -185,6 +188,8 @@ class OutputReader:
         part = _part_at(item, at, refuses)
         if part is None or part.block.ended:
             if part is not None:
+                if part.block.filled:
+                    raise _late("a text")
                 events += _close(part.block)
             head: Block = _NO_TEXT
             if refuses:
@@ -212,6 +217,8 @@ class OutputReader:
         elif not item.segments:
             item.segments.append(Segment(at, []))
         elif at != item.segments[-1].at or item.segments[-1].ended:
+            if at == item.segments[-1].at and item.segments[-1].filled:
+                raise _late("reasoning")
             item.segments.append(Segment(at, []))
             events.append(PartBreak(item.block.index))
         item.style = style
@@ -229,6 +236,8 @@ class OutputReader:
         if style == item.style:
             segments = item.segments
             segment = next((known for known in reversed(segments) if known.at == at), None)
+            if segment is None and segments and not segments[-1].ended:
+                segment = segments[-1] if segments[-1].text() == text else None
         if segment is None:
             events = self.reasoning(item, style, at, text)
         else:
@@ -238,6 +247,7 @@ class OutputReader:
             events = self.reasoning(item, style, at, rest)
         if style == item.style and text:
             item.segments[-1].ended = True
+            item.segments[-1].filled = bool(events)
         return events
 
     def arguments(self, item: Item, piece: str) -> list[Event]:
@@ -463,6 +473,14 @@ def _part_at(item: Item, at: int, refuses: bool) -> Part | None:
     return None
 
 
+def _part_saying(item: Item, text: str, refuses: bool) -> Part | None:
+    """The part that goes on and says just that, under whatever number."""
+    for part in item.parts:
+        if part.refuses is refuses and not part.block.closed and part.block.text() == text:
+            return part
+    return None
+
+
 def _matching(parts: list[Part], at: int, value: JsonObject) -> Part | None:
     """The part that `value`, at `at`, is; all parts may have been given one number."""
     refuses = value.get("type") == "refusal"
@@ -484,6 +502,10 @@ def _close(block: OpenBlock) -> list[Event]:
 
 def _contradictory(what: str) -> UpstreamError:
     return UpstreamError.unreadable(f"the pieces of {what} are not what it is as a whole")
+
+
+def _late(what: str) -> UpstreamError:
+    return UpstreamError.unreadable(f"{what} goes on after its end")
 
 
 def _needs_client(kind: str) -> UpstreamError:

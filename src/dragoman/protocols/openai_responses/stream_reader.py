@@ -339,6 +339,12 @@ class ResponsesReader:
                 raise UpstreamError.unreadable("an output item is not an object")
             item = self._items.listed(position, whole)
             events += self._answer.complete(item, whole, f"{path}output[{position}]")
+        text = _text(response, "output_text")
+        if text and not any(item.kind == "message" and item.has_content() for item in self._items):
+            # What libraries put together of the output; some servers send nothing else.
+            alone = {"type": "message", "content": text}
+            item = self._items.listed(len(_list(response, "output")), alone)
+            events += self._answer.complete(item, alone, f"{path}output_text")
         return events
 
     def _end(self, response: JsonObject, path: str, *, complete: bool) -> list[Event]:
