@@ -167,7 +167,8 @@ class _Owner:
 
     def parts(self, placed: bool) -> list[set[str]]:
         """What may be all of it, or each piece."""
-        if placed or not self.pieces:
+        whole = "".join(self.pieces)
+        if placed or not whole or any(_squeezed(whole) != _squeezed(one) for one in self.wholes):
             return [self.contents()]
         return [{_squeezed(piece)} for piece in self.pieces]
 

@@ -72,6 +72,8 @@ class Segment(Struct, eq=False):
     pieces: list[str]
     ended: bool = False
     filled: bool = False
+    closed: bool = False
+    """The same as of a block, but for this: `closed` is that its part is over, not only its text."""
 
     def text(self) -> str:
         """All that was passed on."""
@@ -114,6 +116,15 @@ class Item(Struct, eq=False):
     def is_framed(self) -> bool:
         """Whether it was announced, or came whole."""
         return self.head is not None or self.done
+
+    def is_same(self, value: JsonObject) -> bool:
+        """Whether `value` is this call under other ids: name and arguments are the same."""
+        return (
+            self.kind == value.get("type")
+            and self.kind in CALLS
+            and self.name == word(value, "name")
+            and self.arguments() == arguments_of(value, self.kind)
+        )
 
     def arguments(self) -> str:
         """What came of a call's arguments."""
@@ -323,7 +334,7 @@ class Items:
         blank = [item for item in fitting if item.is_blank() and not item.done]
         name = word(value, "id")
         own = [item for item in fitting if name is not None and item.id == name]
-        renamed = [item for item in candidates if item.is_renamed(value)]
+        renamed = [item for item in candidates if item.is_renamed(value) or item.is_same(value)]
         found = next(iter([*told, *blank, *own, *renamed]), None)
         if found is None:
             found = self._add(None, str(value.get("type")))

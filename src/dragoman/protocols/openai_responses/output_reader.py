@@ -226,8 +226,10 @@ class OutputReader:
         events.append(Delta(item.block.index, piece))
         return events
 
-    def rest_of_reasoning(self, item: Item, style: str, at: int, text: str) -> list[Event]:
-        """A part of readable reasoning, whole: what is missing of it.
+    def rest_of_reasoning(
+        self, item: Item, style: str, at: int, text: str, *, over: bool
+    ) -> list[Event]:
+        """A part of readable reasoning, whole: what is missing of it; `over` as in `part`.
 
         Raises:
             UpstreamError: its pieces said something else.
@@ -236,7 +238,7 @@ class OutputReader:
         if style == item.style:
             segments = item.segments
             segment = next((known for known in reversed(segments) if known.at == at), None)
-            if segment is None and segments and not segments[-1].ended:
+            if segment is None and segments and not segments[-1].closed:
                 segment = segments[-1] if segments[-1].text() == text else None
         if segment is None:
             events = self.reasoning(item, style, at, text)
@@ -248,6 +250,7 @@ class OutputReader:
         if style == item.style and text:
             item.segments[-1].ended = True
             item.segments[-1].filled = bool(events)
+            item.segments[-1].closed = over
         return events
 
     def arguments(self, item: Item, piece: str) -> list[Event]:

@@ -253,7 +253,9 @@ class ResponsesReader:
 
     def _part(self, value: JsonObject, part: JsonObject, *, over: bool) -> list[Event]:
         if part.get("type") == "reasoning_text":
-            return self._rest_of_reasoning(value, "raw", "content_index", _text(part, "text"))
+            return self._rest_of_reasoning(
+                value, "raw", "content_index", _text(part, "text"), over=over
+            )
         item, at = self._item(value, "message", more=False), _index(value, "content_index")
         return self._answer.part(item, at, part, f"{value.get('type')}.part", over=over)
 
@@ -272,7 +274,7 @@ class ResponsesReader:
     def _summary_part_done(self, value: JsonObject) -> list[Event]:
         part = value.get("part")
         text = _text(part, "text") if isinstance(part, dict) else ""
-        return self._rest_of_reasoning(value, "summary", "summary_index", text)
+        return self._rest_of_reasoning(value, "summary", "summary_index", text, over=True)
 
     def _reasoning_delta(self, value: JsonObject) -> list[Event]:
         item, at = self._item(value, "reasoning"), _index(value, "content_index")
@@ -282,10 +284,10 @@ class ResponsesReader:
         return self._rest_of_reasoning(value, "raw", "content_index", _text(value, "text"))
 
     def _rest_of_reasoning(
-        self, value: JsonObject, style: str, index: str, text: str
+        self, value: JsonObject, style: str, index: str, text: str, *, over: bool = False
     ) -> list[Event]:
         item, at = self._item(value, "reasoning", more=False), _index(value, index)
-        return self._answer.rest_of_reasoning(item, style, at, text)
+        return self._answer.rest_of_reasoning(item, style, at, text, over=over)
 
     def _arguments_delta(self, value: JsonObject) -> list[Event]:
         return self._answer.arguments(self._item(value, "function_call"), _text(value, "delta"))
