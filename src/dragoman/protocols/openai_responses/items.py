@@ -73,7 +73,7 @@ class Segment(Struct, eq=False):
     ended: bool = False
     filled: bool = False
     closed: bool = False
-    """The same as of a block, but for this: `closed` is that its part is over, not only its text."""
+    """Whether its part is over, not only its text."""
 
     def text(self) -> str:
         """All that was passed on."""
