@@ -30,12 +30,13 @@ class FrameHalves:
     An event whose text ends with a first half waits for the next one.
     """
 
-    __slots__ = ("_held", "_ledger")
+    __slots__ = ("_held", "_ledger", "waits")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._held: tuple[bytes, Any] | None = None
         """Name and value of the event that waits."""
+        self.waits = False
 
     def concerns(self, frame: Frame) -> bool:
         """Whether `push` may change anything."""
@@ -49,7 +50,7 @@ class FrameHalves:
             changed = _joined(self._held[1], value) or changed
             passed = self.flush()
         if any(_is_first(piece.text[-1:]) for _, piece in _pieces(value)):
-            self._held = frame.event, value
+            self._held, self.waits = (frame.event, value), True
         elif changed or self._mend(value):
             self._mend(value)
             passed.append(_frame(frame.event, value))
@@ -59,7 +60,7 @@ class FrameHalves:
 
     def flush(self) -> list[Frame]:
         """The event that waits, if there is one."""
-        held, self._held = self._held, None
+        held, self._held, self.waits = self._held, None, False
         if held is None:
             return []
         self._mend(held[1])

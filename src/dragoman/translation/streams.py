@@ -325,8 +325,9 @@ class RelayedStream(AnswerStream):
         return self._relay.answer_id
 
     def _take(self, frame: Frame) -> bytes:
-        if self._halves.concerns(frame):
-            return b"".join([self._pass(one) for one in self._halves.push(frame)])
+        halves = self._halves
+        if (halves.waits or b"\\" in frame.data) and halves.concerns(frame):
+            return b"".join([self._pass(one) for one in halves.push(frame)])
         return self._pass(frame)
 
     def _pass(self, frame: Frame) -> bytes:

@@ -30,12 +30,12 @@ _MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
 
 _NEEDS_DECODING = re.compile(
-    rb'"(?:(?:finish_reason|usage)"\s*:\s*["{]|error"\s*:|(?:message|detail|msg|title|error_description|reason|errors)"\s*:'
+    rb'"(?:(?:finish_reason|usage)"\s*:\s*["{]|error"\s*:|message"\s*:'
     rb'|index"\s*:\s*[1-9]|name"\s*:\s*"[^"])'
 )
-"""What makes a frame worth decoding: a finish reason, usage, an error, a message, which may be
-that of an error or be where deltas belong, a choice (else a tool call) that is not the first, or
-the name of a tool that is called."""
+"""What makes a frame with choices worth decoding: a finish reason, usage, an error, a message where
+a delta belongs, a choice (else a tool call) that is not the first, or the name of a tool that is
+called."""
 
 _BLANK = blank_pattern("arguments")
 """Arguments of a tool call that are nothing but white space."""
@@ -61,6 +61,7 @@ class ChatRelay:
         "_choices",
         "_finished",
         "_head",
+        "_is_odd",
         "_model",
         "_name",
         "_new_head",
@@ -96,6 +97,8 @@ class ChatRelay:
         self._blank: set[int] = set()
         """Indexes of those whose last chunk was an empty one with an empty finish reason."""
         self._calls = RelayedCalls()
+        self._is_odd = False
+        """Whether every frame has to be decoded."""
         self._texts = False
         """Whether a text was passed on."""
         self.begun = False
@@ -118,16 +121,17 @@ class ChatRelay:
         begun = self.begun
         if not begun:
             self.begun = _holds_content(_decoded(data))
-        if b'"arguments"' in data:
+        arguments = b'"arguments"' in data
+        if arguments:
             self.blank = blank_run(self.blank, _BLANK, data)
         elif self.blank:
             self.blank = 0
         after = b""
         if (
             _NEEDS_DECODING.search(data) is not None
+            or b'"choices"' not in data
+            or self._is_odd
             or frame.event == b"error"
-            or (self._calls.moved and b'"tool_calls"' in data)
-            or self._blank
         ):
             chunk = _decoded(data)
             if not self._is_shown(chunk):
@@ -140,10 +144,11 @@ class ChatRelay:
                 changed = _streamed(chunk, self._said() if begun else frozenset())
             if self._calls.renumber(changed or chunk):
                 changed = changed or chunk
+            self._is_odd = self._calls.moved or bool(self._blank)
             if changed is not None:
                 data = to_json(changed)
                 frame = Frame(b"", data, encode(data))
-        elif b'"arguments"' in data and _NO_ARGUMENTS.search(data) is None:
+        elif arguments and _NO_ARGUMENTS.search(data) is None:
             self._calls.fill()
         raw = encode(data) if frame.event else frame.raw  # Chat's events have no names
         if not self._texts and _TEXT.search(data) is not None:

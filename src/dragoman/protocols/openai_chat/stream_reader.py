@@ -67,6 +67,7 @@ class ChatReader:
         "_kind",
         "_last_choice",
         "_logprobs",
+        "_mark",
         "_note",
         "_offset",
         "_origin",
@@ -84,7 +85,7 @@ class ChatReader:
         self._inbound = inbound
         self._source = source
         self._said = Said()
-        self._note = self._said.text.write
+        self._note = self._said.text.append
         """Remembers text."""
         self._started = False
         self._finished = False
@@ -97,7 +98,8 @@ class ChatReader:
         # Not a method: the tools would hold the reader that holds them, for the collector to find.
         self._allocate = count().__next__
         self._offset = 0
-        """Characters of text before the open block."""
+        """Characters of text before the open block, whose pieces begin at `_mark` of all."""
+        self._mark = 0
         self._pending: list[JsonObject] = []
         """Annotations that came before the text they belong to."""
         self._logprobs: list[Any] = []
@@ -204,7 +206,6 @@ class ChatReader:
         self._last_choice = choice
         delta = choice.get(self._source)
         if type(delta) is dict and delta:
-            self._said.by_delta = self._said.by_delta or _has_content(delta)
             self._delta(delta, choice.get("logprobs"), events)
         if self._source == "delta" and ("message" in choice or "text" in choice):
             self._whole(choice, delta if type(delta) is dict else _EMPTY, events)
@@ -218,9 +219,11 @@ class ChatReader:
         message = message if type(message) is dict else {"content": text} if text else _EMPTY
         if not _has_content(message):
             return
-        rest = numbered(message)
-        if self._said.by_delta:
-            rest = self._said.rest(message, delta, self._tools)
+        rest, said = numbered(message), self._said
+        if said.by_message or not (said.text or said.refusal or said.reasoning or self._tools):
+            said.by_message = True
+        else:
+            rest = said.rest(message, delta, self._tools)
             self._lose("choices[0].message", LossKind.KNOB, "it repeats what its deltas said")
         if rest:
             self._delta(rest, choice.get("logprobs"), events)
@@ -277,7 +280,7 @@ class ChatReader:
             return
         if self._kind != kind:
             self._open(kind, _NO_TEXT if kind == _TEXT else Refusal(text=""), events)
-        (self._note if kind == _TEXT else self._said.refusal.write)(text)
+        (self._note if kind == _TEXT else self._said.refusal.append)(text)
         if self._logprobs:
             events.append(Delta(self._index, text, tuple(self._logprobs)))
             self._logprobs.clear()
@@ -295,7 +298,7 @@ class ChatReader:
         if self._kind != _REASONING:
             self._open(_REASONING, Reasoning(style="raw"), events)
         if text:
-            self._said.reasoning.write(text)
+            self._said.reasoning.append(text)
             events.append(Delta(self._index, text))
 
     def _call(self, fragment: Any, events: list[Event]) -> None:
@@ -313,7 +316,9 @@ class ChatReader:
             self._tools.close_complete(events)
         self._kind = kind
         self._index = self._allocate()
-        self._offset = self._said.text.tell()
+        texts = self._said.text
+        self._offset += sum(map(len, texts[self._mark :]))
+        self._mark = len(texts)
         events.append(Opened(self._index, head))
 
     def _close(self, events: list[Event]) -> None:

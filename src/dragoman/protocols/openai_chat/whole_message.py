@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from typing import Any, NamedTuple
 
 from dragoman.canonical.errors import UpstreamError
@@ -72,16 +71,16 @@ class Said:
     contradiction, with which the answer fails. Calls and annotations are known by their order.
     """
 
-    __slots__ = ("by_delta", "cited", "reasoning", "refusal", "text")
+    __slots__ = ("by_message", "cited", "reasoning", "refusal", "text")
 
     def __init__(self) -> None:
-        self.text = StringIO()
-        self.refusal = StringIO()
-        self.reasoning = StringIO()
+        self.text: list[str] = []
+        self.refusal: list[str] = []
+        self.reasoning: list[str] = []
         self.cited = 0
         """Annotations."""
-        self.by_delta = False
-        """Whether any delta had content. Where none did, messages are the pieces."""
+        self.by_message = False
+        """Whether a message said the first of it: messages are the pieces then."""
 
     def rest(
         self, message: JsonObject, delta: JsonObject, calls: ToolFragments | None
@@ -110,7 +109,7 @@ class Said:
             "annotations": annotations[self.cited :] if type(annotations) is list else None,
             "tool_calls": fragments if calls is None else calls.after(fragments),
         }
-        if not self.reasoning.tell():
+        if not self.reasoning:
             rest["reasoning_details"] = message.get("reasoning_details")
         if calls is None:
             rest["function_call"] = message.get("function_call")
@@ -119,11 +118,11 @@ class Said:
         return {**others, **{name: value for name, value in rest.items() if value}}
 
 
-def _after(said: StringIO, whole: Any, delta: JsonObject) -> str:
+def _after(said: list[str], whole: Any, delta: JsonObject) -> str:
     """What a text has after `said`. A whole may have been trimmed."""
     if type(whole) is not str or not whole or whole in delta.values():
         return ""
-    before, text = mended(said.getvalue()), mended(whole)
+    before, text = mended("".join(said)), mended(whole)
     if text.startswith(before):
         return text[len(before) :]
     if text.strip() == before.strip():
