@@ -220,7 +220,8 @@ class ChatReader:
         if not _has_content(message):
             return
         rest, said = numbered(message), self._said
-        if said.by_message or not (said.text or said.refusal or said.reasoning or self._tools):
+        began = said.text or said.refusal or said.reasoning or self._tools is not None
+        if said.by_message or not began:
             said.by_message = True
         else:
             rest = said.rest(message, delta, self._tools)

@@ -4,9 +4,9 @@ The service numbers items by `output_index` and names them. Others number every 
 them, name all of them alike, or give an item another name in each event; so every sign counts, and
 what an item holds decides where they do not tell.
 
-What is the same as before under one of these signs is a repetition. Anything else is a new item, or
-a contradiction with which the answer fails: another name of a call that ends, pieces of an item that
-the whole output has not (`has_strays`).
+What is the same as before under one of these signs is a repetition. Anything else is a new item,
+or a contradiction with which the answer fails: another name of a call that ends, pieces of an item
+that the whole output has not (`has_strays`).
 """
 
 from __future__ import annotations
