@@ -59,6 +59,8 @@ def test_a_number_that_no_double_holds_is_kept(number: bytes) -> None:
         (b'"\\ud83d\\ude00"', False),
         (b'"\\ud83d"', True),
         (b'"\\\\ud83d"', False),
+        (b'"\\\\ud83d\\ude00"', True),
+        (b'"\\\\\\ud83d\\ude00"', False),
         (b'"x"', False),
     ],
 )

@@ -59,7 +59,7 @@ def decode(text: Text) -> Any:
     except JsonTooDeep:
         raise
     except JsonError:
-        return decode_odd(text)
+        return decode_mended(text)[0]
 
 
 _ODD = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]|[eE]\+?\d{3}|\d{300}")
@@ -69,9 +69,10 @@ _HALF = re.compile("[\ud800-\udfff]")
 _WHOLE_DIGITS = 18
 
 
-def decode_odd(text: Text, pieces: frozenset[str] = frozenset()) -> Any:
-    """As `decode`, for text that a strict reader refused. At the ends of texts that are members of
-    the names `pieces`, halves of characters stay: the other half may come in the next piece.
+def decode_mended(text: Text, pieces: frozenset[str] = frozenset()) -> tuple[Any, bool]:
+    """The value of a text that a strict reader refused, and whether halves of characters in it
+    became U+FFFD. In texts that are members of the names `pieces` halves stay: the other half may
+    come in the next piece.
 
     Raises:
         JsonError: it is no JSON either way.
@@ -83,7 +84,8 @@ def decode_odd(text: Text, pieces: frozenset[str] = frozenset()) -> Any:
         value = json.loads(
             said, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number
         )
-        return _mended(value, pieces, ends=False)
+        mender = _Mender()
+        return mender.mend(value, pieces), mender.used
     except RecursionError:
         raise JsonTooDeep("nested too deeply") from None
     except ValueError as error:
@@ -103,23 +105,40 @@ def _number(digits: str) -> Any:
     return number if math.isfinite(number) else msgspec.Raw(digits.encode())
 
 
-def _mended(value: Any, pieces: frozenset[str], *, ends: bool) -> Any:
-    if isinstance(value, str):
-        if _HALF.search(value) is None:
-            return value
-        if not ends:
+class _Mender:
+    """Mends the texts of a value; `used` is whether there was anything to mend."""
+
+    __slots__ = ("used",)
+
+    def __init__(self) -> None:
+        self.used = False
+
+    def mend(self, value: Any, pieces: frozenset[str]) -> Any:
+        """The value, but for the texts that are members of the names `pieces`."""
+        if isinstance(value, str):
+            if _HALF.search(value) is None:
+                return value
+            self.used = True
             return mended(value)
-        first = value[:1] if _HALF.match(value) else ""
-        last = value[-1:] if len(value) > 1 and _HALF.match(value[-1]) else ""
-        return first + mended(value[len(first) : len(value) - len(last)]) + last
-    if isinstance(value, dict):
-        return {
-            _mended(name, pieces, ends=False): _mended(inner, pieces, ends=name in pieces)
-            for name, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [_mended(inner, pieces, ends=False) for inner in value]
-    return value
+        if isinstance(value, dict):
+            return {
+                self.mend(name, pieces): self._member(name, value[name], pieces) for name in value
+            }
+        if isinstance(value, list):
+            return [self.mend(inner, pieces) for inner in value]
+        return value
+
+    def _member(self, name: str, value: Any, pieces: frozenset[str]) -> Any:
+        if name not in pieces:
+            return self.mend(value, pieces)
+        if isinstance(value, str):
+            return value
+        # The arguments of a call as an object are whole, and its members' names are not ours.
+        return self.mend(value, _NONE if name in _OBJECTS else pieces)
+
+
+_NONE: frozenset[str] = frozenset()
+_OBJECTS = frozenset({"arguments", "input"})
 
 
 def mended(text: str) -> str:
@@ -127,14 +146,20 @@ def mended(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def may_have_halves(data: bytes) -> bool:
+    """Whether JSON text has an escape of half of a character, which may be one of two."""
+    return b"\\" in data and _ESCAPES.search(data) is not None
+
+
 def has_halves(data: bytes) -> bool:
     """Whether JSON text has escapes of halves of characters, so that strict readers refuse it."""
-    if _ESCAPES.search(data) is None:
+    if not may_have_halves(data):
         return False
-    if len(_ESCAPES.findall(data)) == 2 * len(_PAIRS.findall(data)):
+    # An escaped backslash may stand before the letter.
+    if b"\\\\u" not in data and len(_ESCAPES.findall(data)) == 2 * len(_PAIRS.findall(data)):
         return False
     try:
-        strict(data)  # an escaped backslash may stand before the letter
+        strict(data)
     except JsonError:
         return True
     return False

@@ -242,10 +242,11 @@ def test_halves_of_characters(
     upstream.behaviours[KEY] = saying(*HALVES[target], *ENDS[target], body=sliced)
 
     told = ask(gateway, client, target, stream=True).body
-    if client != target:
-        assert streamed_text(client, told) == "a\U0001f600b\ufffd!"
-        assert completed(client, told)
-        assert text_of(client, ask(gateway, client, target)) == "x\ufffdy"
+    assert streamed_text(client, told) == "a\U0001f600b\ufffd!"
+    assert completed(client, told)
+    answer = ask(gateway, client, target)
+    assert text_of(client, answer) == "x\ufffdy"
+    assert "text:repaired" in answer.headers["x-dragoman-losses"]
     asked = json.dumps(body(client, f"{target}/m", "HERE")).replace("HERE", "x\\ud83dy")
     rested(gateway)
     upstream.calls.clear()
@@ -263,6 +264,19 @@ def test_halves_of_characters(
         {"detail": [{"loc": ["body"], "msg": "no such thing"}]},
         {"error": "no such thing"},
         {"error": None, "message": "no such thing"},
+        {"error": ["no such thing"]},
+        {"error": [{"message": "no such thing"}, {"message": "nor this"}]},
+        {"error": True, "message": "no such thing"},
+        {"error": {"msg": "no such thing"}},
+        {"error": {"detail": [{"msg": "no such thing"}]}},
+        {"error": "odd", "error_description": "no such thing"},
+        {"errors": ["no such thing"]},
+        {"errors": [{"message": "no such thing"}]},
+        {"errors": {"field": ["no such thing"]}},
+        {"msg": "no such thing"},
+        {"title": "no such thing"},
+        {"type": "about:blank", "title": "no such thing", "status": 400},
+        {"type": "https://odd.test/problems/1", "title": "Odd", "detail": "no such thing"},
     ],
 )
 def test_errors_of_any_shape(
@@ -275,6 +289,9 @@ def test_errors_of_any_shape(
         assert "no such thing" in json.dumps(told.json["error"]["message"])
         told = ask(gateway, client, target, stream=True)
         assert b"no such thing" in told.body
+    upstream.behaviours[KEY] = saying(*PIECES[target]("Good")[:-1], error)
+    told = ask(gateway, client, target, stream=True)
+    assert "no such thing" in json.dumps(stream_error(client, told.body))
 
 
 SECRET = "sk-live-0123456789abcdefX"

@@ -19,4 +19,5 @@ ANSWERS = _count("DRAGOMAN_FUZZ_ANSWERS", 30_000, 5_000)
 """Damaged answers, and as many damaged streams, each translated to every protocol."""
 
 STREAMS = _count("DRAGOMAN_FUZZ_STREAMS", 20_000, 2_000)
-"""Real streams with damaged indexes, ids, names and terminators, each for both other protocols."""
+"""Real streams with damaged indexes, ids, names, terminators and order, each for both other
+protocols."""

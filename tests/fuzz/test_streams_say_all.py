@@ -1,7 +1,10 @@
 """Whatever an upstream's stream holds, its text, calls and reasoning arrive, or it fails openly.
 
-Real streams have their indexes, ids, names and terminators damaged; no piece of what the model said
-is touched. DRAGOMAN_FUZZ_STREAMS sets how many are tried.
+The property: if a client is told that an answer succeeded, then it was shown every text and all
+reasoning of the upstream's stream, once, and its calls, as many as there were, each with its name
+and arguments, in their order, and under ids that differ. Real streams have their indexes, ids,
+names, terminators and order damaged, events left out and sent twice; what they say is read before
+that (`readings`). DRAGOMAN_FUZZ_STREAMS sets how many are tried.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.protocols.settings import make_options
 from tests.checkers import CHECKERS
 from tests.fuzz.counts import STREAMS
+from tests.fuzz.readings import Reading, Step, Told, reading_of, says_the_same, steps_of
 from tests.library import translate_request
 from tests.losses.clients import asking
 from tests.losses.requests import CHAT, MESSAGES, PROTOCOLS, RESPONSES
@@ -36,7 +41,6 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 
 INDEXES = ("index", "output_index", "content_index", "summary_index")
 IDS = ("id", "item_id", "call_id")
-TERMINALS = ("message_stop", "response.completed", "response.incomplete")
 ENDS = ("stop", "done", "completed", "incomplete", "message_delta", "finish", "[DONE]")
 
 
@@ -50,6 +54,12 @@ def decoded(stream: bytes) -> list[Any]:
     return found
 
 
+def fragment(at: int, text: str, **head: Any) -> Json:
+    """A fragment of a tool call in a chunk of its own."""
+    function = {"arguments": text, **({"name": head.pop("name")} if head else {})}
+    return chat_chunk({"tool_calls": [{"index": at, **head, "function": function}]})
+
+
 THINKING = block(
     0,
     {"type": "thinking", "thinking": "", "signature": ""},
@@ -57,10 +67,29 @@ THINKING = block(
     {"type": "thinking_delta", "thinking": " think"},
     {"type": "signature_delta", "signature": "S"},
 )
+
+
+def unlisted(events: list[Any]) -> list[Any]:
+    """A stream whose last event repeats nothing of it, as those of bridges."""
+    *body, terminal = events
+    return [*body, {**terminal, "response": {**terminal["response"], "output": []}}]
+
+
 CORPUS: dict[str, list[list[Any]]] = {
     CHAT: [
         decoded((GOLDEN / "chat.sse").read_bytes()),
         decoded(TWO),
+        decoded(
+            chat_stream(
+                ROLE,
+                fragment(0, "", id="call_1", type="function", name="f"),
+                fragment(0, '{"a":'),
+                fragment(0, '"first"}'),
+                fragment(1, '{"b":', id="call_2", type="function", name="g"),
+                fragment(1, '"second"}'),
+                chat_chunk({}, "tool_calls"),
+            )
+        ),
         decoded(
             chat_stream(
                 ROLE,
@@ -86,41 +115,16 @@ CORPUS: dict[str, list[list[Any]]] = {
         decoded((GOLDEN / "responses.sse").read_bytes()),
         list(EVENTS),
         events_of(NAMELESS),
+        unlisted(events_of(NAMELESS)),
+        unlisted(EVENTS),
     ],
 }
 
 
-def told(events: list[Any]) -> dict[str, list[str]]:
-    """The pieces of texts, reasoning and arguments in a stream of any protocol, up to its end."""
-    found: dict[str, list[str]] = {"text": [], "reasoning": [], "arguments": []}
-
-    def note(kind: str, piece: object) -> None:
-        if isinstance(piece, str) and piece.strip():
-            found[kind].append(piece)
-
-    for event in events:
-        if not isinstance(event, dict) or event.get("type") in TERMINALS:
-            break
-        for choice in event.get("choices", ()):
-            delta = choice.get("delta") or {}
-            note("text", delta.get("content"))
-            note("text", delta.get("refusal"))
-            note("reasoning", delta.get("reasoning_content"))
-            for call in delta.get("tool_calls") or ():
-                note(
-                    "arguments", (call.get("function") or call.get("custom") or {}).get("arguments")
-                )
-                note("arguments", (call.get("custom") or {}).get("input"))
-        kind, delta = str(event.get("type")), event.get("delta")
-        if kind == "content_block_delta" and isinstance(delta, dict):
-            note("text", delta.get("text"))
-            note("reasoning", delta.get("thinking"))
-            note("arguments", delta.get("partial_json"))
-        elif kind.endswith(".delta"):
-            of_reasoning = "reasoning" in kind
-            of_call = "arguments" in kind or "input" in kind
-            note("reasoning" if of_reasoning else "arguments" if of_call else "text", delta)
-    return found
+STEPS = {
+    protocol: [steps_of(protocol, events) for events in streams]
+    for protocol, streams in CORPUS.items()
+}
 
 
 def objects(value: Any) -> list[Json]:
@@ -132,45 +136,130 @@ def objects(value: Any) -> list[Json]:
     return []
 
 
-def damage(rng: random.Random, events: list[Any]) -> tuple[list[Any], bool]:
-    """A damaged copy of a stream, and whether its events keep their names."""
-    made: list[Any] = msgspec.json.decode(msgspec.json.encode(events))
-    named = True
+@dataclass
+class Damaged:
+    """A damaged stream: `named` is whether its events keep their names, `ordered` whether they keep
+    their order, `placed` whether they keep the numbers of what they belong to."""
+
+    steps: list[Step]
+    named: bool = True
+    ordered: bool = True
+    placed: bool = True
+
+    def objects(self) -> list[Json]:
+        """All objects in its events."""
+        return objects([step.event for step in self.steps])
+
+
+def damage(rng: random.Random, steps: list[Step]) -> Damaged:
+    """A damaged copy of a stream."""
+    made = Damaged(copy.deepcopy(steps))
     for _ in range(rng.randint(1, 3)):
-        match rng.randrange(7):
-            case 0:  # every index of one kind the same
-                name = rng.choice(INDEXES)
-                for item in objects(made):
-                    if name in item:
-                        item[name] = 0
-            case 1:
-                named_items = [item for item in objects(made) if not IDS_OF.isdisjoint(item)]
-                for item in named_items if rng.random() < 0.5 else _some(rng, named_items):
-                    _spoil(rng, item, rng.choice(IDS), rng.choice(("x_0", "", None, 5)))
-            case 2:
-                for item in _some(rng, objects(made)):
-                    _spoil(rng, item, rng.choice(INDEXES), rng.choice((0, 1, 2, 7, None, "0")))
-            case 3:
-                name = rng.choice((*INDEXES, *IDS, "sequence_number"))
-                for item in objects(made):
-                    item.pop(name, None)
-            case 4:
-                named = False
-            case 5:  # without ends of one kind, or with one of them once more
-                ends = [number for number, event in enumerate(made) if _is_end(event)]
-                if ends:
-                    at = rng.choice(ends)
-                    if rng.random() < 0.5:
-                        del made[at]
-                    else:
-                        made.insert(rng.randrange(len(made)), copy.deepcopy(made[at]))
-            case _:
-                for item in _some(rng, objects(made)):
-                    word = rng.choice(("stop_reason", "finish_reason", "status", "name"))
-                    _spoil(rng, item, word, rng.choice((None, "", "strange", "in_progress")))
-    return made, named
+        rng.choice(DAMAGES)(rng, made)
+    return made
 
 
+def _index_zero(rng: random.Random, made: Damaged) -> None:
+    """Every index of one kind the same."""
+    name = rng.choice(INDEXES)
+    for item in made.objects():
+        _spoil(item, name, 0)
+
+
+def _ids(rng: random.Random, made: Damaged) -> None:
+    made.placed = False
+    items = [item for item in made.objects() if not IDS_OF.isdisjoint(item)]
+    for item in items if rng.random() < 0.5 else _some(rng, items):
+        _spoil(item, rng.choice(IDS), rng.choice(("x_0", "", None, 5)))
+
+
+def _indexes(rng: random.Random, made: Damaged) -> None:
+    made.placed = False
+    for item in _some(rng, made.objects()):
+        _spoil(item, rng.choice(INDEXES), rng.choice((0, 1, 2, 7, None, "0")))
+
+
+def _left_out(rng: random.Random, made: Damaged) -> None:
+    """No member of one name anywhere."""
+    name = rng.choice((*INDEXES, *IDS, "sequence_number"))
+    made.placed = False
+    for item in made.objects():
+        item.pop(name, None)
+
+
+def _unnamed(rng: random.Random, made: Damaged) -> None:
+    made.named = False
+
+
+def _words(rng: random.Random, made: Damaged) -> None:
+    for item in _some(rng, made.objects()):
+        word = rng.choice(("stop_reason", "finish_reason", "status"))
+        _spoil(item, word, rng.choice((None, "", "strange", "in_progress")))
+
+
+def _missing(rng: random.Random, made: Damaged) -> None:
+    """Without an event that is not the only one to say something, or without all of its type."""
+    steps = made.steps
+    spare = [step for step in steps if _is_end(step.event) or not any(map(_is_piece, step.told))]
+    if spare:
+        lost = rng.choice(spare)
+        alike = rng.random() < 0.5
+        made.steps = [
+            step
+            for step in steps
+            if step is not lost and not (alike and step in spare and _kind(step) == _kind(lost))
+        ]
+
+
+def _kind(step: Step) -> str:
+    return str(step.event.get("type", step.event)) if isinstance(step.event, dict) else ""
+
+
+def _is_piece(told: Told) -> bool:
+    return bool(told.text) and not told.whole
+
+
+def _twice(rng: random.Random, made: Damaged) -> None:
+    """An event once more, right after itself or anywhere."""
+    steps = made.steps
+    at = rng.randrange(len(steps))
+    place = at + 1 if rng.random() < 0.5 else rng.randrange(len(steps) + 1)
+    steps.insert(place, replace(copy.deepcopy(steps[at]), again=True))
+    made.ordered = made.ordered and place > at
+
+
+def _swapped(rng: random.Random, made: Damaged) -> None:
+    at = rng.randrange(len(made.steps) - 1)
+    made.steps[at : at + 2] = reversed(made.steps[at : at + 2])
+    made.ordered = False
+
+
+def _renamed(rng: random.Random, made: Damaged) -> None:
+    """Another name of a tool in some of the events that have it."""
+    named = [at for at, step in enumerate(made.steps) if any(told.name for told in step.told)]
+    for at in rng.sample(named, min(len(named), rng.randint(1, 3))):
+        step = made.steps[at]
+        name = rng.choice(("", "strange", "f", "other"))
+        old = next(told.name for told in step.told if told.name)
+        for item in objects(step.event):
+            if item.get("name") == old:
+                item["name"] = name
+        told = tuple(one._replace(name=name) if one.name == old else one for one in step.told)
+        made.steps[at] = replace(step, told=told)
+
+
+DAMAGES = (
+    _index_zero,
+    _ids,
+    _indexes,
+    _left_out,
+    _unnamed,
+    _words,
+    _missing,
+    _twice,
+    _swapped,
+    _renamed,
+)
 IDS_OF = frozenset(IDS)
 
 
@@ -178,7 +267,7 @@ def _some(rng: random.Random, items: list[Json]) -> list[Json]:
     return rng.sample(items, min(len(items), rng.randint(1, 4)))
 
 
-def _spoil(rng: random.Random, item: Json, name: str, value: Any) -> None:
+def _spoil(item: Json, name: str, value: Any) -> None:
     if name in item:
         item[name] = value
 
@@ -201,20 +290,23 @@ def encoded(events: list[Any], *, named: bool) -> bytes:
     return "".join(written).encode()
 
 
-def check(client: str, upstream: str, stream: bytes, said: dict[str, list[str]]) -> bool:
-    """Whether the stream succeeded; if it did, all that it said has arrived."""
+def _is_told(found: Reading, made: Damaged) -> bool:
+    return says_the_same(found, made.steps, ordered=made.ordered, placed=made.placed)
+
+
+def check(client: str, upstream: str, made: Damaged) -> bool:
+    """Whether the stream succeeded; if it did, it says what the upstream's says."""
     body = asking(client, stream=True)
-    made = translate_request(client, upstream, msgspec.json.encode(body), options=LENIENT)
-    translator = made.open_stream()
+    call = translate_request(client, upstream, msgspec.json.encode(body), options=LENIENT)
+    translator = call.open_stream()
+    stream = encoded([step.event for step in made.steps], named=made.named)
     shown = translator.feed(stream) + translator.finish()
-    verdict = CHECKERS[client](shown)
     assert translator.over
-    if not verdict.succeeded:
+    if not CHECKERS[client](shown).succeeded:
         return False
-    arrived = {kind: "".join(pieces) for kind, pieces in told(decoded(shown)).items()}
-    for kind, pieces in said.items():
-        for piece in pieces:
-            assert piece in arrived[kind], f"{piece!r} of {kind} is lost: {arrived}"
+    found = reading_of(client, decoded(shown))
+    assert len(set(found.ids)) == len(found.calls)
+    assert _is_told(found, made), f"{found} of {stream.decode()}"
     return True
 
 
@@ -224,22 +316,21 @@ def test_all_that_is_said_arrives_or_the_answer_fails(batch: int) -> None:
     outcomes = {True: 0, False: 0}
     for number in range(STREAMS // BATCHES):
         upstream = PROTOCOLS[number % 3]
-        events, named = damage(rng, rng.choice(CORPUS[upstream]))
-        stream, said = encoded(events, named=named), told(events)
+        made = damage(rng, rng.choice(STEPS[upstream]))
         for client in PROTOCOLS:
             if client == upstream:
                 continue
             try:
-                outcomes[check(client, upstream, stream, said)] += 1
+                outcomes[check(client, upstream, made)] += 1
             except AssertionError as error:
-                pytest.fail(f"{upstream} to {client}: {error} of {stream.decode()}")
+                pytest.fail(f"{upstream} to {client}: {error}")
 
     assert min(outcomes.values()) > STREAMS // BATCHES // 10, "the damage is too small or too great"
 
 
 @pytest.mark.parametrize("upstream", PROTOCOLS)
 def test_the_streams_themselves_arrive(upstream: str) -> None:
-    for events in CORPUS[upstream]:
+    for steps in STEPS[upstream]:
         for client in PROTOCOLS:
             if client != upstream:
-                assert check(client, upstream, encoded(events, named=True), told(events))
+                assert check(client, upstream, Damaged(steps))

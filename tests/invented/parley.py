@@ -467,6 +467,7 @@ class Relay:
         include_usage: bool,
         shown: Mapping[str, Any] = {},
         request_id: str = "",
+        choices: int = 1,
         /,
     ) -> None:
         self._model = model
@@ -504,7 +505,7 @@ class Relay:
 
 
 def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = {}, /
+    body: bytes, model: str, shown: Mapping[str, Any] = {}, choices: int = 1, /
 ) -> tuple[bytes, Usage | None]:
     """A whole answer under the name that the client asked for."""
     value: JsonObject = msgspec.json.decode(body)

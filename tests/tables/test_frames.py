@@ -565,7 +565,9 @@ STEPS: list[tuple[str, str, list[tuple[Json, list[str]]]]] = [
 @pytest.mark.parametrize(("client", "upstream", "steps"), STEPS)
 def test_steps(client: str, upstream: str, steps: list[tuple[Json, list[str]]]) -> None:
     """Each event leads to those that it can, at once. req: 92, 93, 94, 113, 118"""
-    _, translator = streaming(client, upstream)
+    tool = {"type": "function", "name": "look"}
+    body = asking(client, stream=True, **({"tools": [tool]} if client == RESPONSES else {}))
+    _, translator = streaming(client, upstream, body)
     for given, told in steps:
         stream = chat_stream(given, done=False) if upstream == CHAT else named_stream(given)
         assert [name for name, _ in events(translator.feed(stream))] == told

@@ -52,10 +52,12 @@ def beside(event: JsonObject) -> bytes:
     return stream_of([*events[:4], event, *events[4:]])
 
 
-def late(*items: JsonObject) -> bytes:
-    """A stream that goes on with items that are over."""
+def late(*items: JsonObject, listed: bool = True) -> bytes:
+    """A stream that goes on with items that are over; its whole output is `listed` or empty."""
     *body, terminal = events_of(response(*items))
     again = {event["type"]: event for event in body if event["type"].endswith(".delta")}
+    if not listed:
+        terminal = {**terminal, "response": response()}
     return stream_of([*body, *({**event, "delta": "late"} for event in again.values()), terminal])
 
 
@@ -231,21 +233,12 @@ FROM_RESPONSES = [
         ),
         stream_of(events_of(response(call('{"a":1}')))),
     ),
-    Row(
-        "texts when their items are over",
-        late(message(text("Hi")), reasoning("s")),
-        stream_of(
-            [
-                *events_of(
-                    response(
-                        message(text("Hi")),
-                        reasoning("s"),
-                        message(text("late")),
-                        reasoning("late", id="rs_u2"),
-                    )
-                )
-            ]
-        ),
+    *(
+        Row(
+            f"texts when their items are over, listed: {listed}",
+            late(message(text("Hi")), reasoning("s"), listed=listed),
+        )
+        for listed in (True, False)
     ),
     Row("arguments when their call is over", late(call("{}"))),
     *(

@@ -84,9 +84,22 @@ class ToolNames:
         """Whether an upstream name may be only the beginning of one: it is that of no tool, or
         that of another one begins with it."""
         known = self._inward
-        if name not in known:
-            return bool(known)
-        return any(other.startswith(name) for other in known if other != name)
+        return name not in known or any(other.startswith(name) for other in known if other != name)
+
+    def goes_on(self, name: str, further: str) -> bool:
+        """Whether `further`, which follows the upstream name `name`, is more of it, not the name
+        of another tool."""
+        if not self.may_go_on(name):
+            return False
+        joined = joined_name(name, further)
+        return further not in self._inward or any(
+            known.startswith(joined) for known in self._inward
+        )
+
+
+def joined_name(name: str, further: str) -> str:
+    """A name that came in two fragments; some repeat it as far as it goes."""
+    return further if further.startswith(name) else name + further
 
 
 def _flat(namespace: str | None, name: str) -> str:

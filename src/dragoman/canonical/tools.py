@@ -8,8 +8,11 @@ from msgspec.structs import replace
 
 from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.escapes import Escapes
 from dragoman.canonical.events import Closed, Delta, Event, Failed, Finished, Opened
 from dragoman.canonical.finish import FinishReason
+from dragoman.canonical.halves import MENDED
+from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.names import ToolNames
 from dragoman.jsontext import JsonError, decode, object_of
 
@@ -26,9 +29,11 @@ class _Call:
     """What is known of a call while it streams. Its arguments are `held` as long as they are white
     space, which may turn out to be all there is, or may not be that of JSON."""
 
-    __slots__ = ("emulated", "head", "held", "pieces")
+    __slots__ = ("emulated", "escapes", "head", "held", "pieces")
 
     def __init__(self, head: ToolCall, emulated: bool) -> None:
+        self.escapes: Escapes | None = None
+        """None before the first escape in arguments that are JSON."""
         self.head = head
         self.emulated = emulated
         self.held = emulated or not head.custom
@@ -43,10 +48,11 @@ class ToolRestorer:
     object into a failure, unless the output limit cut them, which their `Closed` tells.
     """
 
-    __slots__ = ("_broken", "_calls", "_names")
+    __slots__ = ("_broken", "_calls", "_ledger", "_names")
 
-    def __init__(self, names: ToolNames) -> None:
+    def __init__(self, names: ToolNames, ledger: Ledger | None = None) -> None:
         self._names = names
+        self._ledger = ledger
         self._calls: dict[int, _Call] = {}
         self._broken: str | None = None
 
@@ -59,6 +65,8 @@ class ToolRestorer:
             if type(event) is Delta:
                 call = self._calls.get(event.index)
                 if call is not None:
+                    if call.escapes is not None or "\\" in event.text:
+                        event = _escaped(event, call)
                     call.pieces.append(event.text)
                     return self._more(event, call) if call.held else (event,)
             elif type(event) is Closed:
@@ -91,6 +99,12 @@ class ToolRestorer:
         self._calls[event.index] = _Call(head, emulated)
         return Opened(event.index, head)
 
+    def _last(self, index: int, text: str, call: _Call) -> tuple[Event, ...]:
+        """The last of the arguments of a call."""
+        call.pieces.append(text)
+        event = Delta(index, text)
+        return self._more(event, call) if call.held else (event,)
+
     def _more(self, event: Delta, call: _Call) -> tuple[Event, ...]:
         """More of the arguments of a call that nothing was given of."""
         if call.emulated or not event.text.strip():
@@ -99,6 +113,13 @@ class ToolRestorer:
         return (Delta(event.index, "".join(call.pieces)),)
 
     def _closed(self, event: Closed, call: _Call) -> tuple[Event, ...]:
+        if call.escapes is not None:
+            rest = call.escapes.flush()
+            if call.escapes.mended and self._ledger is not None:
+                self._ledger.add("arguments", LossKind.REPAIRED, MENDED)
+            call.escapes = None
+            if rest:
+                return (*self._last(event.index, rest, call), *self._closed(event, call))
         text = "".join(call.pieces)
         if call.emulated:
             unwrapped = unwrap_custom(text)
@@ -114,6 +135,14 @@ class ToolRestorer:
     def _cut(self, event: Closed, call: _Call) -> tuple[Event]:
         self._broken = call.head.name
         return (Closed(event.index, cut=True),)
+
+
+def _escaped(event: Delta, call: _Call) -> Delta:
+    """More of the arguments of a call, with whole escapes only."""
+    if call.head.custom and not call.emulated:
+        return event  # free text
+    call.escapes = call.escapes or Escapes()
+    return Delta(event.index, call.escapes.push(event.text), event.logprobs)
 
 
 def is_json_object(text: str) -> bool:

@@ -16,13 +16,13 @@ from msgspec import Struct
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.errors import Fault
 from dragoman.canonical.events import Event
-from dragoman.canonical.halves import Halves
-from dragoman.canonical.losses import Ledger
+from dragoman.canonical.halves import MENDED, Halves
+from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.canonical.requests import Request
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError, JsonTooDeep, decode_odd, strict
+from dragoman.jsontext import JsonError, JsonTooDeep, decode_mended, strict
 from dragoman.protocols.fields import JsonObject
 from dragoman.sse import Frame
 
@@ -43,7 +43,7 @@ class Inbound(Struct, frozen=True):
     halves: Halves | None = None
 
     def decode(self, data: bytes) -> Any:
-        """An event of a stream, in which a text may end with half of a character.
+        """An event of a stream, in whose texts halves of characters are left to the stage.
 
         Raises:
             JsonError: it is no JSON.
@@ -53,11 +53,15 @@ class Inbound(Struct, frozen=True):
         except JsonTooDeep:
             raise
         except JsonError:
-            if self.halves is None:
-                return decode_odd(data)
-            value = decode_odd(data, PIECES)
-            self.halves.seen = True
+            value, was_mended = decode_mended(data, NO_PIECES if self.halves is None else PIECES)
+            if was_mended:
+                self.ledger.add("text", LossKind.REPAIRED, MENDED)
+            if self.halves is not None:
+                self.halves.seen = True
             return value
+
+
+NO_PIECES: frozenset[str] = frozenset()
 
 
 PIECES = frozenset(
@@ -209,14 +213,14 @@ class ResponseForwarder(Protocol):
     """Pass-through of a whole answer."""
 
     def __call__(
-        self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, /
+        self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1, /
     ) -> tuple[bytes, Usage | None]:
         """The answer under the model name the client asked for, and its usage; byte for byte when
         the name is the same. `shown` are members that Responses clients see instead of the
-        upstream's.
+        upstream's. `choices` were asked for.
 
         Raises:
-            UpstreamError: it is not an answer.
+            UpstreamError: it is not an answer, or not with so many choices.
         """
         ...
 
@@ -230,12 +234,13 @@ class RelayMaker(Protocol):
         include_usage: bool,
         shown: Mapping[str, Any] = NOTHING,
         request_id: str = "",
+        choices: int = 1,
         /,
     ) -> Relay:
         """A relay that shows `model` (None: the upstream's own name); to Chat clients the usage
         chunk if they asked for it; to Responses clients the members in `shown` instead of the
         upstream's; in an error of the gateway's the `request_id`, where the protocol has a place
-        for it."""
+        for it. `choices` were asked for."""
         ...
 
 
@@ -257,6 +262,10 @@ def _own_limit(request: Request, options: Options) -> int | None:
 
 def _no_usage(members: Mapping[str, msgspec.Raw]) -> bool:
     return False
+
+
+def _one(members: Mapping[str, msgspec.Raw]) -> int:
+    return 1
 
 
 def _no_check(members: Mapping[str, msgspec.Raw]) -> None:
@@ -492,6 +501,8 @@ class Passthrough(Struct, frozen=True, kw_only=True):
     forward_response: ResponseForwarder
     asks_usage: Callable[[Mapping[str, msgspec.Raw]], bool] = _no_usage
     """Whether a client asked for usage in its stream, where the protocol has it be asked for."""
+    choices: Callable[[Mapping[str, msgspec.Raw]], int] = _one
+    """How many answers in one a client asked for, where the protocol has that."""
     relay: RelayMaker
     spoken: re.Pattern[bytes] | None = None
     """Finds, as its first group, what an event of a stream adds to the answer, and the parts of a

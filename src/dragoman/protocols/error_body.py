@@ -40,10 +40,7 @@ def read_error_body(body: bytes) -> ErrorBody:
     report = _report(value)
     if not report.text:
         report = msgspec.structs.replace(report, text=_text_of(body))
-    if isinstance(value, dict):
-        # Some servers put the members at the top level.
-        return ErrorBody(error_in(value.get("error") or value), report)
-    return ErrorBody({}, report)
+    return ErrorBody(error_in(_told_in(value) if isinstance(value, dict) else value), report)
 
 
 def stray_error(value: JsonObject, *answer: str) -> Any:
@@ -52,19 +49,55 @@ def stray_error(value: JsonObject, *answer: str) -> Any:
     tells of no error."""
     if not value.keys().isdisjoint(answer):
         return value.get("error") or None
-    if value.get("error"):
-        return value["error"]
-    told = value.get("message") or value.get("detail")
-    if isinstance(told, str | list | dict) and told:
-        return value
+    told = _told_in(value)
+    if told is not value or any(_is_told(value.get(name)) for name in _MESSAGES):
+        return told
     return {} if "error" in value else None
 
 
+_MESSAGES = ("message", "detail", "msg", "title", "error_description", "reason", "errors")
+"""Members that say what is wrong, as OpenAI, FastAPI, problem details (RFC 9457), OAuth 2.0
+(RFC 6749) and others name them."""
+
+
+def _is_told(value: Any) -> bool:
+    return isinstance(value, str | list | dict) and bool(value)
+
+
+def _told_in(value: JsonObject) -> Any:
+    """The `error` of an object, if that says more than that there is one; else the object, for some
+    servers put the members there."""
+    error = value.get("error")
+    if isinstance(error, str) and _is_told(value.get("error_description")):
+        return {"code": error, "message": value["error_description"]}
+    return error if _is_told(error) else value
+
+
+def is_readable(error: Any) -> bool:
+    """Whether an `error` member is as clients of all three protocols read it."""
+    return isinstance(error, dict) and isinstance(error.get("message"), str)
+
+
+def is_typed(kind: str) -> bool:
+    """Whether the `type` of an event is one; that of problem details is an address."""
+    return bool(kind) and ":" not in kind and "/" not in kind
+
+
 def error_in(error: Any) -> JsonObject:
-    """The error object in an `error` member; a text is its message."""
-    if isinstance(error, str):
+    """The error object in an `error` member: a text is its message, of several it is the first.
+    What says what is wrong is in its `message`, whatever the server calls it."""
+    if isinstance(error, list):
+        error = next(filter(_is_told, error), {})
+    if isinstance(error, str | list):
         return {"message": error}
-    return error if isinstance(error, dict) else {}
+    if not isinstance(error, dict):
+        return {}
+    if _is_told(error.get("message")):
+        return error
+    told = next((error[name] for name in _MESSAGES if _is_told(error.get(name))), None)
+    if told is error.get("errors"):
+        told = error_in(told).get("message") or told
+    return error if told is None else {**error, "message": told}
 
 
 def report_of(error: Any) -> ErrorReport:
@@ -88,7 +121,9 @@ def _objects(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """
     yield value
     error = value.get("error")
-    if isinstance(error, dict):
+    if isinstance(error, list) or not error:
+        error = error_in(error or value.get("errors"))
+    if isinstance(error, dict) and error:
         yield error
         details = error.get("details")
         for member in details[:_MOST_DETAILS] if isinstance(details, list) else (details,):
@@ -111,7 +146,7 @@ def _resets_of(member: Mapping[str, Any]) -> Iterator[tuple[str, float | str]]:
 
 
 def _message_of(member: Mapping[str, Any]) -> str:
-    for key in ("message", "error", "detail"):
+    for key in ("message", "error", *_MESSAGES):
         text = member.get(key)
         if isinstance(text, str) and text:
             return text

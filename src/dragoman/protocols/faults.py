@@ -172,7 +172,7 @@ def kept_status(kind: FaultKind, status: int | None) -> int | None:
 
 def message_of(error: Mapping[str, Any], status: int | None) -> str:
     """The message in an error object, or one that tells of the status; of bounded length."""
-    message = error.get("message") or error.get("detail")
+    message = error.get("message")
     if isinstance(message, list | dict) and message:
         message = to_json_text(message)
     if not isinstance(message, str) or not message:

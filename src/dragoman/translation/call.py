@@ -32,6 +32,7 @@ from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 from dragoman.translation.foreign_reasoning import without_foreign_reasoning
+from dragoman.translation.frame_halves import FrameHalves
 from dragoman.translation.streams import (
     NOTED,
     AnswerStream,
@@ -278,10 +279,12 @@ class Call:
         outcome = outcome or Outcome()
         if self.passes_through:
             if jsontext.has_halves(body):
-                self.ledger.add("text", LossKind.REPAIRED, MENDED)
-                body = to_json(decode_answer(body))
+                body = to_json(decode_answer(body, self.ledger))
             answer, outcome.usage = self.codec.passthrough.forward_response(
-                body, self._source.model, self._source.shown
+                body,
+                self._source.model,
+                self._source.shown,
+                self.codec.passthrough.choices(self._source.members),
             )
             outcome.ended = True
             spoken = self.codec.passthrough.spoken
@@ -318,17 +321,19 @@ class Call:
                 self.codec.passthrough.asks_usage(source.members),
                 source.shown,
                 self.request_id,
+                self.codec.passthrough.choices(source.members),
             )
             translate, passthrough = self.codec.translate, self.codec.passthrough
-            return RelayedStream(relay, translate.keepalive, self.mask, passthrough.spoken)
+            mending = FrameHalves(self.ledger)
+            return RelayedStream(relay, translate.keepalive, mending, self.mask, passthrough.spoken)
         halves = Halves(self.ledger)
         reader = self.codec.translate.stream_reader(self._inbound(halves))
         writer = self._source.codec.translate.answer_writer(self._reply(), True)
         if self._stops:
             prompt = estimate_tokens(self._source.read(self.settings.sealer))
-            cut = self._stops, self.ledger, prompt
-            return CutStream(reader, self._names, writer, self.mask, halves, *cut)
-        return TranslatedStream(reader, self._names, writer, self.mask, halves)
+            cut = self._stops, prompt
+            return CutStream(reader, self._names, writer, self.ledger, self.mask, halves, *cut)
+        return TranslatedStream(reader, self._names, writer, self.ledger, self.mask, halves)
 
     def response_as_stream(self, body: bytes, outcome: Outcome | None = None) -> bytes:
         """The client's stream for an upstream that answered whole although asked to stream.
@@ -356,9 +361,7 @@ class Call:
         return self._whole(events, outcome or Outcome())
 
     def _events(self, body: bytes) -> Iterable[Event]:
-        if jsontext.has_halves(body):
-            self.ledger.add("text", LossKind.REPAIRED, MENDED)
-        return self.codec.translate.read_response(decode_answer(body), self._inbound())
+        return self.codec.translate.read_response(decode_answer(body, self.ledger), self._inbound())
 
     def _whole(self, events: Iterable[Event], outcome: Outcome) -> bytes:
         writer = self._source.codec.translate.answer_writer(self._reply(), False)
@@ -375,7 +378,7 @@ class Call:
         """
         ordered = list(events)
         if not _is_plain(ordered):
-            restorer, sequencer = ToolRestorer(self._names), Sequencer()
+            restorer, sequencer = ToolRestorer(self._names, self.ledger), Sequencer()
             ordered = [
                 event
                 for read in ordered
@@ -480,16 +483,28 @@ def tool_names(request: Request, upstream: Codec) -> ToolNames:
     return ToolNames(refs.values(), upstream.translate.tool_name_limit)
 
 
-def decode_answer(body: bytes) -> JsonObject:
-    """The JSON object of an upstream's whole answer.
+def decode_answer(body: bytes, ledger: Ledger) -> JsonObject:
+    """The JSON object of an upstream's whole answer, its texts mended.
 
     Raises:
         UpstreamError: it is not one.
     """
     try:
-        value = jsontext.decode(body)
-    except JsonError:
+        value = jsontext.strict(body)
+    except jsontext.JsonTooDeep:
         raise UpstreamError.unreadable("it is not JSON") from None
+    except JsonError:
+        value = _mended(body, ledger)
     if not isinstance(value, dict):
         raise UpstreamError.unreadable("it is not a JSON object")
+    return value
+
+
+def _mended(body: bytes, ledger: Ledger) -> Any:
+    try:
+        value, was_mended = jsontext.decode_mended(body)
+    except JsonError:
+        raise UpstreamError.unreadable("it is not JSON") from None
+    if was_mended:
+        ledger.add("text", LossKind.REPAIRED, MENDED)
     return value

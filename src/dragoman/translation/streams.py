@@ -27,16 +27,18 @@ from dragoman.canonical.events import (
 from dragoman.canonical.finish import Finish
 from dragoman.canonical.halves import Halves
 from dragoman.canonical.losses import Ledger, LossKind
-from dragoman.canonical.masking import Mask, StreamMask
+from dragoman.canonical.masking import Mask
 from dragoman.canonical.names import ToolNames
 from dragoman.canonical.sequencer import Sequencer
 from dragoman.canonical.stops import StopCutter
+from dragoman.canonical.stream_mask import StreamMask
 from dragoman.canonical.tools import ToolRestorer
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import AnswerWriter, Relay, StreamReader
-from dragoman.sse import DONE, Decoder, EventTooLarge, Frame, escape
+from dragoman.sse import COMMENT, DONE, Decoder, EventTooLarge, Frame, escape
 from dragoman.translation.estimate import estimate_text
+from dragoman.translation.frame_halves import FrameHalves
 
 
 class Outcome(Struct):
@@ -81,7 +83,7 @@ class AnswerStream:
     def __init__(self, mask: Mask | None = None) -> None:
         self._decoder = Decoder()
         self._mask = mask
-        self._hiding = StreamMask(mask) if mask is not None and mask.secrets else None
+        self._hiding = StreamMask(mask) if mask is not None and mask.secrets.forms else None
         self.outcome = Outcome()
         self.begun = False
         self.blank = 0
@@ -116,32 +118,39 @@ class AnswerStream:
             written = self._take(frames[0])
         else:
             written = b"".join([self._take(frame) for frame in frames])
-        hiding = self._hiding
-        return written if hiding is None or not written else self._hidden(hiding, written)
+        return self._hidden(written)
 
-    def _hidden(self, hiding: StreamMask, written: bytes) -> bytes:
+    def _hidden(self, written: bytes) -> bytes:
         """What was written with the account's secrets hidden."""
+        hiding = self._hiding
+        if hiding is None or not written:
+            return written
         shown = hiding.push(written)
-        return shown + hiding.flush() if self.over else shown
+        return shown + hiding.flush() if hiding.waits and self.over else shown
 
     def finish(self) -> bytes:
         """The upstream's bytes are over; return the rest for the client (an explicit error if
         the answer is not whole)."""
         rest = b"".join([self._take(frame) for frame in self._decoder.finish()]) + self._close()
-        return rest if self._hiding is None else self._hidden(self._hiding, rest)
+        return self._hidden(rest)
 
     def fail(self, fault: Fault) -> bytes:
         """End the client's stream with an error in its own form; nothing if it is over."""
         if self.over:
             return b""
         written = self._failed(fault)
-        return written if self._hiding is None else self._hidden(self._hiding, written)
+        return self._hidden(written)
 
     def _failed(self, fault: Fault) -> bytes:
         raise NotImplementedError
 
     def keepalive(self) -> bytes:
         """Bytes to send in silence, which clients ignore."""
+        if self._hiding is not None and self._hiding.waits:
+            return COMMENT  # an event with a number must not precede those that wait
+        return self._keepalive()
+
+    def _keepalive(self) -> bytes:
         raise NotImplementedError
 
     def _take(self, frame: Frame) -> bytes:
@@ -161,13 +170,14 @@ class TranslatedStream(AnswerStream):
         reader: StreamReader,
         names: ToolNames,
         writer: AnswerWriter,
+        ledger: Ledger,
         mask: Mask | None = None,
         halves: Halves | None = None,
     ) -> None:
         super().__init__(mask)
         self._reader = reader
         self._halves = halves
-        self._restorer = ToolRestorer(names)
+        self._restorer = ToolRestorer(names, ledger)
         self._sequencer = Sequencer()
         self._writer = writer
         self._calls: set[int] = set()
@@ -183,7 +193,7 @@ class TranslatedStream(AnswerStream):
             return b""
         return self._pass_on(self._reader.read(frame))
 
-    def keepalive(self) -> bytes:
+    def _keepalive(self) -> bytes:
         return self._writer.keepalive()
 
     def _close(self) -> bytes:
@@ -255,13 +265,13 @@ class CutStream(TranslatedStream):
         reader: StreamReader,
         names: ToolNames,
         writer: AnswerWriter,
+        ledger: Ledger,
         mask: Mask | None,
         halves: Halves | None,
         stops: Sequence[str],
-        ledger: Ledger,
         prompt: int,
     ) -> None:
-        super().__init__(reader, names, writer, mask, halves)
+        super().__init__(reader, names, writer, ledger, mask, halves)
         self._cutter = StopCutter(stops)
         self._ledger = ledger
         self._prompt = prompt
@@ -331,19 +341,21 @@ _ILLEGAL = Fault(FaultKind.UPSTREAM_FAILED, "The upstream's events came in an im
 class RelayedStream(AnswerStream):
     """A stream within one protocol: bytes pass, a relay watches."""
 
-    __slots__ = ("_bytes", "_frames", "_keepalive", "_last", "_relay", "_spoken")
+    __slots__ = ("_bytes", "_frames", "_halves", "_last", "_relay", "_silence", "_spoken")
 
     def __init__(
         self,
         relay: Relay,
         keepalive: bytes,
+        halves: FrameHalves,
         mask: Mask | None = None,
         spoken: re.Pattern[bytes] | None = None,
     ) -> None:
         """`spoken` finds what an event adds to the answer."""
         super().__init__(mask)
         self._relay = relay
-        self._keepalive = keepalive
+        self._halves = halves
+        self._silence = keepalive
         self._spoken = spoken
         self._frames = self._bytes = 0
         self._last = b""
@@ -357,14 +369,20 @@ class RelayedStream(AnswerStream):
         around = len(self._last) - len(found[1])
         return max(0, self._bytes - self._frames * around)
 
-    def keepalive(self) -> bytes:
-        return self._keepalive
+    def _keepalive(self) -> bytes:
+        return self._silence
 
     @property
     def answer_id(self) -> str:
         return self._relay.answer_id
 
     def _take(self, frame: Frame) -> bytes:
+        halves = self._halves
+        if (halves.waits or b"\\" in frame.data) and halves.concerns(frame):
+            return b"".join([self._pass(one) for one in halves.push(frame)])
+        return self._pass(frame)
+
+    def _pass(self, frame: Frame) -> bytes:
         outcome = self.outcome
         if outcome.ended or outcome.fault is not None:
             return b""
@@ -383,15 +401,17 @@ class RelayedStream(AnswerStream):
         """As for every stream, but half an event, which no client could read, is not passed on."""
         frames = [frame for frame in self._decoder.finish() if _is_readable(frame.data)]
         rest = b"".join([self._take(frame) for frame in frames]) + self._close()
-        return rest if self._hiding is None else self._hidden(self._hiding, rest)
+        return self._hidden(rest)
 
     def _close(self) -> bytes:
-        if self.over:
-            return b""
-        return self._observed(self._relay.finish())
+        held = self._rest()
+        return held if self.over else held + self._observed(self._relay.finish())
 
     def _failed(self, fault: Fault) -> bytes:
-        return self._observed(self._relay.fail(fault))
+        return self._rest() + self._observed(self._relay.fail(fault))
+
+    def _rest(self) -> bytes:
+        return b"".join([self._pass(frame) for frame in self._halves.flush()])
 
     def _observed(self, passed: bytes) -> bytes:
         """`passed`, the relay's last output; an error with names of accounts hidden."""

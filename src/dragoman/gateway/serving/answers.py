@@ -6,6 +6,7 @@ import asyncio
 
 from dragoman.canonical.masking import Mask
 from dragoman.jsontext import object_of
+from dragoman.protocols.error_body import is_readable
 from dragoman.translation import Call, Outcome
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
@@ -66,7 +67,7 @@ def translate_whole(call: Call, body: bytes, mask: Mask, outcome: Outcome) -> by
 
 def is_error_object(body: bytes) -> bool:
     """Whether a body is an error as all three protocols write it."""
-    return isinstance((object_of(body) or {}).get("error"), dict)
+    return is_readable((object_of(body) or {}).get("error"))
 
 
 async def read_error(answer: UpstreamResponse) -> bytes:

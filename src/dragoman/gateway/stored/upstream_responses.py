@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.canonical.losses import Ledger
 from dragoman.canonical.options import Options
 from dragoman.config import Account, Config, Upstream
 from dragoman.gateway.edge.auth import Caller
@@ -40,6 +41,7 @@ from dragoman.protocols import CODECS
 from dragoman.protocols.openai_responses.conversations import no_conversations
 from dragoman.sse import Decoder
 from dragoman.translation import ClientRequest
+from dragoman.translation.frame_halves import FrameHalves
 from dragoman.translation.streams import RelayedStream
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError
@@ -188,7 +190,9 @@ class UpstreamResponses:
                     raise DragomanError(refused(_CODEC, answer.status, answer.headers, told).fault)
                 if is_stream(answer, b""):
                     relay = _CODEC.passthrough.relay(None, False)
-                    stream = RelayedStream(relay, _CODEC.translate.keepalive, builder.mask)
+                    mending = FrameHalves(Ledger())
+                    keepalive = _CODEC.translate.keepalive
+                    stream = RelayedStream(relay, keepalive, mending, builder.mask)
                     await self._relay(incoming, answer, stream)
                     return
                 body = builder.mask.secrets_in(await answer.read(MOST_BYTES, incoming.hold))

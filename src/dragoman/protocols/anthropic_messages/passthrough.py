@@ -149,7 +149,7 @@ _read_answer = jsontext.decoder(_Answer)
 
 
 def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
 ) -> tuple[bytes, Usage | None]:
     """A whole answer under the name `model`, and its usage.
 

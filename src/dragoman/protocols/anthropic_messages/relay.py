@@ -13,7 +13,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.anthropic_messages.errors import error_event, fault_of
 from dragoman.protocols.anthropic_messages.usage import merge_usage, read_usage
 from dragoman.protocols.base import NOTHING, to_json
-from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.error_body import is_readable, is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import Frame, encode
@@ -43,6 +43,7 @@ class MessagesRelay:
         include_usage: bool = True,
         shown: Mapping[str, Any] = NOTHING,
         request_id: str = "",
+        choices: int = 1,
     ) -> None:
         self._model = model
         self._request_id = request_id
@@ -80,10 +81,10 @@ class MessagesRelay:
             self._note(frame.data, ())
         elif name == b"message_stop":
             self.ended = True
-        elif name == b"error" or not name:
+        elif name == b"error" or not is_typed(name.decode(errors="replace")):
             event = _decoded(frame.data)
             error = stray_error(event)
-            if type(error) is dict and error is event.get("error"):
+            if is_readable(error) and error is event.get("error"):
                 self.fault = fault_of(error)
             elif error is not None or name:
                 return self.fail(fault_of(error))

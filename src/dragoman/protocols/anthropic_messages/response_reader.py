@@ -28,7 +28,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
         raise UpstreamError.unreadable("it has no content")
     stop = {name: body.get(name) for name in _STOP_FIELDS}
     reader = MessagesReader(inbound)
-    events = reader.take_whole(body, content, stop)
+    events = reader.take_whole(body, stop)
     if reader.fault is not None:
         raise UpstreamError(reader.fault)
     return events

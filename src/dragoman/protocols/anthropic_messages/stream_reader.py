@@ -40,6 +40,7 @@ from dragoman.protocols.anthropic_messages.finish import (
     is_known_reason,
     read_finish,
 )
+from dragoman.protocols.anthropic_messages.repetition import Repetition, is_said_again
 from dragoman.protocols.anthropic_messages.usage import (
     lost_tier_field,
     merge_usage,
@@ -47,7 +48,7 @@ from dragoman.protocols.anthropic_messages.usage import (
     read_usage,
 )
 from dragoman.protocols.base import Inbound, to_json_text
-from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.error_body import is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import unknown_finish
 from dragoman.sse import DONE, Frame
@@ -60,6 +61,7 @@ _TOOL = "tool_use"
 _SEARCH = "search"
 _NO_INPUT = "{}"
 _SKIPPED = "skipped"
+_REPEATED = "repeated"
 _CLOSED = "closed"
 _NONE = "none"
 _NO_BLOCK = (_NONE, -1)
@@ -82,12 +84,14 @@ class MessagesReader:
         "_blocks",
         "_call_ids",
         "_calls",
+        "_first",
+        "_heads",
         "_id",
-        "_ids",
         "_inbound",
         "_inputs",
         "_next",
         "_over",
+        "_repetitions",
         "_searches",
         "_started",
         "_stop",
@@ -105,6 +109,12 @@ class MessagesReader:
         an index again once its block is over."""
         self._strays: dict[tuple[int, str], int] = {}
         """Numbers of blocks whose pieces came under the index of a block of another kind."""
+        self._heads: dict[int, JsonObject] = {}
+        """The starts of the blocks that are open, by index."""
+        self._first: JsonObject = {}
+        """The start of the message, if it had content."""
+        self._repetitions: dict[int, Repetition] = {}
+        """Blocks that the start of the message may have had already, by index."""
         self._next = 0
         """Number of the next block."""
         self._inputs: dict[int, str] = {}
@@ -112,8 +122,6 @@ class MessagesReader:
         self._searches: dict[str, int] = {}
         """Indexes of searches by their ids."""
         self._call_ids = CallIds("toolu_")
-        self._ids: dict[int, str] = {}
-        """Ids of calls as the upstream has them, by number."""
         self._calls = 0
         self._id = ""
         self._stop: JsonObject = {}
@@ -148,7 +156,7 @@ class MessagesReader:
             return self._failed(fault_of(stray_error(event)))
         handler = _HANDLERS.get(kind)
         if handler is None:
-            if not kind and (error := stray_error(event)) is not None:
+            if not is_typed(kind) and (error := stray_error(event)) is not None:
                 return self._failed(fault_of(error))
             self._lose(kind[:60])
             return []
@@ -157,13 +165,10 @@ class MessagesReader:
         self._started = True
         return [Started("", ""), *handler(self, event)]
 
-    def take_whole(self, message: JsonObject, content: list[Any], stop: JsonObject) -> list[Event]:
+    def take_whole(self, message: JsonObject, stop: JsonObject) -> list[Event]:
         """The canonical events of a whole message that ended as in `stop`. `fault` is set if it
         is unusable."""
         events = self._message_start({"message": message})
-        for index, block in enumerate(content):
-            events += self._block_start({"index": index, "content_block": block})
-            events += self._close(index)
         events += self._message_delta({"delta": stop})
         events += self._message_stop({})
         return events
@@ -199,7 +204,7 @@ class MessagesReader:
         message = message if isinstance(message, dict) else {}
         merge_usage(self._usage, message.get("usage"))
         if self._started:
-            return []
+            return self._content(message)
         self._started = True
         self._report_unknown(message, wire.MESSAGE_FIELDS)
         tier = read_tier(self._usage, self._inbound.options.map_fast)
@@ -216,6 +221,23 @@ class MessagesReader:
             if lost is not None:
                 self._lose(f"usage.{lost}")
             events.append(Metered(usage, tier))
+        return events + self._content(message)
+
+    def _content(self, message: JsonObject) -> list[Event]:
+        """Blocks that stand in the start of a message. Events that spell them once more are
+        repetitions."""
+        content = message.get("content")
+        if not isinstance(content, list) or not content or message == self._first:
+            return []
+        if self._first:
+            return self._fail("a second message begins in it")
+        self._first = message
+        events: list[Event] = []
+        for index, block in enumerate(content):
+            events += self._block_start({"index": index, "content_block": block})
+            events += self._close(index)
+            if isinstance(block, dict):
+                self._repetitions[index] = Repetition(block)
         return events
 
     def _block_start(self, event: JsonObject) -> list[Event]:
@@ -225,11 +247,15 @@ class MessagesReader:
         kind = block.get("type")
         before = self._blocks.get(index)
         if before is not None and before[0] is not _CLOSED:
-            if self._is_said_again(before, block):
+            if is_said_again(self._heads.get(index), block, self._is_fresh(before)):
                 return []
             closed = self._close(index)
             self._blocks[index] = _CLOSED, before[1]
             return [*closed, *self._block_start(event)]
+        self._heads[index] = block
+        if index in self._repetitions and self._repetitions[index].begins(block):
+            self._blocks[index] = _REPEATED, self._next
+            return []
         known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
         if known is None and self._inbound.options.hosted_tools == "map":
             events = self._search_block(index, block)
@@ -255,14 +281,10 @@ class MessagesReader:
         self._next = number + 1
         return number
 
-    def _is_said_again(self, before: tuple[str, int], block: JsonObject) -> bool:
-        """Whether the start of a block is that of the one which is open at its index."""
+    def _is_fresh(self, before: tuple[str, int]) -> bool:
+        """Whether no piece came of a call since its start."""
         kind, number = before
-        if kind != block.get("type"):
-            return False
-        if kind == _TOOL:
-            return block.get("id") is None or self._ids.get(number) == block["id"]
-        return not block.get(kind)
+        return kind != _TOOL or self._inputs.get(number) != ""
 
     def _search_block(self, index: int, block: JsonObject) -> list[Event] | None:
         """A block of a web search: its call opens what its result closes. None of another block."""
@@ -338,7 +360,6 @@ class MessagesReader:
         if not isinstance(identifier, str) or not identifier:
             identifier = f"toolu_{self._id}_{index}"
         call_id = self._call_ids.take(identifier, f"{self._id}:{index}")
-        self._ids[index] = identifier
         if call_id != identifier:
             self._inbound.ledger.add(
                 f"content[{index}].id", LossKind.REPAIRED, "two calls had one id"
@@ -382,6 +403,9 @@ class MessagesReader:
             return self._annotated(number, delta.get("citation"))
         if kind is _SEARCH and what == "input_json_delta":
             return self._search_input(number, delta.get("partial_json"))
+        if kind is _REPEATED:
+            self._repetitions[index].add(delta)
+            return []
         if kind is _NONE or kind is _CLOSED:
             return self._unannounced(index, kind, what, delta)
         opened = _OPENS.get(what)
@@ -437,7 +461,10 @@ class MessagesReader:
             return []
         self._blocks[index] = _CLOSED, number
         events: list[Event] = []
-        if kind is _SEARCH:
+        if kind is _REPEATED:
+            if not self._repetitions.pop(index).is_whole():
+                return self._fail("its blocks are not those that its start has")
+        elif kind is _SEARCH:
             # It goes on until its result comes.
             events = self._query(number)
         elif kind is not _SKIPPED:

@@ -83,6 +83,16 @@ def asks_usage(members: Mapping[str, Raw]) -> bool:
         return False
 
 
+def choices_of(members: Mapping[str, Raw]) -> int:
+    """How many choices the client asked for."""
+    number = _value(members, "n")
+    return min(number, _MOST_CHOICES) if type(number) is int and number > 1 else 1
+
+
+_MOST_CHOICES = 128
+"""The service takes no more."""
+
+
 def forward_request(members: Mapping[str, Raw], model: str, capabilities: Capabilities) -> bytes:
     """The client's body with the model replaced and, for streams, usage asked for."""
     changed: JsonObject = {"model": model}
@@ -108,7 +118,7 @@ def _value(members: Mapping[str, Raw], name: str) -> Any:
 
 
 def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
 ) -> tuple[bytes, Usage | None]:
     """A whole answer under the client's name of the model, and its usage.
 
@@ -122,10 +132,12 @@ def forward_response(
         raise UpstreamError.unreadable("it is not a JSON object") from None
     if (error := stray_error(answer, "choices")) is not None:
         raise UpstreamError(fault_of(error))
-    choices = answer.get("choices")
-    if type(choices) is not list or not choices:
+    told = answer.get("choices")
+    if type(told) is not list or not told:
         raise UpstreamError.unreadable("it has no choices")
-    for choice in choices:
+    if len(told) < choices:
+        raise UpstreamError.unreadable(f"it has {len(told)} of {choices} choices")
+    for choice in told:
         _check_finished(choice)
     usage = answer.get("usage")
     tier = answer.get("service_tier")
@@ -153,6 +165,7 @@ PASSTHROUGH = Passthrough(
     forward_request=forward_request,
     forward_response=forward_response,
     asks_usage=asks_usage,
+    choices=choices_of,
     relay=ChatRelay,
     spoken=text_pattern("content", "reasoning_content", "reasoning", "arguments", "refusal"),
 )

@@ -12,15 +12,16 @@ from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, to_json
-from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.error_body import is_readable, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_chat.errors import (
     error_frames,
     failure,
     is_failure,
 )
-from dragoman.protocols.openai_chat.stream_reader import numbered
+from dragoman.protocols.openai_chat.relayed_calls import RelayedCalls
 from dragoman.protocols.openai_chat.usage import read_usage
+from dragoman.protocols.openai_chat.whole_message import numbered
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import DONE, Frame, encode, escape
@@ -29,13 +30,22 @@ _MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
 
 _NEEDS_DECODING = re.compile(
-    rb'"(?:(?:finish_reason|usage)"\s*:\s*["{]|error"\s*:|(?:message|detail)"\s*:|index"\s*:\s*[1-9])'
+    rb'"(?:(?:finish_reason|usage)"\s*:\s*["{]|error"\s*:|message"\s*:'
+    rb'|index"\s*:\s*[1-9]|name"\s*:\s*"[^"])'
 )
-"""What makes a frame worth decoding: a finish reason, usage, an error, a message, which may be
-that of an error or be where deltas belong, or a choice (else a tool call) that is not the first."""
+"""What makes a frame with choices worth decoding: a finish reason, usage, an error, a message where
+a delta belongs, a choice (else a tool call) that is not the first, or the name of a tool that is
+called."""
 
 _BLANK = blank_pattern("arguments")
 """Arguments of a tool call that are nothing but white space."""
+
+_TEXT = re.compile(rb'"content"\s*:\s*"[^"]')
+"""A text that is not empty."""
+
+_REASONING = frozenset({"role", "reasoning", "reasoning_content", "reasoning_details", "refusal"})
+
+_NO_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*""')
 
 
 class ChatRelay:
@@ -46,14 +56,17 @@ class ChatRelay:
     """
 
     __slots__ = (
-        "_blank_finish",
+        "_blank",
+        "_calls",
         "_choices",
         "_finished",
         "_head",
+        "_is_odd",
         "_model",
         "_name",
         "_new_head",
         "_shown",
+        "_texts",
         "_wants_usage",
         "answer_id",
         "begun",
@@ -69,6 +82,7 @@ class ChatRelay:
         include_usage: bool,
         shown: Mapping[str, Any] = NOTHING,
         request_id: str = "",
+        choices: int = 1,
     ) -> None:
         self._shown = model
         self._name = b"" if model is None else escape(to_json(model))
@@ -78,9 +92,15 @@ class ChatRelay:
         self._wants_usage = include_usage
         self._finished: set[int] = set()
         """Indexes of the choices that finished."""
-        self._choices = {0}
-        """Indexes of all that there are."""
-        self._blank_finish = False
+        self._choices = set(range(choices))
+        """Indexes of all that were asked for, or came."""
+        self._blank: set[int] = set()
+        """Indexes of those whose last chunk was an empty one with an empty finish reason."""
+        self._calls = RelayedCalls()
+        self._is_odd = False
+        """Whether every frame has to be decoded."""
+        self._texts = False
+        """Whether a text was passed on."""
         self.begun = False
         self.blank = 0
         self.answer_id = ""
@@ -94,39 +114,54 @@ class ChatRelay:
             return b""
         data = frame.data
         if data.startswith(DONE):
-            if not self._is_finished() and not self._blank_finish:
+            if not self._choices <= self._finished | self._blank:
                 return self._unfinished()
             self.ended = True
             return encode(DONE)
-        if not self.begun:
+        begun = self.begun
+        if not begun:
             self.begun = _holds_content(_decoded(data))
-        if b'"arguments"' in data:
+        arguments = b'"arguments"' in data
+        if arguments:
             self.blank = blank_run(self.blank, _BLANK, data)
         elif self.blank:
             self.blank = 0
         after = b""
-        if _NEEDS_DECODING.search(data) is not None or frame.event == b"error":
+        if (
+            _NEEDS_DECODING.search(data) is not None
+            or b'"choices"' not in data
+            or self._is_odd
+            or frame.event == b"error"
+        ):
             chunk = _decoded(data)
             if not self._is_shown(chunk):
                 return b""
             if self._is_error(chunk, frame.event):
                 return self._error(chunk, frame)
             after = self._check(chunk)
-            if b'"message"' in data and (streamed := _streamed(chunk)) is not None:
-                data = to_json(streamed)
+            changed = None
+            if b'"message"' in data:
+                changed = _streamed(chunk, self._said() if begun else frozenset())
+            if self._calls.renumber(changed or chunk):
+                changed = changed or chunk
+            self._is_odd = self._calls.moved or bool(self._blank)
+            if changed is not None:
+                data = to_json(changed)
                 frame = Frame(b"", data, encode(data))
+        elif arguments and _NO_ARGUMENTS.search(data) is None:
+            self._calls.fill()
         raw = encode(data) if frame.event else frame.raw  # Chat's events have no names
+        if not self._texts and _TEXT.search(data) is not None:
+            self._texts = True
         if self._model is not None:
             raw = self._renamed(data, raw)
         return raw + after if after else raw
 
     def _renamed(self, data: bytes, raw: bytes) -> bytes:
         """The frame with the model's name that is to be shown."""
-        if self._head and data.startswith(self._head):
+        if self._head and raw.startswith(self._head):
             # Chunks begin alike, up to the model's name and beyond.
-            at = raw.find(self._head)
-            if at >= 0:
-                return b"%b%b%b" % (raw[:at], self._new_head, raw[at + len(self._head) :])
+            return self._new_head + raw[len(self._head) :]
         found = _MODEL.search(data)
         if found is None:
             return raw
@@ -143,9 +178,18 @@ class ChatRelay:
             # The upstream says it as the client does: in all chunks, since it is of the answer.
             self._model = None
             return raw
-        self._head = data[: found.end()]
-        self._new_head = data[: found.start(2)] + self._name
+        head = data[: found.end()]
+        if (at := raw.find(head)) >= 0:
+            self._head = raw[: at + len(head)]
+            self._new_head = raw[: at + found.start(2)] + self._name
         return _MODEL.sub(self._model or b"", raw, 1)
+
+    def _said(self) -> frozenset[str]:
+        """The members that a whole message has only as a repetition of the deltas before it."""
+        if len(self._choices) > 1:
+            return frozenset()
+        calls = {"tool_calls", "function_call"} if self._calls else set()
+        return _REASONING | calls | ({"content"} if self._texts else set())
 
     def _is_finished(self) -> bool:
         """Whether every choice finished."""
@@ -181,8 +225,8 @@ class ChatRelay:
     def _error(self, chunk: JsonObject, frame: Frame) -> bytes:
         """The error that ends the stream: as it came, if clients can read it."""
         error = chunk.get("error")
-        if type(error) is not dict:
-            return self.fail(fault_of(error or stray_error(chunk) or chunk))
+        if not is_readable(error):
+            return self.fail(fault_of(stray_error(chunk)))
         self.fault = fault_of(error)
         # The upstream's own terminator may never come.
         return encode(frame.data) + encode(DONE)
@@ -196,9 +240,11 @@ class ChatRelay:
             reason, index = choice.get("finish_reason"), choice.get("index")
             index = index if type(index) is int else 0
             self._choices.add(index)
+            self._blank.discard(index)
             if reason == "":
                 delta = choice.get("delta")
-                self._blank_finish = type(delta) is not dict or not any(delta.values())
+                if type(delta) is not dict or not any(delta.values()):
+                    self._blank.add(index)
             elif reason and is_failure(reason):
                 return self.fail(failure(reason))
             elif reason:
@@ -219,16 +265,18 @@ def _holds_content(chunk: JsonObject) -> bool:
     return False
 
 
-def _streamed(chunk: JsonObject) -> JsonObject | None:
-    """A chunk that has a whole message where its delta belongs, as clients read it; None of any
-    other."""
+def _streamed(chunk: JsonObject, said: frozenset[str]) -> JsonObject | None:
+    """A chunk that has a whole message where its delta belongs, as clients read it, without the
+    members that are `said`; None of any other."""
     choices = chunk.get("choices")
     if type(choices) is not list or not any(map(_is_whole, choices)):
         return None
     return {
         **chunk,
         "object": "chat.completion.chunk",
-        "choices": [_with_delta(choice) if _is_whole(choice) else choice for choice in choices],
+        "choices": [
+            _with_delta(choice, said) if _is_whole(choice) else choice for choice in choices
+        ],
     }
 
 
@@ -236,9 +284,10 @@ def _is_whole(choice: Any) -> bool:
     return type(choice) is dict and type(choice.get("message")) is dict and not choice.get("delta")
 
 
-def _with_delta(choice: JsonObject) -> JsonObject:
+def _with_delta(choice: JsonObject, said: frozenset[str]) -> JsonObject:
     kept = {name: value for name, value in choice.items() if name != "message"}
-    return {**kept, "delta": numbered(choice["message"])}
+    message = numbered(choice["message"])
+    return {**kept, "delta": {name: message[name] for name in message if name not in said}}
 
 
 def _decoded(data: bytes) -> JsonObject:

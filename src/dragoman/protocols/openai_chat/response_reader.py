@@ -7,7 +7,8 @@ from dragoman.canonical.events import Event
 from dragoman.protocols.base import Inbound
 from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_chat.stream_reader import ChatReader, numbered
+from dragoman.protocols.openai_chat.stream_reader import ChatReader
+from dragoman.protocols.openai_chat.whole_message import numbered
 from dragoman.protocols.openai_errors import fault_of
 
 

@@ -45,6 +45,7 @@ from dragoman.protocols.openai_chat.finish import is_known_reason, read_finish
 from dragoman.protocols.openai_chat.reasoning import Details, pick_text
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage
+from dragoman.protocols.openai_chat.whole_message import Said, numbered, split_parts
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.sse import DONE, Frame
 
@@ -59,19 +60,20 @@ class ChatReader:
 
     __slots__ = (
         "_allocate",
-        "_by_delta",
         "_details",
         "_finished",
         "_inbound",
         "_index",
         "_kind",
         "_last_choice",
-        "_length",
         "_logprobs",
+        "_mark",
+        "_note",
         "_offset",
         "_origin",
         "_over",
         "_pending",
+        "_said",
         "_source",
         "_started",
         "_tools",
@@ -82,8 +84,9 @@ class ChatReader:
     def __init__(self, inbound: Inbound, source: str = "delta") -> None:
         self._inbound = inbound
         self._source = source
-        self._by_delta = False
-        """Whether any chunk had a delta that says something."""
+        self._said = Said()
+        self._note = self._said.text.append
+        """Remembers text."""
         self._started = False
         self._finished = False
         self._over = False
@@ -94,9 +97,9 @@ class ChatReader:
         self._index = -1
         # Not a method: the tools would hold the reader that holds them, for the collector to find.
         self._allocate = count().__next__
-        self._length = 0
-        """Characters of the open text block; `_offset` counts those of the ones before it."""
         self._offset = 0
+        """Characters of text before the open block, whose pieces begin at `_mark` of all."""
+        self._mark = 0
         self._pending: list[JsonObject] = []
         """Annotations that came before the text they belong to."""
         self._logprobs: list[Any] = []
@@ -128,7 +131,7 @@ class ChatReader:
         if self._kind == _TEXT:
             text = _more_text(chunk)
             if text:
-                self._length += len(text)
+                self._note(text)
                 return (Delta(self._index, text),)
         return self.take(chunk, frame.event)
 
@@ -154,7 +157,7 @@ class ChatReader:
     def _take(self, chunk: JsonObject, event: bytes, events: list[Event]) -> None:
         error = chunk.get("error")
         if error or event == b"error":
-            raise UpstreamError(fault_of(error or chunk))
+            raise UpstreamError(fault_of(stray_error(chunk)))
         if "choices" not in chunk and (error := stray_error(chunk, "choices", "usage")) is not None:
             raise UpstreamError(fault_of(error))
         self._report_unknown(chunk, wire.CHUNK_FIELDS, "")
@@ -203,23 +206,28 @@ class ChatReader:
         self._last_choice = choice
         delta = choice.get(self._source)
         if type(delta) is dict and delta:
-            self._by_delta = True
             self._delta(delta, choice.get("logprobs"), events)
-        elif self._source == "delta" and choice.keys() & _INSTEAD_OF_DELTA:
-            self._said_otherwise(choice, events)
+        if self._source == "delta" and ("message" in choice or "text" in choice):
+            self._whole(choice, delta if type(delta) is dict else _EMPTY, events)
         reason = choice.get("finish_reason")
         if reason and not self._finished:
             self._finish(reason, choice, events)
 
-    def _said_otherwise(self, choice: JsonObject, events: list[Event]) -> None:
-        """A chunk that has its text in another member than `delta`: a whole completion, or a piece
-        of one."""
+    def _whole(self, choice: JsonObject, delta: JsonObject, events: list[Event]) -> None:
+        """What a chunk says in another member than `delta`: a piece, or all of the answer."""
         message, text = choice.get("message"), choice.get("text")
-        said = message if type(message) is dict else {"content": text} if text else {}
-        if self._by_delta and any(said.get(name) for name in _CONTENT_FIELDS):
+        message = message if type(message) is dict else {"content": text} if text else _EMPTY
+        if not _has_content(message):
+            return
+        rest, said = numbered(message), self._said
+        began = said.text or said.refusal or said.reasoning or self._tools is not None
+        if said.by_message or not began:
+            said.by_message = True
+        else:
+            rest = said.rest(message, delta, self._tools)
             self._lose("choices[0].message", LossKind.KNOB, "it repeats what its deltas said")
-        elif said:
-            self._delta(numbered(said), choice.get("logprobs"), events)
+        if rest:
+            self._delta(rest, choice.get("logprobs"), events)
 
     def _delta(self, delta: JsonObject, logprobs: Any, events: list[Event]) -> None:
         is_speech = wire.SPEECH_FIELDS.issuperset(delta)
@@ -228,17 +236,23 @@ class ChatReader:
         if delta.get("role") not in (None, "", "assistant"):
             raise UpstreamError.unreadable("it speaks in another role than assistant")
         if self._finished:
-            if any(delta.get(name) for name in _CONTENT_FIELDS):
+            if _has_content(delta):
                 raise UpstreamError.unreadable("it goes on after its finish reason")
             return
         content, refusal, thought, details = delta.get("content"), delta.get("refusal"), "", None
         if not is_speech:
             thought = pick_text(delta.get("reasoning_content"), delta.get("reasoning"))
             details = delta.get("reasoning_details")
-        if type(content) is list:
-            thought, content = _split_parts(content, thought)
-        elif type(content) is dict:
-            thought, content = _split_parts([content], thought)
+            other = delta.get("reasoning")
+            if other and other != thought:
+                detail = "reasoning_content is used" if thought else "reasoning that is no text"
+                self._lose(f"choices[0].{self._source}.reasoning", LossKind.KNOB, detail)
+        if type(content) is list or type(content) is dict:
+            content, inner, refused, unknown = split_parts(content)
+            thought, refusal = thought + inner, refusal or refused
+            for kind in unknown:
+                detail = f"a part of type {kind}, which nobody reads"
+                self._lose(f"choices[0].{self._source}.content", LossKind.CONTENT, detail)
         if thought or details:
             self._reason(thought, details, events)
         records = logprobs if type(logprobs) is dict else _EMPTY
@@ -267,8 +281,7 @@ class ChatReader:
             return
         if self._kind != kind:
             self._open(kind, _NO_TEXT if kind == _TEXT else Refusal(text=""), events)
-        if kind == _TEXT:
-            self._length += len(text)
+        (self._note if kind == _TEXT else self._said.refusal.append)(text)
         if self._logprobs:
             events.append(Delta(self._index, text, tuple(self._logprobs)))
             self._logprobs.clear()
@@ -286,6 +299,7 @@ class ChatReader:
         if self._kind != _REASONING:
             self._open(_REASONING, Reasoning(style="raw"), events)
         if text:
+            self._said.reasoning.append(text)
             events.append(Delta(self._index, text))
 
     def _call(self, fragment: Any, events: list[Event]) -> None:
@@ -303,6 +317,9 @@ class ChatReader:
             self._tools.close_complete(events)
         self._kind = kind
         self._index = self._allocate()
+        texts = self._said.text
+        self._offset += sum(map(len, texts[self._mark :]))
+        self._mark = len(texts)
         events.append(Opened(self._index, head))
 
     def _close(self, events: list[Event]) -> None:
@@ -313,9 +330,6 @@ class ChatReader:
             opaque = self._details.take(self._inbound.account)
             if opaque is not None:
                 events.append(Sealed(self._index, opaque))
-        elif self._kind == _TEXT:
-            self._offset += self._length
-            self._length = 0
         events.append(Closed(self._index))
         self._kind = _NONE
 
@@ -326,6 +340,7 @@ class ChatReader:
             if self._kind != _TEXT:
                 self._pending.append(raw)
                 continue
+            self._said.cited += 1
             events.append(Annotated(self._index, read_annotation(raw, self._offset)))
 
     # --- the end --------------------------------------------------------------------------------
@@ -365,7 +380,7 @@ class ChatReader:
         if choice.get("finish_reason") != "":
             return False
         delta = choice.get(self._source)
-        return type(delta) is not dict or not any(delta.get(name) for name in _CONTENT_FIELDS)
+        return type(delta) is not dict or not _has_content(delta)
 
     def _fail(self, fault: Fault) -> Sequence[Event]:
         self._over = True
@@ -404,44 +419,20 @@ def _more_text(chunk: JsonObject) -> str:
     if choice.get("finish_reason") is not None or choice.get("logprobs"):
         return ""
     text = delta.get("content")
-    return text if type(text) is str and wire.CHOICE_FIELDS.issuperset(choice) else ""
+    return text if type(text) is str and _PLAIN_FIELDS.issuperset(choice) else ""
 
 
-_INSTEAD_OF_DELTA = frozenset({"message", "text"})
+_PLAIN_FIELDS = wire.CHOICE_FIELDS - {"message", "text"}
 _CONTENT_FIELDS = wire.DELTA_FIELDS - {"role", "annotations"}
+
+
+def _has_content(delta: JsonObject) -> bool:
+    return any(delta.get(name) for name in _CONTENT_FIELDS)
+
+
 _EMPTY: JsonObject = {}
 _EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {}, False)
 
 
-def numbered(message: JsonObject) -> JsonObject:
-    """A whole message as a delta: whole calls have no index; their order is their index."""
-    calls = message.get("tool_calls")
-    if type(calls) is not list or not calls:
-        return message
-    indexed = [
-        {**call, "index": number} if type(call) is dict else call
-        for number, call in enumerate(calls)
-    ]
-    return {**message, "tool_calls": indexed}
-
-
 def _str(value: Any) -> str:
     return value if type(value) is str else ""
-
-
-def _split_parts(parts: list[Any], thought: str) -> tuple[str, str]:
-    """Reasoning and text of a `content` array, as some servers answer with."""
-    thoughts, texts = [thought], []
-    for part in parts:
-        if type(part) is str:
-            texts.append(part)
-        if type(part) is not dict:
-            continue
-        inner = part.get("thinking")
-        if type(inner) is list:
-            thoughts += [_str(piece.get("text")) for piece in inner if type(piece) is dict]
-        elif inner is not None:
-            thoughts.append(_str(inner))
-        else:
-            texts.append(_str(part.get("text")))
-    return "".join(thoughts), "".join(texts)

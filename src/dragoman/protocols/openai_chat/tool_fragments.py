@@ -14,9 +14,10 @@ from dragoman.canonical.blocks import ToolCall
 from dragoman.canonical.call_ids import made_id
 from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Closed, Delta, Event, Opened
-from dragoman.canonical.names import ToolNames
+from dragoman.canonical.names import ToolNames, joined_name
 from dragoman.canonical.tools import is_json_object
 from dragoman.protocols.base import to_json_text
+from dragoman.protocols.fields import JsonObject
 
 
 class _Call:
@@ -82,18 +83,15 @@ class ToolFragments:
         if type(fragment) is not dict:
             return
         call_id, at = fragment.get("id"), fragment.get("index")
-        custom = fragment.get("custom")
-        function = fragment.get("function")
-        body = custom if type(custom) is dict else function if type(function) is dict else {}
-        name = body.get("name")
-        text = _text(body.get("input" if body is custom else "arguments"))
+        custom, name, text = _read(fragment)
         call_id = call_id if type(call_id) is str else ""
-        name = name if type(name) is str else ""
         at = at if type(at) is int else None
+        if self._is_said_again(at, call_id, name, text):
+            return
         call = self._find(at, call_id, name, text)
         if call is None:
             self.close_complete(events)
-            call = self._begin(at, body is custom)
+            call = self._begin(at, custom)
         self._last = call
         self._fill(call, call_id, name)
         if call.closed:
@@ -135,22 +133,60 @@ class ToolFragments:
                 self._open(call, events)
             self._close(call, events)
 
+    def after(self, whole: list[Any]) -> list[Any]:
+        """What the calls of a whole message have more than those that came in pieces, which they
+        are in the same order.
+
+        Raises:
+            UpstreamError: one of them is another call.
+        """
+        more = []
+        for number, fragment in enumerate(whole):
+            if type(fragment) is not dict:
+                continue
+            if number >= len(self._calls):
+                # An index of its own: those of the pieces may not be their order.
+                more.append({**fragment, "index": -1 - number})
+                continue
+            known, (_, name, text) = self._calls[number], _read(fragment)
+            same = text.strip() in ("", "".join(known.pieces).strip())
+            if name not in ("", known.name) or not same:
+                raise UpstreamError.unreadable("a whole message has other calls than its deltas")
+        return more
+
+    def _is_said_again(self, at: int | None, call_id: str, name: str, text: str) -> bool:
+        """Whether a fragment repeats a whole call: index, id, name and arguments are the same."""
+        call = self._by_id.get(call_id) if call_id and name and text.strip() else None
+        return (
+            call is not None
+            and at in (None, call.at)
+            and call.name == name
+            and call.is_complete()
+            and "".join(call.pieces) == text
+        )
+
     def _find(self, at: int | None, call_id: str, name: str, text: str) -> _Call | None:
-        """The call a fragment belongs to; None if it begins a new one."""
+        """The call that a fragment goes on with; None if it begins a new one.
+
+        Its id tells, else its index, else it is of the last call. A name once more is a repetition,
+        unless whole arguments are followed by further ones. Another name is of a new call, unless
+        the name itself comes in fragments, of which the arguments follow.
+        """
         current = self._last if at is None else self._at.get(at)
         if call_id:
             known = self._by_id.get(call_id)
             if known is not None and (at is None or known.at in (None, at)):
-                return known
-            if current is None or not name:
+                current = known
+            elif current is None or not name:
                 return current  # without a name: a server that makes up an id per fragment
-            return current if not current.id and current.name in ("", name) else None
+            else:
+                return current if not current.id and current.name in ("", name) else None
         if current is None or not name or not current.name:
             return current
-        if at is not None and not current.opened and not current.pieces:
-            return current  # the name itself comes in fragments
-        goes_on = name == current.name and not (text.strip() and current.is_complete())
-        return current if goes_on else None
+        if name == current.name:
+            return None if text.strip() and current.is_complete() else current
+        in_fragments = not current.opened and not current.pieces
+        return current if in_fragments and self._names.goes_on(current.name, name) else None
 
     def _begin(self, at: int | None, custom: bool) -> _Call:
         call = _Call(len(self._calls), at, self._allocate())
@@ -165,8 +201,7 @@ class ToolFragments:
             call.id = call_id
             self._by_id[call_id] = call
         if name and not call.opened and name != call.name:
-            # Some repeat the name as far as it goes.
-            call.name = name if name.startswith(call.name) else call.name + name
+            call.name = joined_name(call.name, name)
 
     def _open(self, call: _Call, events: list[Event]) -> None:
         if not call.id:
@@ -181,6 +216,15 @@ class ToolFragments:
     def _close(self, call: _Call, events: list[Event]) -> None:
         call.closed = True
         events.append(Closed(call.block))
+
+
+def _read(fragment: JsonObject) -> tuple[bool, str, str]:
+    """Whether a fragment is of a custom tool, its name, and its piece of the arguments."""
+    custom, function = fragment.get("custom"), fragment.get("function")
+    body = custom if type(custom) is dict else function if type(function) is dict else {}
+    name = body.get("name")
+    text = _text(body.get("input" if body is custom else "arguments"))
+    return body is custom, name if type(name) is str else "", text
 
 
 def _text(value: Any) -> str:

@@ -119,6 +119,7 @@ CHOICE_FIELDS = frozenset(
         "index",
         "delta",
         "message",
+        "text",  # of the older completions
         "finish_reason",
         "logprobs",
         "stop_reason",  # vLLM: the stop sequence that matched

@@ -3,6 +3,10 @@
 The service numbers items by `output_index` and names them. Others number every item 0, name none of
 them, name all of them alike, or give an item another name in each event; so every sign counts, and
 what an item holds decides where they do not tell.
+
+What is the same as before under one of these signs is a repetition. Anything else is a new item,
+or a contradiction with which the answer fails: another name of a call that ends, pieces of an item
+that the whole output has not (`has_strays`).
 """
 
 from __future__ import annotations
@@ -13,16 +17,23 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.tools import is_json_object
-from dragoman.jsontext import JsonError, decode
+from dragoman.jsontext import JsonError, decode, mended
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 """Types of tool calls, and where their arguments are."""
 
-TEXTS = {"output_text": "text", "text": "text", "refusal": "refusal"}
-"""Types of the parts of a message, and where their text is."""
+TEXTS = {
+    "output_text": "text",
+    "text": "text",
+    "input_text": "text",
+    "summary_text": "text",
+    "refusal": "refusal",
+}
+"""Types of the parts of a message, those of other places too, and where their text is."""
 
 _LOOKED_AT = 8
 """Items of one name that are looked at: a bound of the work, not of what is found."""
@@ -30,10 +41,11 @@ _LOOKED_AT = 8
 
 class OpenBlock:
     """A block in progress: its index, what was passed on of it, how many annotations, and whether
-    token probabilities were. `ended`: what comes next is of another block.
+    token probabilities were. `ended`: what comes next is of another block; `filled`: some of it
+    came as a whole, of which no piece may follow.
     """
 
-    __slots__ = ("cited", "closed", "ended", "index", "logged", "pieces")
+    __slots__ = ("cited", "closed", "ended", "filled", "index", "logged", "pieces")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -41,6 +53,7 @@ class OpenBlock:
         self.cited = 0
         self.logged = False
         self.ended = False
+        self.filled = False
         self.closed = False
 
     def text(self) -> str:
@@ -62,6 +75,9 @@ class Segment(Struct, eq=False):
     at: int
     pieces: list[str]
     ended: bool = False
+    filled: bool = False
+    closed: bool = False
+    """Whether its part is over, not only its text."""
 
     def text(self) -> str:
         """All that was passed on."""
@@ -80,10 +96,14 @@ class Item(Struct, eq=False):
     head: JsonObject | None = None
     """The item as it was announced."""
     done: bool = False
+    stray: bool = False
+    """Whether it began with a piece under the name of another item."""
     phase: str | None = None
     parts: list[Part] = []
     block: OpenBlock | None = None
     """The one block of a call or of reasoning."""
+    told: bool = False
+    """Whether a call's arguments are all there."""
     held: list[str] = []
     """Arguments that came before the call's name."""
     style: str | None = None
@@ -97,12 +117,49 @@ class Item(Struct, eq=False):
         """Whether nothing was passed on of it."""
         return self.block is None and not self.parts and not self.held
 
+    def is_framed(self) -> bool:
+        """Whether it was announced, or came whole."""
+        return self.head is not None or self.done
+
+    def is_same(self, value: JsonObject) -> bool:
+        """Whether `value` is this call under other ids: name and arguments are the same."""
+        return (
+            self.kind == value.get("type")
+            and self.kind in CALLS
+            and self.name == word(value, "name")
+            and self.arguments() == arguments_of(value, self.kind)
+        )
+
+    def arguments(self) -> str:
+        """What came of a call's arguments."""
+        return self.block.text() if self.block is not None else joined(self.held)
+
+    def has_content(self) -> bool:
+        """Whether a client was shown something of it."""
+        if self.kind in CALLS:
+            return not self.is_blank()
+        blocks = [part.block for part in self.parts]
+        return any(block.text() for block in blocks) or any(
+            segment.text() for segment in self.segments
+        )
+
     def may_be(self, value: JsonObject) -> bool:
         """Whether neither type, call id nor name speak against `value` being this item."""
         return (
             self.fits(value.get("type"))
             and _alike(self.call_id, word(value, "call_id"))
             and _alike(self.name, word(value, "name"))
+        )
+
+    def is_named(self, value: JsonObject) -> bool:
+        """Whether `value` is this message, which has no name but its id."""
+        return (
+            self.kind == "message"
+            and value.get("type") == "message"
+            and "call_id" not in value
+            and "name" not in value
+            and self.call_id is None
+            and self.name is None
         )
 
     def is_renamed(self, value: JsonObject) -> bool:
@@ -118,17 +175,33 @@ class Item(Struct, eq=False):
             and self.agrees(value)
         )
 
+    def says(self, value: JsonObject) -> bool:
+        """Whether `value` is this message with nothing but its one text, which is over."""
+        content = value.get("content")
+        if len(self.parts) != 1 or type(content) is not list or len(content) != 1:
+            return False
+        (part,), (told,) = self.parts, content
+        return (
+            part.block.closed
+            and not part.refuses
+            and type(told) is dict
+            and told.get("type") == "output_text"
+            and not told.get("annotations")
+            and told.get("text") == part.block.text()
+        )
+
     def agrees(self, value: JsonObject) -> bool:
         """Whether what was passed on of it is the beginning of `value`, or more."""
         if self.kind == "message":
+            if self.says(value):
+                return True
             texts = [text_in(part) for part in parts_of(value)]
             return all(
                 any(rest_of(part.block.text(), text) is not None for text in texts)
                 for part in self.parts
             )
         if self.kind in CALLS:
-            given = self.block.text() if self.block is not None else joined(self.held)
-            return rest_of_arguments(given, arguments_of(value, self.kind)) is not None
+            return rest_of_arguments(self.arguments(), arguments_of(value, self.kind)) is not None
         if self.kind == "reasoning" and self.style is not None:
             whole = "".join(reasoning_in(value, self.style))
             said = "".join([segment.text() for segment in self.segments])
@@ -157,6 +230,22 @@ class Items:
     def __iter__(self) -> Iterator[Item]:
         return iter(self._all)
 
+    def has_strays(self) -> bool:
+        """Whether pieces came of an item that there is not: it does not stand in the whole output,
+        which has others, or it neither began nor ended, as others did. Reasoning may be left out of
+        the whole output, if all of it is.
+        """
+        if len(self._claimed) == len(self._all):
+            return False
+        listed = {item.kind for item in self._all if item.number in self._claimed}
+        kinds = {"message", *CALLS, *(listed & {"reasoning"})} if listed else set()
+        framed = any(item.is_framed() for item in self._all)
+        return any(
+            item.stray or item.kind in kinds or (framed and not item.is_framed())
+            for item in self._all
+            if item.number not in self._claimed and item.has_content()
+        )
+
     def announced(self, at: int | None, value: JsonObject) -> Item:
         """The item that begins with the head `value`."""
         name = word(value, "id")
@@ -173,12 +262,17 @@ class Items:
     def touched(self, at: int | None, name: str | None, kind: str, *, more: bool) -> Item:
         """The item of type `kind` that an event speaks of; `more`: the event goes on with it, which
         none does whose item is over."""
+        only = self._only(name)
+        if only is not None and only.kind == kind and not only.done:
+            self._last = only
+            return only
         named = self._find(at, name)
         known = named if named is not None else self._at.get(at) if at is not None else self._last
         if known is None or not known.fits(kind):
             known = self._at.get(at) if at is not None else None
-        if known is None or not known.fits(kind) or (more and known.done and named is None):
+        if known is None or not known.fits(kind) or (more and known.done):
             known = self._add(at, kind)
+            known.stray = named is not None
             if name is not None:
                 known.id = name
                 self._named.setdefault(name, []).append(known)
@@ -188,6 +282,10 @@ class Items:
     def finished(self, at: int | None, value: JsonObject) -> Item:
         """The item that `value` is, whole."""
         name = word(value, "id")
+        only = self._only(name)
+        if only is not None and not only.done and only.is_named(value):
+            self._last = only
+            return only
         named = self._find(at, name) or self._find(at, word(value, "call_id"))
         known = named or (self._at.get(at) if at is not None else self._last)
         if known is not None and not known.may_be(value) and not known.is_renamed(value):
@@ -195,22 +293,52 @@ class Items:
         if known is not None and (known.done or named is None) and not known.agrees(value):
             known = None
         if known is None:
-            known = self._add(at, str(value.get("type")))
+            known = self._ended(at, value) or self._add(at, str(value.get("type")))
         return self._learn(known, value)
+
+    def _ended(self, at: int | None, value: JsonObject) -> Item | None:
+        """The open item that `value` is the end of although an id differs: it stands in its place,
+        and says all that was said of it.
+
+        Raises:
+            UpstreamError: it is a call, whose name differs, too.
+        """
+        name, place = word(value, "name"), self._last if at is None else self._at.get(at)
+        for item in (*(self._find(at, word(value, key)) for key in ("id", "call_id")), place):
+            if item is None or item.done or not item.fits(value.get("type")) or item.is_blank():
+                continue
+            if item.kind not in CALLS:
+                if item.agrees(value):
+                    return item
+            elif rest_of_arguments(item.arguments(), arguments_of(value, item.kind)) == "":
+                if not _alike(item.name, name):
+                    raise UpstreamError.unreadable("a tool call ends under another name")
+                return item
+        return None
 
     def listed(self, position: int, value: JsonObject) -> Item:
         """The item that stands at `position` in the whole output: one that was not found there
         yet, or a new one. Servers number anew there, or name anew."""
         if len(self._claimed) == len(self._all):
             # All that came up was found there: a whole answer, which no piece came of before.
-            return self._learn(self._claim(self._add(None, str(value.get("type")))), value)
+            return self._claim(self._add(None, str(value.get("type"))))
+        only = self._only(word(value, "id"))
+        if (
+            only is not None
+            and only.number not in self._claimed
+            and only.is_named(value)
+            and not only.is_blank()
+            and only.agrees(value)
+        ):
+            self._last = only
+            return self._claim(only)
         candidates = list(self._unclaimed(position, value))
         fitting = [item for item in candidates if item.may_be(value)]
         told = [item for item in fitting if not item.is_blank() and item.agrees(value)]
         blank = [item for item in fitting if item.is_blank() and not item.done]
         name = word(value, "id")
         own = [item for item in fitting if name is not None and item.id == name]
-        renamed = [item for item in candidates if item.is_renamed(value)]
+        renamed = [item for item in candidates if item.is_renamed(value) or item.is_same(value)]
         found = next(iter([*told, *blank, *own, *renamed]), None)
         if found is None:
             found = self._add(None, str(value.get("type")))
@@ -237,6 +365,11 @@ class Items:
                 break
             number += 1
         self._next[kind] = number
+
+    def _only(self, name: str | None) -> Item | None:
+        """The item of a name, if there is one."""
+        known = self._named.get(name) if name is not None else None
+        return known[0] if known is not None and len(known) == 1 else None
 
     def _find(self, at: int | None, name: str | None) -> Item | None:
         """The latest item of a name: that at `at`, if there are several."""
@@ -276,20 +409,21 @@ class Items:
 def rest_of(said: str, whole: str) -> str | None:
     """What is missing of `whole` after `said`; None if they contradict each other.
 
-    A whole that has less than its pieces is no contradiction: servers trim it.
+    A whole that has other white space is no contradiction: servers trim it. Nor is an empty one.
     """
     if whole.startswith(said):
         return whole[len(said) :]
-    if whole in said or _squeezed(whole) in _squeezed(said):
+    if not whole or _squeezed(whole) == _squeezed(said):
         return ""
-    return None
+    whole, said = mended(whole), mended(said)
+    return whole[len(said) :] if whole.startswith(said) else None
 
 
 def rest_of_arguments(said: str, whole: str) -> str | None:
     """What is missing of a call's arguments after `said`; None if they contradict each other."""
     if whole.startswith(said):
         return whole[len(said) :]
-    if said.startswith(whole) or whole.strip() in ("", "{}"):
+    if whole.strip() in ("", "{}"):
         return ""
     if is_json_object(said) and _value(said) == _value(whole):
         return ""  # written anew

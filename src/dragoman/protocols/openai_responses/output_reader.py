@@ -59,12 +59,14 @@ class OutputReader:
     """Reads the items of one answer. `has_calls` is whether a tool was called, `cut` whether an
     item says that it is not whole; `answer_id` is the answer's own."""
 
-    __slots__ = ("_call_ids", "_inbound", "_next", "answer_id", "cut", "has_calls")
+    __slots__ = ("_call_ids", "_inbound", "_last_call", "_next", "answer_id", "cut", "has_calls")
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
         self._next = 0
         self._call_ids = CallIds("call_")
+        self._last_call = -1
+        """Number of the item that is the latest call."""
         self.answer_id = ""
         self.has_calls = False
         self.cut = False
@@ -119,8 +121,10 @@ class OutputReader:
             if kind != "reasoning_text":
                 self._lose(path, "content part of an unknown type")
             return []
+        refuses = kind == "refusal"
+        known = _part_at(item, at, refuses) or _part_saying(item, text_in(value), refuses)
         return self._rest_of_part(
-            item, _part_at(item, at, refuses=kind == "refusal"), at, value, path, over=over
+            item, known, at if known is None else known.at, value, path, over=over
         )
 
     def _rest_of_part(
@@ -152,9 +156,11 @@ class OutputReader:
             events += self.text(item, at, text, logprobs, refuses=refuses)
         for annotation in annotations:
             events += self.annotation(item, at, annotation, f"{path}.annotations")
-        part = _part_at(item, at, refuses=refuses)
+        if part is None or item.parts[-1] is not part:
+            part = _part_at(item, at, refuses=refuses)
         if part is not None:
             part.block.ended = True
+            part.block.filled = part.block.filled or bool(text)
             if over:
                 events += _close(part.block)
         return events
@@ -182,6 +188,8 @@ class OutputReader:
         part = _part_at(item, at, refuses)
         if part is None or part.block.ended:
             if part is not None:
+                if part.block.filled:
+                    raise _late("a text")
                 events += _close(part.block)
             head: Block = _NO_TEXT
             if refuses:
@@ -209,6 +217,8 @@ class OutputReader:
         elif not item.segments:
             item.segments.append(Segment(at, []))
         elif at != item.segments[-1].at or item.segments[-1].ended:
+            if at == item.segments[-1].at and item.segments[-1].filled:
+                raise _late("reasoning")
             item.segments.append(Segment(at, []))
             events.append(PartBreak(item.block.index))
         item.style = style
@@ -216,8 +226,10 @@ class OutputReader:
         events.append(Delta(item.block.index, piece))
         return events
 
-    def rest_of_reasoning(self, item: Item, style: str, at: int, text: str) -> list[Event]:
-        """A part of readable reasoning, whole: what is missing of it.
+    def rest_of_reasoning(
+        self, item: Item, style: str, at: int, text: str, *, over: bool
+    ) -> list[Event]:
+        """A part of readable reasoning, whole: what is missing of it; `over` as in `part`.
 
         Raises:
             UpstreamError: its pieces said something else.
@@ -226,6 +238,8 @@ class OutputReader:
         if style == item.style:
             segments = item.segments
             segment = next((known for known in reversed(segments) if known.at == at), None)
+            if segment is None and segments and not segments[-1].closed:
+                segment = segments[-1] if segments[-1].text() == text else None
         if segment is None:
             events = self.reasoning(item, style, at, text)
         else:
@@ -235,6 +249,8 @@ class OutputReader:
             events = self.reasoning(item, style, at, rest)
         if style == item.style and text:
             item.segments[-1].ended = True
+            item.segments[-1].filled = bool(events)
+            item.segments[-1].closed = over
         return events
 
     def arguments(self, item: Item, piece: str) -> list[Event]:
@@ -245,7 +261,7 @@ class OutputReader:
         """
         if not piece:
             return []
-        if item.done:
+        if item.done or item.told:
             if not piece.strip():
                 return []
             raise UpstreamError.unreadable("a tool call goes on after its end")
@@ -261,11 +277,12 @@ class OutputReader:
         Raises:
             UpstreamError: its pieces said something else.
         """
-        known = joined(item.held) if item.block is None else item.block.text()
-        rest = rest_of_arguments(known, text)
+        rest = rest_of_arguments(item.arguments(), text)
         if rest is None:
             raise _contradictory("a tool call")
-        return self.arguments(item, rest)
+        events = self.arguments(item, rest)
+        item.told = bool(text.strip())
+        return events
 
     def complete(self, item: Item, value: JsonObject, path: str) -> list[Event]:
         """An item, whole: what is missing of it, and its end. `path` is where it stands, for
@@ -279,7 +296,7 @@ class OutputReader:
         if not item.done:
             self._report_unread(item.kind, value, path)
         if item.kind == "message":
-            events = self._complete_message(item, value, path)
+            events = [] if item.says(value) else self._complete_message(item, value, path)
         elif item.kind == "reasoning":
             events = self._complete_reasoning(item, value, path)
         elif item.kind in CALLS:
@@ -299,12 +316,10 @@ class OutputReader:
         Raises:
             UpstreamError: a call's name or arguments never came.
         """
-        if item.done:
-            return []
         head = item.head
         if item.kind in CALLS:
-            return self._close_call(item, head or {})
-        if head is not None:
+            return [] if item.done else self._close_call(item, head or {})
+        if head is not None and not item.done:
             return self.complete(item, head, f"response.output[{item.number}]")
         blocks = [part.block for part in item.parts]
         return [event for block in (*blocks, item.block) if block for event in _close(block)]
@@ -312,7 +327,7 @@ class OutputReader:
     def _close_call(self, item: Item, head: JsonObject) -> list[Event]:
         """The end of a call that nothing ended."""
         given = arguments_of(head, item.kind)
-        said = joined(item.held) if item.block is None else item.block.text()
+        said = item.arguments()
         if item.block is None and word(head, "name") is None:
             raise UpstreamError.unreadable("a tool call has no name")
         if not said and not given:
@@ -339,6 +354,8 @@ class OutputReader:
             events += self._rest_of_part(
                 item, known, at if known is None else known.at, entry, where, over=True
             )
+        if open_ and parts_of(value) and any(part.block.text() for part in open_):
+            raise _contradictory("a message")
         for part in item.parts:
             events += _close(part.block)
         return events
@@ -381,6 +398,8 @@ class OutputReader:
                 said[0].ended = False
                 events += self.reasoning(item, style, said[0].at, rest)
             del said[0]
+        if any(texts) and any(segment.text() for segment in said):
+            raise _contradictory("reasoning")
         return events
 
     def _complete_call(self, item: Item, value: JsonObject) -> list[Event]:
@@ -395,6 +414,10 @@ class OutputReader:
         return events
 
     def _open_call(self, item: Item, value: JsonObject) -> list[Event]:
+        if item.number < self._last_call:
+            # It waited for its id, and the client has been shown the next one.
+            raise UpstreamError.unreadable("a tool call has no id before the next one begins")
+        self._last_call = item.number
         namespace = value.get("namespace")
         told = word(value, "call_id") or word(value, "id") or ""
         call_id = self._call_ids.take(told, f"{self.answer_id}:{item.number}")
@@ -453,6 +476,14 @@ def _part_at(item: Item, at: int, refuses: bool) -> Part | None:
     return None
 
 
+def _part_saying(item: Item, text: str, refuses: bool) -> Part | None:
+    """The part that goes on and says just that, under whatever number."""
+    for part in item.parts:
+        if part.refuses is refuses and not part.block.closed and part.block.text() == text:
+            return part
+    return None
+
+
 def _matching(parts: list[Part], at: int, value: JsonObject) -> Part | None:
     """The part that `value`, at `at`, is; all parts may have been given one number."""
     refuses = value.get("type") == "refusal"
@@ -474,6 +505,10 @@ def _close(block: OpenBlock) -> list[Event]:
 
 def _contradictory(what: str) -> UpstreamError:
     return UpstreamError.unreadable(f"the pieces of {what} are not what it is as a whole")
+
+
+def _late(what: str) -> UpstreamError:
+    return UpstreamError.unreadable(f"{what} goes on after its end")
 
 
 def _needs_client(kind: str) -> UpstreamError:

@@ -17,8 +17,7 @@ from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import NOTHING, Beginning, Passthrough, to_json
-from dragoman.protocols.error_body import stray_error
-from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.error_body import is_readable, is_typed, stray_error
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses.errors import error_members, failed_in_stream
@@ -189,7 +188,6 @@ _BLANK = blank_pattern("delta")
 """A piece of a tool call's arguments that is nothing but white space."""
 
 _ABSENT = Raw()
-_NO_ERROR: JsonObject = {}
 _NULL = Raw(b"null")
 
 
@@ -226,7 +224,7 @@ _lifecycle = jsontext.decoder(_Lifecycle)
 
 
 def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
 ) -> tuple[bytes, Usage | None]:
     """A whole answer under the client's name of the model and with the members in `shown`, and its
     usage.
@@ -241,7 +239,7 @@ def forward_response(
     except JsonError:
         raise UpstreamError.unreadable("it is not a response object") from None
     if answer.output in (_ABSENT, _NULL):
-        error = answer.error or stray_error(jsontext.object_of(body) or {})
+        error = stray_error(jsontext.object_of(body) or {})
         if error is not None:
             raise UpstreamError(fault_of(error))
         raise UpstreamError.unreadable("it has no output")
@@ -297,6 +295,7 @@ class ResponsesRelay:
         asked_for_usage: bool,
         shown: Mapping[str, Any] = NOTHING,
         request_id: str = "",
+        choices: int = 1,
     ) -> None:
         """`model` is the name to show, None if the upstream's is right, `shown` what else is shown
         instead of the upstream's; whether the client asked for usage does not matter, for it is
@@ -319,7 +318,7 @@ class ResponsesRelay:
             name = _type_of(frame.data)
             frame = Frame(name, frame.data, encode(frame.data, name))
         name = frame.event
-        if not name:
+        if not is_typed(name.decode(errors="replace")):
             error = stray_error(jsontext.object_of(frame.data) or {})
             if error is not None:
                 return self._stray(frame, error)
@@ -327,7 +326,7 @@ class ResponsesRelay:
             return self._lifecycle(frame)
         if name == b"error":
             event = jsontext.object_of(frame.data) or {}
-            if type(event.get("error", _NO_ERROR)) is not dict and "message" not in event:
+            if not is_readable(event) and not is_readable(event.get("error")):
                 return self._stray(frame, stray_error(event))
             return frame.raw + self._error(frame.data)
         if not self.begun:
@@ -364,7 +363,7 @@ class ResponsesRelay:
     def _stray(self, frame: Frame, error: Any) -> bytes:
         """An error in a form that clients cannot read, written anew."""
         event = jsontext.object_of(frame.data) or {}
-        if not frame.event and type(event.get("error")) is dict:
+        if not frame.event and is_readable(event.get("error")):
             return encode(frame.data, b"error") + self._error(frame.data)
         self.ended = True
         return self.fail(fault_of(error))

@@ -18,7 +18,7 @@ from dragoman.canonical.events import Delta, Ended, Event, Failed, Finished, Met
 from dragoman.canonical.losses import LossKind
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
-from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.error_body import is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import unknown_finish
 from dragoman.protocols.numbers import whole_number
@@ -179,8 +179,8 @@ class ResponsesReader:
             raise UpstreamError.unreadable("an event is not a JSON object")
         kind = word(value, "type") or frame.event.decode(errors="replace")
         if kind == "error" or (value.get("error") and not kind.startswith("response.")):
-            raise UpstreamError(fault_of(value.get("error") or value))
-        if not kind and (error := stray_error(value)) is not None:
+            raise UpstreamError(fault_of(stray_error(value)))
+        if not is_typed(kind) and (error := stray_error(value)) is not None:
             raise UpstreamError(fault_of(error))
         known = _EVENTS.get(kind)
         if known is None:
@@ -253,7 +253,9 @@ class ResponsesReader:
 
     def _part(self, value: JsonObject, part: JsonObject, *, over: bool) -> list[Event]:
         if part.get("type") == "reasoning_text":
-            return self._rest_of_reasoning(value, "raw", "content_index", _text(part, "text"))
+            return self._rest_of_reasoning(
+                value, "raw", "content_index", _text(part, "text"), over=over
+            )
         item, at = self._item(value, "message", more=False), _index(value, "content_index")
         return self._answer.part(item, at, part, f"{value.get('type')}.part", over=over)
 
@@ -272,7 +274,7 @@ class ResponsesReader:
     def _summary_part_done(self, value: JsonObject) -> list[Event]:
         part = value.get("part")
         text = _text(part, "text") if isinstance(part, dict) else ""
-        return self._rest_of_reasoning(value, "summary", "summary_index", text)
+        return self._rest_of_reasoning(value, "summary", "summary_index", text, over=True)
 
     def _reasoning_delta(self, value: JsonObject) -> list[Event]:
         item, at = self._item(value, "reasoning"), _index(value, "content_index")
@@ -282,10 +284,10 @@ class ResponsesReader:
         return self._rest_of_reasoning(value, "raw", "content_index", _text(value, "text"))
 
     def _rest_of_reasoning(
-        self, value: JsonObject, style: str, index: str, text: str
+        self, value: JsonObject, style: str, index: str, text: str, *, over: bool = False
     ) -> list[Event]:
         item, at = self._item(value, "reasoning", more=False), _index(value, index)
-        return self._answer.rest_of_reasoning(item, style, at, text)
+        return self._answer.rest_of_reasoning(item, style, at, text, over=over)
 
     def _arguments_delta(self, value: JsonObject) -> list[Event]:
         return self._answer.arguments(self._item(value, "function_call"), _text(value, "delta"))
@@ -313,6 +315,8 @@ class ResponsesReader:
         begun = self._begin(value)
         self._over = True
         missing = self._missing(response, "response.")
+        if self._items.has_strays():
+            raise UpstreamError.unreadable("pieces of it are of no item that it has")
         open_ = [event for item in self._items for event in self._answer.close(item)]
         return [*begun, *missing, *open_, *self._end(response, "response.", complete=complete)]
 
@@ -330,13 +334,19 @@ class ResponsesReader:
         """What was not passed on yet of the items of the response object at `path`."""
         error = response.get("error")
         if error or response.get("status") in _FAILED:
-            raise UpstreamError(fault_of(error))
+            raise UpstreamError(fault_of(stray_error(response)))
         events: list[Event] = []
         for position, whole in enumerate(_list(response, "output")):
             if not isinstance(whole, dict):
                 raise UpstreamError.unreadable("an output item is not an object")
             item = self._items.listed(position, whole)
             events += self._answer.complete(item, whole, f"{path}output[{position}]")
+        text = _text(response, "output_text")
+        if text and not any(item.kind == "message" and item.has_content() for item in self._items):
+            # What libraries put together of the output; some servers send nothing else.
+            alone = {"type": "message", "content": text}
+            item = self._items.listed(len(_list(response, "output")), alone)
+            events += self._answer.complete(item, alone, f"{path}output_text")
         return events
 
     def _end(self, response: JsonObject, path: str, *, complete: bool) -> list[Event]:

@@ -1,0 +1,211 @@
+"""Hides secrets in a stream of events: in each event, and where one is cut over several."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, TypeAlias
+
+from dragoman.canonical.masking import HIDDEN, Mask
+from dragoman.canonical.secrets import Secrets
+
+_MOST_HELD = 64
+"""Events that wait for the rest of a secret."""
+
+_LARGEST = 64 * 1024
+"""Bytes of the largest event in which the pieces of a text are looked for."""
+
+_Numbers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+
+class _Text(NamedTuple):
+    """A text of which an event holds a piece: the type of the event, the names of the members that
+    lead to the piece, and the indexes in the objects on the way, by their names."""
+
+    kind: bytes
+    path: tuple[bytes, ...]
+    indexes: _Numbers
+
+
+class _Held:
+    """An event that waits, and what is to be hidden of it: from where, to where, and what is
+    written instead."""
+
+    __slots__ = ("changes", "event")
+
+    def __init__(self, event: bytes) -> None:
+        self.event = event
+        self.changes: list[tuple[int, int, bytes]] = []
+
+    def written(self) -> bytes:
+        """The event without what is hidden of it."""
+        pieces: list[bytes] = []
+        at = 0
+        for start, end, instead in sorted(self.changes):
+            pieces += (self.event[at:start], instead)
+            at = end
+        return b"".join([*pieces, self.event[at:]])
+
+
+class _Piece(NamedTuple):
+    """A piece of a text: where it stands in its event."""
+
+    held: _Held
+    start: int
+    end: int
+
+
+class _Begun(NamedTuple):
+    """The end of a text that may be the beginning of a secret. `fresh`: nothing else of the text is
+    known, and its last characters before may have been let through."""
+
+    pieces: list[_Piece]
+    fresh: bool
+
+
+class StreamMask:
+    """Hides the secrets of an account in the bytes of a stream.
+
+    An event in which a text ends with the beginning of a secret waits for what that text goes on
+    with, and all events after it wait too. That nothing of a secret is in an event is nearly always
+    found by one search.
+    """
+
+    __slots__ = ("_begun", "_held", "_mask", "_sign")
+
+    def __init__(self, mask: Mask) -> None:
+        self._mask = mask
+        self._sign = mask.secrets.sign
+        self._held: list[_Held] = []
+        self._begun: dict[_Text, _Begun] = {}
+
+    @property
+    def waits(self) -> bool:
+        """Whether events wait."""
+        return bool(self._held)
+
+    def push(self, data: bytes) -> bytes:
+        """Take whole events; return those that may go on."""
+        if not self._held and not self._doubtful(data):
+            return data
+        events = data.split(b"\n\n")
+        return b"".join([self._take(event + b"\n\n") for event in events if event])
+
+    def _doubtful(self, data: bytes) -> bool:
+        """Whether there may be anything of a secret in events before which there was nothing."""
+        return (
+            self._sign(data) is not None
+            or b"%" in data
+            or (b"\\" in data and (b"\\\\" in data or b"\\u00" in data))
+        ) and self._mask.secrets.may_begin(data)
+
+    def flush(self) -> bytes:
+        """The events that wait, for what they wait for does not come."""
+        self._begun.clear()
+        return self._released()
+
+    def _take(self, event: bytes) -> bytes:
+        event = self._mask.secrets_in(event)
+        secrets = self._mask.secrets
+        if not self._held and not secrets.may_begin(event):
+            return event
+        held = _Held(event)
+        self._held.append(held)
+        if len(event) <= _LARGEST:
+            texts, over = _texts(event)
+            for text, start, end in texts:
+                self._read(secrets, text, _Piece(held, start, end))
+            if over is not None:
+                self._end(over)
+        if len(self._held) > _MOST_HELD:
+            self._begun.clear()
+        return self._released()
+
+    def _read(self, secrets: Secrets, text: _Text, piece: _Piece) -> None:
+        """Read a piece of a text, with what the text may have begun before."""
+        begun = self._begun.pop(text, None)
+        pieces, fresh = (begun.pieces, begun.fresh) if begun is not None else ([], True)
+        pieces = [*pieces, piece]
+        joined = b"".join([one.held.event[one.start : one.end] for one in pieces])
+        while (found := secrets.find(joined, fresh=fresh)) is not None:
+            start, end = found
+            instead = HIDDEN.encode()
+            for held, first, last in _between(pieces, start, end):
+                held.changes.append((first, last, instead))
+                instead = b""
+            pieces = _between(pieces, end, len(joined))
+            joined, fresh = joined[end:], False
+        cut = secrets.cut_at(joined, fresh=fresh)
+        if cut < len(joined):
+            rest = _between(pieces, cut, len(joined))
+            self._begun[text] = _Begun(rest, fresh and cut == 0)
+
+    def _end(self, over: _Numbers) -> None:
+        """The texts of what has these indexes are over."""
+        for text in [text for text in self._begun if set(over) <= set(text.indexes)]:
+            del self._begun[text]
+
+    def _released(self) -> bytes:
+        """The events before the first one that a secret may begin in."""
+        needed = {id(piece.held) for begun in self._begun.values() for piece in begun.pieces}
+        held = self._held
+        count = next((at for at, one in enumerate(held) if id(one) in needed), len(held))
+        released = b"".join([one.written() for one in held[:count]])
+        del held[:count]
+        return released
+
+
+def _between(pieces: list[_Piece], start: int, end: int) -> list[_Piece]:
+    """The part from `start` to `end` of the text that the pieces make."""
+    found, at = [], 0
+    for held, first, last in pieces:
+        here = first + max(0, start - at), first + min(last - first, end - at)
+        if here[0] < here[1]:
+            found.append(_Piece(held, *here))
+        at += last - first
+    return found
+
+
+_TOKEN = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*:)?|[{}]|-?\d+')
+
+
+def _texts(event: bytes) -> tuple[list[tuple[_Text, int, int]], _Numbers | None]:
+    """The texts in an event that are not empty, with where each stands; and, if the event ends
+    something, its indexes."""
+    path: list[bytes] = []
+    """The names that lead to the object that is read, and the name of the member."""
+    within: list[list[tuple[bytes, bytes]]] = []
+    """The indexes in that object, and in those it is within."""
+    found: list[tuple[tuple[bytes, ...], list[list[tuple[bytes, bytes]]], int, int]] = []
+    kind, whole = b"", []
+    for token in _TOKEN.finditer(event, max(0, event.find(b"{"))):
+        text, names = token.groups()
+        if text is None:
+            mark = token[0]
+            if mark == b"{":
+                within.append([])
+                whole = within[0]
+                path.append(b"")
+            elif not within:
+                break
+            elif mark == b"}":
+                within.pop()
+                path.pop()
+            elif path[-1].endswith(b"index"):
+                within[-1].append((path[-1], mark))
+        elif not within:
+            break
+        elif names:
+            path[-1] = text
+        elif text:
+            if path == [b"type"]:
+                kind = text
+            found.append((tuple(path), list(within), *token.span(1)))
+    over = tuple(whole) if kind.endswith(_ENDS) else None
+    return [
+        (_Text(kind, names, tuple(number for numbers in inside for number in numbers)), start, end)
+        for names, inside, start, end in found
+    ], over
+
+
+_ENDS = (b"done", b"stop")
+"""How the types of events end after which a text does not go on."""

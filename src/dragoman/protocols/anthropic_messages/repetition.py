@@ -1,0 +1,71 @@
+"""What a Messages stream says a second time, which is left out of the answer.
+
+What is the same as before under the same identity is a repetition. Anything else is new, or a
+contradiction with which the answer fails.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman import jsontext
+from dragoman.jsontext import JsonError
+from dragoman.protocols.fields import JsonObject
+
+_TEXTS = {"text": "text", "thinking": "thinking"}
+"""Types of the blocks that are texts, and the member that has it."""
+
+
+def is_said_again(head: JsonObject | None, block: JsonObject, fresh: bool) -> bool:
+    """Whether the start `block` is `head`, that of the block which is open at its index, once
+    more: it is the same and has an id, or nothing came of a call since (`fresh`). A text or
+    thinking block that starts empty goes on with the one that is open, which loses nothing.
+    """
+    if head is None or head.get("type") != block.get("type"):
+        return False
+    if head == block:
+        return fresh or block.get("id") is not None
+    member = _TEXTS.get(str(block.get("type")))
+    return member is not None and not any(
+        value for name, value in block.items() if name not in ("type", "id")
+    )
+
+
+class Repetition:
+    """A block that the start of its message has whole, and that events spell once more."""
+
+    __slots__ = ("_block", "_head", "_pieces")
+
+    def __init__(self, block: JsonObject) -> None:
+        self._block = block
+        self._head: JsonObject = {}
+        self._pieces: list[str] = []
+
+    def begins(self, head: JsonObject) -> bool:
+        """Whether `head` may be its start: type, id and name are the same."""
+        self._head = head
+        return all(head.get(name) == self._block.get(name) for name in ("type", "id", "name"))
+
+    def add(self, delta: JsonObject) -> None:
+        """A piece of it."""
+        for name in ("text", "thinking", "partial_json"):
+            piece = delta.get(name)
+            if isinstance(piece, str):
+                self._pieces.append(piece)
+
+    def is_whole(self) -> bool:
+        """Whether all of it came, and nothing else."""
+        pieces = "".join(self._pieces)
+        member = _TEXTS.get(str(self._block.get("type")))
+        if member is not None:
+            text = str(self._head.get(member) or "") + pieces
+            return jsontext.mended(text) == jsontext.mended(str(self._block.get(member) or ""))
+        said = _value(pieces) if pieces else self._head.get("input") or self._block.get("input")
+        return bool(said == self._block.get("input"))
+
+
+def _value(text: str) -> Any:
+    try:
+        return jsontext.decode(text)
+    except JsonError:
+        return None

@@ -1,0 +1,104 @@
+"""Tool calls of a stream that is passed through, of which some servers give several one index.
+
+Clients put together what has one index, so such calls are numbered anew, by the rules that
+`tool_fragments` has for streams that are translated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.canonical.call_ids import CallIds
+from dragoman.protocols.fields import JsonObject
+
+
+class _Call:
+    """The latest call at an index of the upstream; `filled`: arguments of it came."""
+
+    __slots__ = ("filled", "id", "name", "shown")
+
+    def __init__(self, shown: int) -> None:
+        self.id = self.name = ""
+        self.filled = False
+        self.shown = shown
+        """Index that the client sees."""
+
+
+class RelayedCalls:
+    """The calls of a stream, by choice and index. `moved` is whether any is shown under another
+    index than its own: then every piece of a call has to be looked at."""
+
+    __slots__ = ("_at", "_ids", "_last", "_next", "moved")
+
+    def __init__(self) -> None:
+        self._at: dict[tuple[Any, int], _Call] = {}
+        self._next: dict[Any, int] = {}
+        """The index after all that were shown, by choice."""
+        self._ids = CallIds("call_")
+        self._last: _Call | None = None
+        self.moved = False
+
+    def __bool__(self) -> bool:
+        """Whether there was any."""
+        return self._last is not None
+
+    def fill(self) -> None:
+        """Arguments came of the call that was named last."""
+        if self._last is not None:
+            self._last.filled = True
+
+    def renumber(self, chunk: JsonObject) -> bool:
+        """Give the calls that begin in a chunk, and those that go on, the indexes that they are to
+        have; whether anything changed."""
+        changed = False
+        choices = chunk.get("choices")
+        for choice in choices if type(choices) is list else ():
+            delta = choice.get("delta") if type(choice) is dict else None
+            calls = delta.get("tool_calls") if type(delta) is dict else None
+            for fragment in calls if type(calls) is list else ():
+                if type(fragment) is dict and type(fragment.get("index")) is int:
+                    changed = self._renumbered(choice.get("index"), fragment) or changed
+        return changed
+
+    def _renumbered(self, choice: Any, fragment: JsonObject) -> bool:
+        at = fragment["index"]
+        body = fragment.get("custom") or fragment.get("function")
+        body = body if type(body) is dict else {}
+        name, call_id = _text(body.get("name")), _text(fragment.get("id"))
+        call = self._at.get((choice, at))
+        changed = False
+        if call is None or _is_another(call, call_id, name):
+            call = self._begin(choice, at, call)
+            if call_id:
+                fragment["id"] = self._ids.take(call_id, f"{call_id}:{call.shown}")
+                changed = fragment["id"] != call_id
+        if name and not call.filled:
+            call.name = name if name.startswith(call.name) else call.name + name
+        call.id = call.id or call_id
+        call.filled = call.filled or bool(body.get("arguments") or body.get("input"))
+        self._last = call
+        if call.shown != at:
+            fragment["index"] = call.shown
+            changed = self.moved = True
+        return changed
+
+    def _begin(self, choice: Any, at: int, before: _Call | None) -> _Call:
+        free = self._next.get(choice, 0)
+        shown = at if before is None and at >= free else free
+        self._next[choice] = shown + 1
+        call = self._at[choice, at] = _Call(shown)
+        return call
+
+
+def _is_another(call: _Call, call_id: str, name: str) -> bool:
+    """Whether a fragment at the index of a call begins another one: it has a name, and another id,
+    or another name although arguments came."""
+    if not name:
+        return False
+    if call_id and call.id and call_id != call.id:
+        return True
+    return call.filled and bool(call.name) and name != call.name
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""

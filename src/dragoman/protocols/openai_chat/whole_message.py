@@ -1,0 +1,130 @@
+"""Whole messages in a stream: in place of deltas, or after them, to say it all again."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from dragoman.canonical.errors import UpstreamError
+from dragoman.jsontext import mended
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_chat.reasoning import pick_text
+from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
+
+
+class Parts(NamedTuple):
+    """What a `content` of parts says, as some servers answer with, and the types of the parts
+    that nobody reads."""
+
+    text: str
+    thought: str
+    refusal: str
+    unknown: tuple[str, ...]
+
+
+def split_parts(content: list[Any] | JsonObject) -> Parts:
+    """The parts of a content that is a list of them, or one."""
+    thoughts, texts, refusals, unknown = [], [], [], []
+    for part in content if isinstance(content, list) else (content,):
+        if type(part) is str:
+            texts.append(part)
+        if type(part) is not dict:
+            continue
+        thinking, text = part.get("thinking"), part.get("text")
+        if type(text) is dict:
+            text = text.get("value")
+        if type(thinking) is list:
+            thoughts += [_text_of(piece) for piece in thinking]
+        elif type(thinking) is str:
+            thoughts.append(thinking)
+        elif type(part.get("refusal")) is str:
+            refusals.append(part["refusal"])
+        elif type(text) is str:
+            texts.append(text)
+        elif part:
+            unknown.append(str(part.get("type"))[:60])
+    return Parts("".join(texts), "".join(thoughts), "".join(refusals), tuple(unknown))
+
+
+def _text_of(piece: Any) -> str:
+    text = piece.get("text") if type(piece) is dict else piece
+    return text if type(text) is str else ""
+
+
+def numbered(message: JsonObject) -> JsonObject:
+    """A whole message as a delta: whole calls have no index; their order is their index."""
+    calls = message.get("tool_calls")
+    if type(calls) is not list or not calls:
+        return message
+    indexed = [
+        {**call, "index": number} if type(call) is dict else call
+        for number, call in enumerate(calls)
+    ]
+    return {**message, "tool_calls": indexed}
+
+
+class Said:
+    """All that the pieces of a stream said, for a whole message may follow them, or stand beside
+    each.
+
+    What such a message says is a repetition where it is the same as all that was said before, or as
+    the delta in its chunk. What goes on after all that was said is new, and anything else is a
+    contradiction, with which the answer fails. Calls and annotations are known by their order.
+    """
+
+    __slots__ = ("by_message", "cited", "reasoning", "refusal", "text")
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.refusal: list[str] = []
+        self.reasoning: list[str] = []
+        self.cited = 0
+        """Annotations."""
+        self.by_message = False
+        """Whether a message said the first of it: messages are the pieces then."""
+
+    def rest(
+        self, message: JsonObject, delta: JsonObject, calls: ToolFragments | None
+    ) -> JsonObject:
+        """What a message has beyond what was said; `delta` stands in the same chunk.
+
+        Raises:
+            UpstreamError: it says something else.
+        """
+        thought = pick_text(message.get("reasoning_content"), message.get("reasoning"))
+        content, refusal = message.get("content"), message.get("refusal")
+        if isinstance(content, list | dict):
+            parts = split_parts(content)
+            thought, content, refusal = (
+                thought or parts.thought,
+                parts.text,
+                refusal or parts.refusal,
+            )
+        fragments = numbered(message).get("tool_calls")
+        fragments = fragments if type(fragments) is list else []
+        annotations = message.get("annotations")
+        rest = {
+            "reasoning_content": _after(self.reasoning, thought, delta),
+            "content": _after(self.text, content, delta),
+            "refusal": _after(self.refusal, refusal, delta),
+            "annotations": annotations[self.cited :] if type(annotations) is list else None,
+            "tool_calls": fragments if calls is None else calls.after(fragments),
+        }
+        if not self.reasoning:
+            rest["reasoning_details"] = message.get("reasoning_details")
+        if calls is None:
+            rest["function_call"] = message.get("function_call")
+        known = rest.keys() | {"reasoning", "role"}
+        others = {name: value for name, value in message.items() if name not in known}
+        return {**others, **{name: value for name, value in rest.items() if value}}
+
+
+def _after(said: list[str], whole: Any, delta: JsonObject) -> str:
+    """What a text has after `said`. A whole may have been trimmed."""
+    if type(whole) is not str or not whole or whole in delta.values():
+        return ""
+    before, text = mended("".join(said)), mended(whole)
+    if text.startswith(before):
+        return text[len(before) :]
+    if text.strip() == before.strip():
+        return ""
+    raise UpstreamError.unreadable("a whole message is not what its deltas said")

@@ -1,0 +1,288 @@
+"""What streams say in other places than where it belongs, over sockets: it arrives, or it fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dragoman.gateway.testing import RunningGateway
+from tests.faults.conftest import Over
+from tests.faults.test_whole_looking_answers import KEY, ask, saying
+from tests.faults.upstream import Upstream
+from tests.fuzz.readings import reading_of
+from tests.fuzz.test_streams_say_all import decoded, fragment
+from tests.gateway.clients import APIS, completed, stream_error
+from tests.losses.requests import CHAT, MESSAGES, RESPONSES
+from tests.protocols.openai_responses.upstream import call, events_of, message, response, text
+from tests.tables.cells import (
+    ROLE,
+    STOP,
+    block,
+    chat_chunk,
+    function_call,
+    message_end,
+    message_start,
+    text_block,
+)
+from tests.tables.test_odd_streams_from_chat import whole_chunk
+
+PROTOCOL = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
+CALLING = chat_chunk({}, "tool_calls")
+DONE = b"[DONE]"
+WEATHER = [function_call(arguments='{"a":1}')]
+F, H = ("get_weather", '{"a": 1}'), ("h", '{"b": 2}')
+
+
+def tool(name: str, given: Any, call_id: str | None = "t") -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+
+
+def begun(*content: Any) -> dict[str, Any]:
+    made = message_start()
+    return {**made, "message": {**made["message"], "content": list(content)}}
+
+
+def ended(*output: Any, **members: Any) -> dict[str, Any]:
+    return {"type": "response.completed", "response": response(*output, **members)}
+
+
+CREATED = events_of(response())[0]
+TWO_CALLS = [
+    fragment(0, '{"a":1}', id="x", type="function", name="get_weather"),
+    fragment(0, "", id="x", type="function", name="h"),
+    fragment(0, '{"b":2}'),
+]
+SAID: dict[str, tuple[str, list[Any], str, list[tuple[str, str]]]] = {
+    "a role, then a whole message": (
+        "chat",
+        [ROLE, whole_chunk({"content": "Good"}, "stop"), DONE],
+        "Good",
+        [],
+    ),
+    "a text, then calls in a whole message": (
+        "chat",
+        [
+            ROLE,
+            chat_chunk({"content": "Good"}),
+            whole_chunk({"content": "Good", "tool_calls": WEATHER}, "tool_calls"),
+            DONE,
+        ],
+        "Good",
+        [F],
+    ),
+    "a whole message that repeats all": (
+        "chat",
+        [
+            ROLE,
+            chat_chunk({"content": "Good"}),
+            fragment(0, '{"a":1}', id="call_1", type="function", name="get_weather"),
+            whole_chunk({"content": "Good", "tool_calls": WEATHER}, "tool_calls"),
+            DONE,
+        ],
+        "Good",
+        [F],
+    ),
+    "two calls of one index and id": ("chat", [ROLE, *TWO_CALLS, CALLING, DONE], "", [F, H]),
+    "two calls of one index": (
+        "chat",
+        [
+            ROLE,
+            TWO_CALLS[0],
+            fragment(0, '{"b":2}', id="y", type="function", name="h"),
+            CALLING,
+            DONE,
+        ],
+        "",
+        [F, H],
+    ),
+    "content in the start of a message": (
+        "messages",
+        [
+            begun({"type": "text", "text": "Good"}, tool("get_weather", {"a": 1})),
+            *message_end("tool_use"),
+        ],
+        "Good",
+        [F],
+    ),
+    "content in the start of a message, and once more": (
+        "messages",
+        [begun({"type": "text", "text": "Good"}), *text_block(0, "Go", "od"), *message_end()],
+        "Good",
+        [],
+    ),
+    "calls of one index and id without an end": (
+        "messages",
+        [
+            message_start(),
+            block(0, tool("get_weather", {"a": 1}))[0],
+            *block(0, tool("h", {"b": 2})),
+            *message_end("tool_use"),
+        ],
+        "",
+        [F, H],
+    ),
+    "calls of one index without ids or ends": (
+        "messages",
+        [
+            message_start(),
+            block(0, tool("get_weather", {"a": 1}, None))[0],
+            *block(0, tool("h", {"b": 2}, None)),
+            *message_end("tool_use"),
+        ],
+        "",
+        [F, H],
+    ),
+    "an output that is only a text": (
+        "responses",
+        [CREATED, ended(output_text="Good")],
+        "Good",
+        [],
+    ),
+    "an output that only the last event has": (
+        "responses",
+        [CREATED, ended(message(text("Good")), call('{"a":1}', name="get_weather"))],
+        "Good",
+        [F],
+    ),
+    "a part of another place": (
+        "responses",
+        [CREATED, ended(message({"type": "input_text", "text": "Good"}))],
+        "Good",
+        [],
+    ),
+}
+PASSED = [name for name in SAID if name.startswith(("a role", "a text", "a whole", "two calls"))]
+"""What is the same for a client of the upstream's own protocol."""
+
+
+@pytest.fixture(scope="module")
+def gateway(over: Over) -> RunningGateway:
+    return over(KEY)
+
+
+@pytest.mark.parametrize("client", APIS)
+@pytest.mark.parametrize("name", SAID)
+def test_it_arrives(gateway: RunningGateway, upstream: Upstream, name: str, client: str) -> None:
+    target, events, said, calls = SAID[name]
+    if client == target and name not in PASSED:
+        pytest.skip("the client sees the events themselves")
+    upstream.behaviours[KEY] = saying(*events)
+    told = ask(gateway, client, target, stream=True)
+
+    assert completed(client, told.body), told.body
+    found = reading_of(PROTOCOL[client], decoded(told.body))
+    assert (found.text, found.calls) == (said, calls)
+    assert len(set(found.ids)) == len(calls)
+
+
+CONTRADICTORY: dict[str, tuple[str, list[Any]]] = {
+    "a whole message that says something else": (
+        "chat",
+        [ROLE, chat_chunk({"content": "Good"}), whole_chunk({"content": "Bad"}, "stop"), DONE],
+    ),
+    "blocks that are not those of the start": (
+        "messages",
+        [begun({"type": "text", "text": "Good"}), *text_block(0, "Bad"), *message_end()],
+    ),
+    "a call that ends under another name": (
+        "responses",
+        [
+            *events_of(response(call('{"a":1}')))[:-2],
+            {
+                "type": "response.output_item.done",
+                "output_index": 0,
+                "item": call('{"a":1}', name="h"),
+            },
+            ended(),
+        ],
+    ),
+    "a text that the whole output has not": (
+        "responses",
+        [*events_of(response(message(text("Good"))))[:-1], ended(message(text("Bad"), id="msg_2"))],
+    ),
+}
+
+
+@pytest.mark.parametrize("client", APIS)
+@pytest.mark.parametrize("name", CONTRADICTORY)
+def test_a_contradiction_fails(
+    gateway: RunningGateway, upstream: Upstream, name: str, client: str
+) -> None:
+    target, events = CONTRADICTORY[name]
+    if client == target:
+        pytest.skip("the client sees the events themselves")
+    upstream.behaviours[KEY] = saying(*events)
+    told = ask(gateway, client, target, stream=True)
+
+    assert stream_error(client, told.body) is not None
+    assert not completed(client, told.body)
+
+
+def choice(index: int, chunk: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(json.dumps(chunk))
+    made["choices"][0]["index"] = index
+    return made
+
+
+GOOD = chat_chunk({"content": "Good"})
+BLANK = chat_chunk({}, "")
+
+
+@pytest.mark.parametrize(
+    ("events", "whole"),
+    [
+        ([GOOD, STOP, DONE], False),
+        ([GOOD, STOP], False),
+        ([GOOD, choice(1, GOOD), BLANK, DONE], False),
+        ([GOOD, choice(1, GOOD), choice(1, BLANK), STOP, DONE], True),
+        ([GOOD, choice(1, GOOD), STOP, choice(1, STOP), DONE], True),
+    ],
+)
+def test_every_choice_comes_and_ends(
+    gateway: RunningGateway, upstream: Upstream, events: list[Any], whole: bool
+) -> None:
+    upstream.behaviours[KEY] = saying(ROLE, *events)
+    told = ask(gateway, "chat", "chat", stream=True, n=2)
+    assert (stream_error("chat", told.body) is None) is whole
+
+
+SLICED = '{"a":"\\ud83d"}'
+ARGUMENTS: dict[str, tuple[list[Any], list[Any]]] = {
+    "chat": (
+        [ROLE, fragment(0, SLICED[:8], id="x", type="function", name="f"), fragment(0, SLICED[8:])],
+        [CALLING, DONE],
+    ),
+    "messages": (
+        [
+            message_start(),
+            *block(
+                0,
+                tool("f", {}),
+                *(
+                    {"type": "input_json_delta", "partial_json": SLICED[at : at + 4]}
+                    for at in range(0, 14, 4)
+                ),
+            ),
+        ],
+        message_end("tool_use"),
+    ),
+    "responses": (events_of(response(call(SLICED)))[:-1], [ended()]),
+}
+
+
+@pytest.mark.parametrize("client", APIS)
+@pytest.mark.parametrize("target", APIS)
+def test_half_of_a_character_in_arguments(
+    gateway: RunningGateway, upstream: Upstream, target: str, client: str
+) -> None:
+    if client == target:
+        pytest.skip("arguments are the model's own, and valid JSON of the stream")
+    events, ending = ARGUMENTS[target]
+    upstream.behaviours[KEY] = saying(*events, *ending)
+    told = ask(gateway, client, target, stream=True)
+
+    assert completed(client, told.body), told.body
+    found = reading_of(PROTOCOL[client], decoded(told.body))
+    assert [json.loads(arguments) for _, arguments in found.calls] == [{"a": "\ufffd"}]
