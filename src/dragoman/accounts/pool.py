@@ -82,13 +82,16 @@ class LeaseRequest(Struct, frozen=True):
 
     `model` is the upstream's name of the model, empty for any; `pin` the digest of the
     conversation's key, empty for none; `account` the name of the account that is known to hold the
-    conversation's reasoning, which goes before the one that is remembered for `pin`.
+    conversation's reasoning, which goes before the one that is remembered for `pin`. `proven` says
+    that accounts that were avoided and have not answered since are asked last: the request has
+    waited long enough for one that hung.
     """
 
     upstream: str
     model: str = ""
     pin: bytes = b""
     account: str = ""
+    proven: bool = False
 
 
 class AccountPool:
@@ -143,7 +146,9 @@ class AccountPool:
             self._collect()
         if pool.wait_queue.waiters:
             pool.wait_queue.catch_up()
-        lease = pool.choose(wanted.model, wanted.pin, tried, now, wanted.account)
+        lease = pool.choose(
+            wanted.model, wanted.pin, tried, now, wanted.account, proven=wanted.proven
+        )
         if lease is None:
             raise pool.shortage(wanted.model, tried, now)
         return lease
@@ -291,13 +296,13 @@ class AccountPool:
             elif lease.taken >= rest.since:
                 self._hold_for(_SILENCE, name, None, now)
 
-    def lease_silent(self, lease: Lease) -> bool:
+    def lease_silent(self, lease: Lease, *, ended: bool) -> bool:
         """The call of a lease has been silent for far too long."""
         pool, name, now = self._pools[lease.account.upstream], lease.account.name, self._clock()
         moves = pool.upstream.silent_calls == "move"
         if not lease.choice.member.removed:
             before = self._holds.rest(name, _SILENCE)
-            limit = 0.0 if moves else pool.upstream.timeouts.first_byte_s
+            limit = 0.0 if moves or ended else pool.upstream.timeouts.first_byte_s
             patience = limit - (now - lease.taken)
             rest = rest_after_silence(before, lease.taken, now, self._spread(), patience)
             if rest is not None:
@@ -398,6 +403,7 @@ class AccountPool:
 
     def heard(self, lease: Lease, headers: Mapping[str, str]) -> None:
         """An answer to the request of a lease has these headers, which may tell of its quota."""
+        lease.answered = True
         heard = self.quotas.heard
         heard[lease.account.name] = lease.model, headers
         if len(heard) > _MOST_HEARD:
@@ -465,6 +471,10 @@ class AccountPool:
         """Requests in flight with the account, of this worker and of others."""
         elsewhere = self._member(name).in_flight_elsewhere if name in self._accounts else 0
         return self._in_flight.get(name, 0) + elsewhere
+
+    def others(self, wanted: LeaseRequest, tried: Collection[str]) -> int:
+        """How many accounts that are not in `tried` could serve, now or when they are free."""
+        return self._pools[wanted.upstream].others(wanted.model, tried)
 
     def has_choice(self, upstream: str) -> bool:
         """Whether the upstream has more than one account, so that it matters which is used."""

@@ -90,21 +90,51 @@ class UpstreamPool:
         return self.host(self.upstream.proxy)
 
     def choose(
-        self, model: str, pin: bytes, tried: Collection[str], now: float, account: str = ""
+        self,
+        model: str,
+        pin: bytes,
+        tried: Collection[str],
+        now: float,
+        account: str = "",
+        *,
+        proven: bool = False,
     ) -> Lease | None:
         """A lease of an account for `model` that is not in `tried`; None if there is none at
         `now`. `pin` is the digest of the conversation's key, empty for none; `account` goes before
-        the account that is remembered for it, if it can serve."""
+        the account that is remembered for it, if it can serve. Where `proven`, accounts that were
+        avoided and have not answered since come last."""
         pinned = ""
         if pin and self.upstream.affinity != "off":
             pinned = account
             if not account or account in tried or not self.rotation.can_serve(account, model, now):
                 pinned = self.affinity.account(pin, now) or account
         choice = self._choose(model, tried, now, pinned)
+        if proven and choice is not None and choice.member.held is not None:
+            choice = self._choose_proven(choice, model, tried, now)
         if choice is None:
             return None
         moved = bool(pinned) and (account or pinned) != choice.member.name
         return self._make_lease(self, choice, model, pin, now, moved)
+
+    def _choose_proven(
+        self, choice: Choice | None, model: str, tried: Collection[str], now: float
+    ) -> Choice | None:
+        """Another account in place of one that was avoided and has not answered since, if there
+        is one."""
+        passed_over = list(tried)
+        for _ in range(_MOST_LOOKS):
+            if choice is None or choice.member.held is None:
+                break
+            passed_over.append(choice.member.name)
+            self._put_back(choice)
+            choice = self._choose(model, passed_over, now, "")
+        return self._choose(model, tried, now, "") if choice is None else choice
+
+    def _put_back(self, choice: Choice) -> None:
+        """Undo a choice that no lease was made of."""
+        if self.counts is not None and choice.member.settings.max_concurrent is not None:
+            self.counts.give_back(choice.member.name)
+        self.rotation.returned(choice)
 
     def _choose(self, model: str, tried: Collection[str], now: float, pinned: str) -> Choice | None:
         """The account for a request, counted in over all workers."""
@@ -151,6 +181,12 @@ class UpstreamPool:
                 self.full.pop(name, None)
                 found = True
         return found
+
+    def others(self, model: str, tried: Collection[str]) -> int:
+        """How many accounts that are not in `tried` could serve, now or when they are free."""
+        shortage = self.rotation.shortage(model, tried)
+        held = sum(count for _, count in shortage.reasons)
+        return len(self.rotation) - held + shortage.busy
 
     def shortage(self, model: str, tried: Collection[str], now: float) -> NoAccount:
         """Why `choose` has just found no account."""

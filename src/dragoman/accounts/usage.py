@@ -92,11 +92,14 @@ class Meter:
             if not failed:
                 sums.unmetered += 1
             return
-        sums.input += usage.input
-        sums.output += usage.output
-        sums.cached += usage.cached or 0
-        sums.cache_write += usage.cache_write or 0
-        sums.reasoning += usage.reasoning or 0
+        _add_tokens(sums, usage)
+
+    def count_in_vain(
+        self, now: float, account: str, client: str, model: str, route: str, usage: Usage
+    ) -> None:
+        """Add what an answer used that was of no use, and followed by another or by an error: no
+        request is counted for it."""
+        _add_tokens(self._sums(now, account, client, model, route), usage)
 
     def count_failed(
         self,
@@ -234,6 +237,14 @@ class Meter:
             return OTHER
         self._models[model] = shown = model[:_LONGEST_NAME]
         return shown
+
+
+def _add_tokens(sums: UsageCount, usage: Usage) -> None:
+    sums.input += usage.input
+    sums.output += usage.output
+    sums.cached += usage.cached or 0
+    sums.cache_write += usage.cache_write or 0
+    sums.reasoning += usage.reasoning or 0
 
 
 class _Sums(Protocol):

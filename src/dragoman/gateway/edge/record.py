@@ -47,6 +47,25 @@ class FailedAttempt(Struct, frozen=True):
     ms: float
 
 
+class InVain(Struct, frozen=True):
+    """An answer that an account was paid for and that was of no use: where it came from, the
+    upstream's name of the model, what it used (None: that was not told) and what that costs."""
+
+    upstream: str
+    account: str
+    model: str
+    usage: Usage | None
+    charge: Charge | None
+
+
+class _PaidInVain(Struct, frozen=True):
+    """As `InVain`, in a line of the log."""
+
+    account: str
+    model: str
+    usage: Usage | None
+
+
 class _Line(Struct, gc=False):
     """A request's line in the log, in the order of its fields. What is not set is left out."""
 
@@ -67,6 +86,7 @@ class _Line(Struct, gc=False):
     accounts: int | UnsetType = UNSET
     replayed: bool | UnsetType = UNSET
     failed: list[FailedAttempt] | UnsetType = UNSET
+    in_vain: list[_PaidInVain] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
     cost_usd: str | UnsetType = UNSET
     unpriced: bool | UnsetType = UNSET
@@ -82,7 +102,8 @@ class Record:
     and counted then: what is told now only says so. `failed` are the attempts that failed, in
     order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
     costs, None without `usage`. `replayed` says that the answer was that of an earlier request with
-    the same `Idempotency-Key`.
+    the same `Idempotency-Key`. `in_vain` are the answers to it that were paid for and of no use,
+    `in_vain_before` how many of those there were to earlier requests with the same key.
     """
 
     __slots__ = (
@@ -95,6 +116,8 @@ class Record:
         "deferred",
         "error",
         "failed",
+        "in_vain",
+        "in_vain_before",
         "losses",
         "model",
         "replayed",
@@ -117,12 +140,20 @@ class Record:
         self.attempts = 0
         self.accounts = 0
         self.failed: Sequence[FailedAttempt] = ()
+        self.in_vain: Sequence[InVain] = ()
+        self.in_vain_before = 0
         self.stream = False
         self.usage: Usage | None = None
         self.charge: Charge | None = None
         self.losses: Sequence[Loss] = ()
         self.replayed = False
         self.error = ""
+
+    def blame_last(self) -> None:
+        """The request failed: it counts for the upstream that was asked last, not for one that had
+        no account to ask."""
+        if self.failed:
+            self.upstream, self.upstream_model = self.failed[-1].upstream, self.failed[-1].model
 
     def line(self, request_id: str, route: str, status: int) -> bytes:
         """The line: one JSON object."""
@@ -149,6 +180,8 @@ class Record:
             if self.failed:
                 line.accounts = self.accounts
                 line.failed = list(self.failed)
+        if self.in_vain:
+            line.in_vain = [_PaidInVain(one.account, one.model, one.usage) for one in self.in_vain]
         if self.usage is not None:
             line.usage = self.usage
         if self.charge is not None:

@@ -82,6 +82,13 @@ class Tally:
         now = time.time()
         if record.failed:
             self._charge_failed(self._meter, now, name, record)
+        for one in record.in_vain:
+            if one.usage is None:
+                continue
+            key = (now, one.account, record.caller, record.model, name, one.usage)
+            self._meter.count_in_vain(*key)
+            if one.charge is not None:
+                self._meter.charge(*key, one.charge)
         self._meter.count(
             now,
             record.account,

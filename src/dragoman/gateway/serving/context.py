@@ -9,7 +9,7 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.incoming import IncomingRequest
-from dragoman.gateway.edge.record import Record, losses_header
+from dragoman.gateway.edge.record import InVain, Record, losses_header
 from dragoman.gateway.serving.affinity import NO_KEYS
 from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.large import LargeBodies
@@ -121,6 +121,16 @@ class RequestContext:
             record.usage = usage
             now = time.time()
             record.charge = self.prices.charge(record.upstream, record.upstream_model, usage, now)
+
+    def note_in_vain(self, lease: Lease) -> None:
+        """The answer of this lease was paid for and is of no use: record what it used."""
+        record, usage = self.record, self.outcome.usage
+        charge = None
+        upstream, model = record.upstream, record.upstream_model
+        if usage is not None:
+            charge = self.prices.charge(upstream, model, usage, time.time())
+        one = InVain(upstream, lease.account.name, model[:200], usage, charge)
+        record.in_vain = (*record.in_vain, one)
 
     def remember_account(self, lease: Lease) -> None:
         """The account of the lease has answered: remember it for the whole conversation."""
