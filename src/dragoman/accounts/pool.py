@@ -44,7 +44,7 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
-from dragoman.accounts.store import Batch, Changes, Counts
+from dragoman.accounts.store import UNCOUNTED, Batch, Changes, Counts
 from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.upstream_pool import UpstreamPool
 from dragoman.config import Account, Config
@@ -123,6 +123,7 @@ class AccountPool:
         self._account_proxies = AccountProxies(partial(self._hold_for, _PROXY))
         self._hosts = Hosts()
         self._counts: Counts | None = None
+        self._is_uncounted = False
         self._batch = Batch()
         self._lost: deque[Lease] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -180,7 +181,7 @@ class AccountPool:
         """As long as anybody waits, see whether other workers have given back."""
         pool.looks = bool(pool.wait_queue.waiters) and self._loop is not None
         if pool.looks:
-            if pool.full and pool.look(list(pool.full)):
+            if pool.look():
                 pool.wait_queue.serve()
             assert self._loop is not None
             self._loop.call_later(_LOOK_S, self._look, pool)
@@ -191,8 +192,9 @@ class AccountPool:
         former, self._counts = self._counts, counts
         if former is not None:
             former.close()
+        self._is_uncounted = counts is None
         for pool in self._pools.values():
-            pool.counts = counts
+            pool.share(counts)
 
     def _lend(
         self, pool: UpstreamPool, choice: Choice, model: str, pin: bytes, now: float, moved: bool
@@ -625,6 +627,8 @@ class AccountPool:
         batch, self._batch = self._batch, Batch()
         batch.quotas |= self.quotas.take()
         batch.leases = dict(self._in_flight)
+        if self._is_uncounted:
+            batch.leases[UNCOUNTED] = 1
         return batch
 
     def restore(self, batch: Batch) -> None:
@@ -651,15 +655,15 @@ class AccountPool:
                 for transition in pending.get(name, ()):
                     state = apply(state, transition)
                 self._know(pool, name, state, now)
+        for pool in self._pools.values():
+            pool.uncounted = changes.leases if UNCOUNTED in changes.leases else {}
         for name in self._elsewhere - changes.leases.keys():
             if (pool := self._side_of(name)) is not None:
-                pool.rotation.in_flight_elsewhere(name, self._in_flight_elsewhere(pool, name, 0))
+                pool.told(name, 0)
         self._elsewhere = set(changes.leases)
         for name, count in changes.leases.items():
             if (pool := self._side_of(name)) is not None:
-                pool.rotation.in_flight_elsewhere(
-                    name, self._in_flight_elsewhere(pool, name, count)
-                )
+                pool.told(name, count)
         for name, at in changes.used.items():
             if (pool := self._side_of(name)) is not None:
                 pool.rotation.used_elsewhere(name, at)
@@ -673,17 +677,6 @@ class AccountPool:
                 pool.affinity.merge(digest, name, at)
         for pool in touched.values():
             pool.wait_queue.serve()
-
-    def _in_flight_elsewhere(self, pool: UpstreamPool, name: str, told: int) -> int:
-        """The requests of other workers: what was told of them, or the exact number."""
-        member = pool.rotation.member(name)
-        most = member.settings.max_concurrent
-        if self._counts is None or most is None:
-            return told
-        elsewhere = self._counts.elsewhere(name)
-        if member.in_flight + elsewhere >= most:
-            pool.full[name] = None
-        return elsewhere
 
     def _side_of(self, name: str) -> UpstreamPool | None:
         account = self._accounts.get(name)

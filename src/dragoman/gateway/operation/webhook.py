@@ -21,7 +21,6 @@ import msgspec
 import dragoman
 from dragoman.accounts.alerts import Alert, of_change, of_pool, of_quota
 from dragoman.accounts.pool import AccountPool
-from dragoman.accounts.quota import Windows
 from dragoman.accounts.states import AccountState
 from dragoman.accounts.store import StoreError
 from dragoman.accounts.sync import AccountSync
@@ -187,7 +186,6 @@ class Alerts:
             None if config.webhook.url is None else Webhook(config.webhook, client, metrics)
         )
         self._changes: deque[tuple[AccountState, AccountState]] = deque(maxlen=_MOST_CHANGES)
-        self._seen: dict[str, Windows] = {}
         self._held: dict[str, float] = {}
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -257,15 +255,11 @@ class Alerts:
                 upstream = self._pool.account(after.name).upstream
                 if (alert := of_change(before, after, upstream, now)) is not None:
                     found.append(alert)
-        known = self._pool.quotas.windows
-        if len(self._seen) > len(known):
-            self._seen = {name: seen for name, seen in self._seen.items() if name in known}
-        for name, windows in known.items():
-            if self._seen.get(name) is windows:
-                continue
-            self._seen[name] = windows
+        quotas = self._pool.quotas
+        changed, quotas.changed = quotas.changed, set()
+        for name in changed:
             with suppress(KeyError):
-                upstream = self._pool.account(name).upstream
+                upstream, windows = self._pool.account(name).upstream, quotas.windows[name]
                 found += of_quota(name, upstream, windows, self._settings.thresholds, now)
         for name in self._upstreams:
             usable, accounts = self._pool.left(name), self._pool.size(name)
