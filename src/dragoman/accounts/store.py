@@ -314,6 +314,9 @@ class Store(Protocol):
         holds at `now`; they are held from then on, so that of several workers one tells of what
         all of them saw."""
 
+    def release(self, claims: Iterable[str]) -> None:
+        """Hold these claims no longer: what they were made for was not done."""
+
     def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
         """What was charged in the hours that begin in [since, until), in Unix seconds."""
 

@@ -495,8 +495,9 @@ class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pool_left: Annotated[float, Meta(ge=0, lt=1)] = 0.1
     """Share of an upstream's accounts that can still be used, at or below which there is an alert;
     the last usable account of several has one too, and so has the loss of all."""
-    attempts: Annotated[int, Meta(ge=1, le=10)] = 5
-    """Times that an alert is sent until it is accepted with a 2xx."""
+    keep_s: Seconds = 86_400.0
+    """Seconds for which an alert is sent again until it is accepted with a 2xx, at intervals that
+    grow to a minute."""
     timeout_s: Annotated[float, Meta(gt=0, le=60)] = 10.0
     """Seconds that each of them may take."""
     queue_size: AtLeastOne = 1000

@@ -286,6 +286,13 @@ class SqliteStore:
                     claimed.add(name)
         return claimed
 
+    def release(self, claims: Iterable[str]) -> None:
+        """See `Store.release`."""
+        with self._file.writing_untold() as connection:
+            connection.executemany(
+                "DELETE FROM claims WHERE name = ?", [(name,) for name in claims]
+            )
+
     def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
         """See `Store.charges`."""
         with self._file.reading() as connection:

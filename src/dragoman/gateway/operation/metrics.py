@@ -365,7 +365,7 @@ def render(
     lines += _family(
         "webhook_alerts_total",
         "counter",
-        "Alerts for the webhook: sent, failed after all attempts, or dropped for want of room.",
+        "Alerts for the webhook: sent, failed in all their time, or dropped: no room, or the end.",
         ((_labels(result=result), number) for result, number in sorted(counts.alerts.items())),
     )
     lines += _family(
