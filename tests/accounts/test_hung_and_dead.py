@@ -182,6 +182,7 @@ class World:
         if ends < takes or hangs:
             raise failure(silent=lease.is_late(ends, stream=True))
         request.first_byte, request.usual = self.now - request.began, usual
+        self.pool.heard(lease, {})
         lease.began(takes, stream=True)
         lease.succeeded()
         yield self.chance.random() * STREAM_S

@@ -272,7 +272,7 @@ class AccountPool:
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
         """The upstream failed to answer the request of a lease."""
         pool = self._pools[lease.account.upstream]
-        if symptom.status:
+        if symptom.status and self._hosts:
             self._host_answered(lease)
         decision = classify(symptom, pool.rules.rules)
         key = fingerprint(lease.account.key)
@@ -285,7 +285,6 @@ class AccountPool:
 
     def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
         """A good answer to the request of a lease began after so many seconds."""
-        self._host_answered(lease)
         if lease.choice.member.held is not None:
             name, now = lease.account.name, self._clock()
             rest = self._holds.rest(name, _SILENCE)
@@ -297,9 +296,8 @@ class AccountPool:
                 self._hold_for(_SILENCE, name, None, now)
 
     def _host_answered(self, lease: Lease) -> None:
-        if self._hosts:
-            pool = self._pools[lease.account.upstream]
-            self._hosts.answered(pool.host(lease.proxy), lease.taken)
+        pool = self._pools[lease.account.upstream]
+        self._hosts.answered(pool.host(lease.proxy), lease.taken)
 
     def lease_silent(self, lease: Lease, *, ended: bool) -> bool:
         """The call of a lease has been silent for far too long."""
@@ -409,7 +407,8 @@ class AccountPool:
     def heard(self, lease: Lease, headers: Mapping[str, str]) -> None:
         """An answer to the request of a lease has these headers, which may tell of its quota."""
         lease.answered = True
-        self._host_answered(lease)
+        if self._hosts:
+            self._host_answered(lease)
         heard = self.quotas.heard
         heard[lease.account.name] = lease.model, headers
         if len(heard) > _MOST_HEARD:

@@ -25,6 +25,7 @@ from dragoman.gateway.serving.answers import (
 from dragoman.gateway.serving.context import RequestContext
 from dragoman.gateway.serving.failures import Failure, failed_call
 from dragoman.gateway.serving.large import is_large
+from dragoman.http.clock import Clock
 from dragoman.translation import AnswerStream, Outcome
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
@@ -93,15 +94,8 @@ async def deliver_stream(
         Failure: nothing of it came in time.
         CallError: the answer broke off before that.
     """
-    limit, seconds = context.target.upstream.timeouts.first_byte_s, time.monotonic() - sent_at
-    is_late = False
-
-    def end() -> None:
-        nonlocal is_late
-        is_late = True
-        answer.close()
-
-    timer = context.incoming.clock.after(limit, end) if limit else None
+    seconds = time.monotonic() - sent_at
+    ending = _ending(context, answer)
     try:
         chunk = await beginning(answer)
         streams = is_stream(answer, chunk)
@@ -110,12 +104,12 @@ async def deliver_stream(
             context.outcome = stream.outcome
             held = await _hold_back(context, stream, answer, chunk, sent_at)
     except CallError:
-        if is_late:
+        if ending is not None and ending.rang:
             raise _nothing_came(context) from None
         raise
     finally:
-        if timer is not None:
-            timer.cancel()
+        if ending is not None:
+            ending.cancel()
     if not streams:
         await _deliver_whole_as_stream(context, delivery, lease, answer, chunk, mask, seconds)
         return
@@ -311,9 +305,37 @@ def _report_success(lease: Lease, outcome: Outcome) -> None:
     lease.succeeded(0.0 if outcome.usage is None else outcome.usage.total)
 
 
+class _Ending:
+    """Ends a call after so many seconds, unless it is cancelled before."""
+
+    __slots__ = ("_answer", "_timer", "rang")
+
+    def __init__(self, clock: Clock, answer: UpstreamResponse, seconds: float) -> None:
+        self._answer = answer
+        self._timer = clock.after(seconds, self._ring)
+        self.rang = False
+
+    def _ring(self) -> None:
+        self.rang = True
+        self._answer.close()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+
+def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None:
+    """What ends the call if nothing of an answer comes for long after its head; None where
+    `idle_s` does it."""
+    limits = context.target.upstream.timeouts
+    if not limits.first_byte_s or 0 < limits.idle_s <= limits.first_byte_s:
+        return None
+    return _Ending(context.incoming.clock, answer, limits.first_byte_s)
+
+
 def _begins(context: RequestContext, lease: Lease, seconds: float) -> None:
     """A good answer began after so many seconds."""
-    context.attempts.begun()
+    if context.attempts.limit is not None:
+        context.attempts.begun()
     lease.began(seconds, stream=context.call.streams)
 
 

@@ -77,7 +77,6 @@ class Attempts:
         "_host_down",
         "_hung",
         "_in_vain",
-        "_limit",
         "_pool",
         "_record",
         "_remaining",
@@ -88,6 +87,7 @@ class Attempts:
         "_unreached",
         "_wanted",
         "gave_up",
+        "limit",
         "made",
     )
 
@@ -95,7 +95,7 @@ class Attempts:
         self._pool = pool
         self._record = record
         self._started = time.monotonic()
-        self._limit: asyncio.Timeout | None = None
+        self.limit: asyncio.Timeout | None = None
         self._in_vain = False
         self._hung = False
         self.made = 0
@@ -163,7 +163,7 @@ class Attempts:
     def patience(self) -> float:
         """The seconds after which the attempt that was begun last is to end, unless an answer has
         begun: infinity if the limits of the call are enough, or nothing else could be tried."""
-        longest = self._target.upstream.timeouts.longest_silence_s
+        longest = self._target.longest_silence_s
         targets = (self._target, *self._following)
         lefts = [self._seconds_left(target.upstream) for target in targets]
         if min(lefts) > longest:
@@ -179,11 +179,15 @@ class Attempts:
         Raises:
             Failure: when awaited: it was ended. Or as `attempt`.
         """
+        target = self._target
+        within, longest = target.upstream.attempts_within_s, target.longest_silence_s
+        if self.made == 1 and not self._following and (longest < within or not within):
+            return attempt  # as nearly always
         seconds = self.patience()
         return attempt if seconds == inf else self._within(seconds, lease, attempt)
 
     async def _within(self, seconds: float, lease: Lease, attempt: Coroutine[Any, Any, T]) -> T:
-        self._limit = limit = asyncio.timeout(seconds)
+        self.limit = limit = asyncio.timeout(seconds)
         try:
             async with limit:
                 return await attempt
@@ -192,7 +196,7 @@ class Attempts:
                 raise
             raise self._late(lease, seconds) from None
         finally:
-            self._limit = None
+            self.limit = None
 
     def _late(self, lease: Lease, seconds: float) -> Failure:
         message = (
@@ -208,9 +212,9 @@ class Attempts:
         )
 
     def begun(self) -> None:
-        """An answer has begun: the attempt is not ended any more."""
-        if self._limit is not None and not self._limit.expired():
-            self._limit.reschedule(None)
+        """An answer has begun: the attempt is not ended any more by its `limit`, if it has one."""
+        if self.limit is not None and not self.limit.expired():
+            self.limit.reschedule(None)
 
     def abandoned(self, lease: Lease) -> None:
         """The request ended during the attempt with this lease, since its client left. If nothing

@@ -247,7 +247,9 @@ class Exchange:
         answer, or the error. Once the head of a stream was sent, errors go into the stream."""
         try:
             first, gave_up = context.target, None
-            for target, following in self._in_order(first):
+            order: Iterable[tuple[Target, Sequence[Target]]]
+            order = self._in_order(first) if first.fallbacks else ((first, ()),)
+            for target, following in order:
                 if target is not first:
                     if await self._try_fallback(context, target, following):
                         return
@@ -278,16 +280,10 @@ class Exchange:
             if not context.incoming.gone:
                 await deliver_fault(context, fault_of(error, context.incoming.request_id))
 
-    def _in_order(self, first: Target) -> Iterable[tuple[Target, Sequence[Target]]]:
+    def _in_order(self, first: Target) -> Iterator[tuple[Target, Sequence[Target]]]:
         """A target and its fallbacks in the order in which they are asked, each with those that are
         left if it does not answer. If the host of the first cannot be reached, those that can be go
-        before it."""
-        if not first.fallbacks:
-            return ((first, ()),)
-        return self._with_fallbacks(first)
-
-    def _with_fallbacks(self, first: Target) -> Iterator[tuple[Target, Sequence[Target]]]:
-        """As `_in_order`. Hosts are looked at when it matters, as a look may begin a trial."""
+        before it. Hosts are looked at when it matters, as a look may begin a trial."""
         avoids = self._upstreams.pool.avoids
         left = list(first.fallbacks)
         if avoids(first.upstream.name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -32,6 +33,7 @@ class Target(Struct, frozen=True):
 
     `name` is the name that led here: the one sent, or what it stands for; empty in fallbacks and
     detours. `addressed` says that it is `upstream/model`, which no route matches.
+    `longest_silence_s` is that of the upstream's time limits.
     """
 
     upstream: Upstream
@@ -42,6 +44,7 @@ class Target(Struct, frozen=True):
     fallbacks: tuple[Target, ...] = ()
     name: str = ""
     addressed: bool = False
+    longest_silence_s: float = inf
 
     @property
     def options(self) -> Options:
@@ -168,7 +171,14 @@ class Router:
         )
         own = endpoint.headers(capabilities)
         headers = None if own == endpoint.headers(upstream.capabilities) else own
-        return Target(upstream, model, settings, headers, fallbacks=fallbacks)
+        return Target(
+            upstream,
+            model,
+            settings,
+            headers,
+            fallbacks=fallbacks,
+            longest_silence_s=upstream.timeouts.longest_silence_s,
+        )
 
 
 def detoured(target: Target, request: ClientRequest) -> Target:
