@@ -4,6 +4,7 @@ the words in which rules say what a failure means for an account.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -100,10 +101,14 @@ def _moment(value: str) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
+_NUMBER = re.compile(r"[ \t]*\+?(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d{1,2}))?[ \t]*", re.ASCII)
+_MOST = 1e15
+"""Numbers beyond are no counts, seconds or milliseconds of anything."""
+
+
 def number_of(value: str | None) -> float | None:
-    """A header's number; None if there is none, or one that is negative or without end."""
-    try:
-        number = float(value or "")
-    except ValueError:
+    """A header's number; None if there is none, or one that is negative or makes no sense."""
+    if value is None or _NUMBER.fullmatch(value) is None:
         return None
-    return number if 0 <= number < float("inf") else None
+    number = float(value)
+    return number if number <= _MOST else None

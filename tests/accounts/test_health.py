@@ -196,6 +196,23 @@ def test_a_silent_account_is_avoided_until_a_trial_is_answered_as_usual() -> Non
         lease.give_back()
 
 
+def test_a_request_that_met_a_silence_is_no_trial() -> None:
+    """It has waited long enough, unless there is no other account."""
+    clock = Clock()
+    pool = silent_pool(clock, max_concurrent=1)
+    with pool.lease(M) as hung:
+        hung.fell_silent(ended=True)
+    name = hung.account.name
+    clock.now += 3600.0
+    proven = replace(M, proven=True)
+    others = {name_of(pool, proven) for _ in range(20)}
+    assert others == {"a", "b", "c"} - {name}
+    assert name_of(pool, proven, others) == name
+    clock.now += 3600.0
+    assert name in {name_of(pool) for _ in range(3)}, "any other may be the trial"
+    assert not pool.take_batch().leases
+
+
 def test_a_person_may_forget_a_silence() -> None:
     clock = Clock()
     pool = silent_pool(clock)

@@ -117,12 +117,40 @@ def test_limits_of_api_keys() -> None:
         {"x-codex-primary-used-percent": "nan"},
         {"x-codex-primary-used-percent": "-3"},
         {"x-codex-primary-used-percent": "1e308"},
+        {"x-codex-primary-used-percent": "126"},
+        {"x-codex-primary-used-percent": "1_0"},
+        {"x-codex-primary-used-percent": "\u0661\u0662"},
+        {"x-codex-primary-used-percent": "0x10"},
+        {"x-codex-primary-used-percent": "Infinity"},
+        {f"{UNIFIED}5h-utilization": "99"},
+        {f"{UNIFIED}5h-utilization": "1e308"},
+        {f"{UNIFIED}5h-utilization": "-0.1"},
+        {f"{UNIFIED}5h-utilization": "0_1"},
+        {f"{UNIFIED}9999d-utilization": "0.5"},
+        {f"{UNIFIED}0h-utilization": "0.5"},
+        {"x-ratelimit-limit-tokens": "1_000", "x-ratelimit-remaining-tokens": "1"},
+        {"x-ratelimit-limit-tokens": "1e308", "x-ratelimit-remaining-tokens": "1"},
+        {"x-ratelimit-limit-tokens": "1000", "x-ratelimit-remaining-tokens": "NaN"},
         {f"{UNIFIED}5h-utilization": "much"},
         {f"{UNIFIED}overage-utilization": "0.5"},
     ],
 )
 def test_what_makes_no_sense_is_unknown(headers: dict[str, str]) -> None:
     assert not told(headers)
+
+
+def test_what_makes_no_sense_of_a_window_leaves_the_rest() -> None:
+    used = {"x-codex-primary-used-percent": "12"}
+    for minutes in ("1e15", "1e308", "-5", "0", "nan"):
+        (window,) = told({**used, "x-codex-primary-window-minutes": minutes}).values()
+        assert (window.name, window.seconds) == ("primary", None)
+    (window,) = told({**used, "x-codex-primary-reset-after-seconds": "1e14"}).values()
+    assert window.resets_at is None
+    spent = {f"{UNIFIED}5h-status": "rejected", f"{UNIFIED}5h-utilization": "99"}
+    (window,) = told(spent).values()
+    assert window.used == 1.0
+    over = {f"{UNIFIED}5h-utilization": " 1.02 ", "x-codex-primary-used-percent": "1e2"}
+    assert [window.used for window in told(over).values()] == [1.02, 1.0]
 
 
 _NAMES = [
@@ -150,7 +178,8 @@ _VALUES = st.one_of(
 @given(st.dictionaries(st.sampled_from(_NAMES), _VALUES))
 def test_nothing_that_an_upstream_says_breaks_it(headers: dict[str, str]) -> None:
     for window in windows_of(headers, "m", NOW):
-        assert 0 <= window.used <= 100
+        assert 0 <= window.used <= 1.25
+        assert window.seconds is None or 0 < window.seconds <= 400 * DAY
         assert window.resets_at is None or NOW <= window.resets_at < NOW + 500 * DAY
 
 

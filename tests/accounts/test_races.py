@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -27,6 +29,8 @@ from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.sqlite import SqliteStore
+
+T = TypeVar("T")
 
 INTERLEAVINGS = 10_000
 AT_ONCE = 20
@@ -49,18 +53,44 @@ class Act(Struct, frozen=True):
     key: int = 0
 
 
+class SlowSync(AccountSync):
+    """Things happen between the taking of a batch and its exchange, and between that and what
+    follows from it here. `chance` says how many."""
+
+    chance: Random
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        for _ in range(self.chance.randrange(4)):
+            await asyncio.sleep(0)
+        answer = work()
+        for _ in range(self.chance.randrange(4)):
+            await asyncio.sleep(0)
+        return answer
+
+
 class Worker:
     """One worker process, as far as accounts go."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, chance: Random) -> None:
         self.pool = AccountPool(CONFIG)
         self.store = SqliteStore(path)
-        self.sync = AccountSync(self.pool, self.store, CIPHER, (), sync_s=0.5)
+        self.sync = SlowSync(self.pool, self.store, CIPHER, (), sync_s=0.5)
+        self.sync.chance = chance
+        self._exchange: asyncio.Task[None] | None = None
         # What people do comes to any worker, on the one thread that uses its store.
         self.people = Administration(CONFIG, self.store, CIPHER)
 
     async def exchange(self) -> None:
         assert await self.sync._exchange()
+
+    def begin_exchange(self) -> None:
+        """One at a time, as a worker does."""
+        if self._exchange is None or self._exchange.done():
+            self._exchange = asyncio.create_task(self.exchange())
+
+    async def end_exchange(self) -> None:
+        if self._exchange is not None:
+            await self._exchange
 
 
 class Story:
@@ -188,7 +218,7 @@ async def test_every_end_is_one_that_some_order_explains(tmp_path: Path) -> None
     path = tmp_path / "store.db"
     ends: dict[str, int] = {}
     async with AsyncExitStack() as stack:
-        workers = [Worker(path) for _ in range(WORKERS)]
+        workers = [Worker(path, chance) for _ in range(WORKERS)]
         for worker in workers:
             stack.push_async_callback(worker.sync.close)
         for first in range(0, INTERLEAVINGS, AT_ONCE):
@@ -202,12 +232,15 @@ async def test_every_end_is_one_that_some_order_explains(tmp_path: Path) -> None
             for _ in range(chance.randrange(4, 9)):
                 for story in stories:
                     story.step()
-                for worker in workers:
+                    if chance.random() < 0.1:
+                        chance.choice(workers).begin_exchange()
                     if chance.random() < 0.3:
-                        await worker.exchange()
+                        await asyncio.sleep(0)
             for story in stories:
                 while story.end():
                     pass
+            for worker in workers:
+                await worker.end_exchange()
             # What one has told the others hear, and tell what follows from it, which all hear.
             for _ in range(3):
                 for worker in workers:

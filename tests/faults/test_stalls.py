@@ -322,13 +322,14 @@ def test_white_space_between_values_is_fine(
 
 
 def test_other_accounts_are_not_asked_for_long(over: Over, upstream: Upstream) -> None:
-    """Several slow ones share the time that a request may take."""
-    keys = tuple(f"key-slow-{number}" for number in range(9))
+    """Several slow ones share the time that a request may take: each has a part of it."""
+    keys = tuple(f"key-slow-{number}" for number in range(5))
     upstream.behaviours.update(dict.fromkeys(keys, never))
-    made = config_for(upstream.url, keys=keys, timeouts=Timeouts(first_byte_s=0.1), server=SERVER)
-    upstreams = [replace(entry, attempts_within_s=0.25) for entry in made.upstreams]
+    made = config_for(upstream.url, keys=keys, timeouts=Timeouts(first_byte_s=0.6), server=SERVER)
+    upstreams = [replace(entry, attempts_within_s=1.2) for entry in made.upstreams]
     gateway = over(config=replace(made, upstreams=tuple(upstreams)))
+    began = time.monotonic()
     answer = ask(gateway, "chat", "chat", False)
     assert answer.status == 504
-    assert "No time is left" in error_of("chat", answer)["message"]
-    assert 2 <= len(upstream.asked()) < 9
+    assert "5 of 5 tried" in error_of("chat", answer)["message"]
+    assert time.monotonic() - began < 1.2 + 0.6

@@ -113,6 +113,27 @@ def test_the_same_key_for_another_request(
     assert len(simulator.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("api", "headers"),
+    [
+        *((api, {"x-dragoman-policy": "strict"}) for api in APIS),
+        ("chat", {"openai-beta": "assistants=v2"}),
+        ("messages", {"anthropic-beta": "context-1m-2025-08-07"}),
+        ("responses", {"openai-beta": "responses=v1"}),
+    ],
+)
+def test_headers_that_change_what_is_asked_make_it_another_request(
+    start: Start, simulator: RunningSimulator, api: str, headers: dict[str, str]
+) -> None:
+    gateway = start(configured(simulator))
+    made = body(api, f"{api}/sim-text")
+    for more, status in ({}, 200), (headers, 422), ({"x-unrelated": "1"}, 200):
+        asked = {HEADER: "one", **more}
+        answer = call(gateway.base_url, "POST", PATHS[api], made, asked, key=KEY)
+        assert answer.status == status
+    assert len(simulator.requests) == 1
+
+
 @pytest.mark.parametrize(("api", "stream"), PATHS_AND_MODES)
 @pytest.mark.parametrize(
     "fault",

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.canonical.losses import Loss, LossKind
 from dragoman.canonical.usage import Usage
-from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.record import FailedAttempt, Record
 from dragoman.gateway.operation import metrics
 from dragoman.gateway.operation.metrics import LATENCIES, Board, Counts, Metrics, render
 
@@ -27,6 +27,8 @@ def one(upstream: str = "up", attempts: int = 1, error: str = "", *losses: Loss)
         error,
         losses,
     )
+    failed = FailedAttempt(upstream, "a", "m", "rate_limited", 429, 0.0, 0.0)
+    record.failed = (failed,) * (attempts - 1)
     return record
 
 
@@ -73,6 +75,22 @@ def test_every_kind_of_count() -> None:
         'dragoman_probes_total{upstream="up",result="failed"}': 1.0,
         'dragoman_accounts{upstream="up",state="disabled"}': 1.0,
         'dragoman_build_info{version="1.2"}': 1.0,
+    }.items() <= found.items()
+
+
+def test_attempts_are_those_of_the_upstream_that_was_asked() -> None:
+    """Not of the fallback that answered."""
+    counted = Metrics()
+    record = one("main", 3)
+    record.upstream, record.account = "fallback", "f"
+    counted.finished("/v1/messages", 200, record, None, 0.3, 0.05)
+    found = samples(render(counted.counts, {}, "1"))
+    assert {
+        'dragoman_attempts_total{upstream="main"}': 2.0,
+        'dragoman_attempts_total{upstream="fallback"}': 1.0,
+        'dragoman_retries_total{upstream="main"}': 2.0,
+        'dragoman_retries_total{upstream="fallback"}': 0.0,
+        'dragoman_requests_total{route="/v1/messages",status="2xx",upstream="fallback"}': 1.0,
     }.items() <= found.items()
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.states import AccountState
-from dragoman.config import Fallback, Route
+from dragoman.config import Config, Fallback, OwnPrice, Route, Storage
 from dragoman.simulator.testing import RunningSimulator
+from dragoman.storage.opening import store_for
 from tests.gateway.clients import APIS, PATHS, body, error_of
 from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import call
+from tests.gateway.processes import until
 
 TRANSLATED = [
     (client, upstream)
@@ -41,6 +46,75 @@ def test_unusable_arguments_are_asked_for_twice_and_blamed_on_nobody(
     for number in range(accounts):
         name = f"{upstream}-{number}"
         assert gateway.app.pool.state(name) == AccountState(name)
+
+
+@pytest.mark.parametrize(("client", "upstream"), TRANSLATED)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_it_used_stands_in_usage(
+    start: Start,
+    simulator: RunningSimulator,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    client: str,
+    upstream: str,
+    stream: bool,
+) -> None:
+    """Each of the two is paid for, by the account that was asked: in usage, with what it costs, in
+    the metrics and in the log."""
+    caplog.set_level("INFO", "dragoman.requests")
+    price = OwnPrice(model="sim-*", input="1", output="10")
+    config = replace(
+        config_for(simulator.base_url, keys=KEYS[:2]),
+        storage=Storage(path=str(tmp_path / "store.db"), sync_s=0.02),
+        prices=(price,),
+    )
+    gateway = start(config)
+    made = body(client, f"{upstream}/sim-bad_arguments", tools=TOOLS[client], stream=stream)
+    answer = call(gateway.base_url, "POST", PATHS[client], made)
+    if stream and answer.status == 200:
+        # The arguments were shown before they turned out to be of no use.
+        assert len(simulator.requests) == 1
+        return
+    assert answer.status == 502
+    until(lambda: sum(count.requests for count in kept(config, "usage").values()) == 1)
+    usage = {key.account: count for key, count in kept(config, "usage").items()}
+    charged = {key.account: count for key, count in kept(config, "charges").items()}
+    assert usage.keys() == charged.keys() == {f"{upstream}-0", f"{upstream}-1"}
+    first, second = usage.values()
+    assert (first.input, first.output) == (second.input, second.output) != (0, 0)
+    assert first.requests + second.requests == 1
+    for name, count in charged.items():
+        assert (count.requests, count.unpriced) == (1, 0)
+        assert count.cost == (usage[name].input + 10 * usage[name].output) * 10**6
+    tokens = [series.tokens for series in gateway.app._scrape.counts().series.values()]
+    assert sum(counts[0] for counts in tokens) == first.input + second.input
+    lines = [json.loads(text) for text in caplog.messages if "sim-bad_arguments" in text]
+    assert [one["account"] for one in lines[-1]["in_vain"]] == list(usage)
+
+
+def kept(config: Config, what: str) -> Any:
+    store = store_for(config)
+    assert store is not None
+    try:
+        return getattr(store, what)(0, 2**40)
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("client", ["chat", "messages"])
+def test_another_attempt_has_another_idempotency_key(
+    start: Start, simulator: RunningSimulator, client: str
+) -> None:
+    """Else the upstream would give the same answer again: within a request, and when the client
+    repeats it."""
+    gateway = start(keys=KEYS[:1])
+    made = body(client, "responses/sim-bad_arguments", tools=TOOLS[client])
+    for _ in range(2):
+        headers = {"idempotency-key": "one"}
+        assert call(gateway.base_url, "POST", PATHS[client], made, headers).status == 502
+    keys = [request.header("idempotency-key") for request in simulator.requests]
+    assert len(keys) == len(set(keys)) == 4
+    assert all(keys)
 
 
 def test_a_fallback_counts_too(start: Start, simulator: RunningSimulator) -> None:

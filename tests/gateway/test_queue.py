@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.accounts.pool import LeaseRequest
 from dragoman.accounts.states import Decision, Failed, Transition
 from dragoman.accounts.store import Batch
 from dragoman.config import Account, Config, Secret
@@ -109,15 +110,13 @@ def test_nobody_waits_for_another_account_once_the_time_for_attempts_is_over(
     config = capped(
         simulator.base_url, ("sk-sim-a", "sk-sim-500"), 1, queue_s=60.0, attempts_within_s=0.3
     )
-    with running_gateway(config) as gateway, Connection(gateway.base_url) as first:
+    with running_gateway(config) as gateway:
         pool = gateway.app.pool
-        first.send("POST", PATHS["chat"], body("chat", "chat/sim-text?head_ms=3000"), AUTH)
-        until(lambda: pool.in_flight("chat-0") == 1)
-        asked = body("chat", "chat/sim-text")
-        answer = call(gateway.base_url, "POST", PATHS["chat"], asked)
-        assert answer.status == 502
-        assert pool.in_flight("chat-0") == 1
-        assert first.answer().status == 200
+        with pool.lease(LeaseRequest("chat"), ["chat-1"]):
+            asked = body("chat", "chat/sim-text")
+            answer = call(gateway.base_url, "POST", PATHS["chat"], asked)
+            assert answer.status == 502
+            assert pool.in_flight("chat-0") == 1
 
 
 def test_an_account_that_is_removed_ends_its_requests_as_usual(

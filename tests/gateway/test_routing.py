@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from msgspec.structs import replace
 
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.canonical.losses import Policy
 from dragoman.config import Config, Fallback, Models, Route, Upstream
-from dragoman.gateway.serving.routing import Router
+from dragoman.gateway.serving.routing import Router, detoured
 from dragoman.protocols.settings import make_capabilities, make_options, setting
+from dragoman.translation import ClientRequest
+from tests.gateway.clients import body
+
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
 
 def upstreams(*names: str) -> tuple[Upstream, ...]:
@@ -138,3 +145,32 @@ def test_options_of_the_route() -> None:
     assert router.resolve("strict").options.policy is Policy.STRICT
     assert router.resolve("own").options.policy is Policy.LENIENT
     assert router.resolve("a/x").options.map_fast
+
+
+def test_a_detour_has_those_of_its_fallbacks() -> None:
+    """So that nothing is left to find out when a fallback is asked."""
+    chat = Upstream(name="a", protocol="openai_chat", base_url="http://a")
+    upstreams = (
+        chat,
+        replace(chat, name="b", reasoning_with_tools_via="c"),
+        replace(chat, name="c"),
+    )
+    fallbacks = (Fallback(upstream="b"), Fallback(upstream="c", model="n"))
+    routes = (
+        Route(match="m", upstream="a", fallbacks=fallbacks),
+        Route(match="x", upstream="b", fallbacks=fallbacks[1:]),
+        Route(match="y", upstream="a", fallbacks=fallbacks[1:]),
+    )
+    router = Router(Config(upstreams=upstreams, routes=routes))
+
+    def asked(name: str, tools: bool) -> list[tuple[str, str]]:
+        made = body("chat", name, reasoning_effort="high", tools=[TOOL] if tools else [])
+        request = ClientRequest("openai_chat", json.dumps(made).encode())
+        target = detoured(router.resolve(name), request)
+        return [(one.upstream.name, one.model) for one in (target, *target.fallbacks)]
+
+    assert asked("m", tools=False) == [("a", "m"), ("b", "m"), ("c", "n")]
+    assert asked("m", tools=True) == [("a", "m"), ("c", "m"), ("c", "n")]
+    assert asked("x", tools=False) == [("b", "x"), ("c", "n")]
+    assert asked("x", tools=True) == [("c", "x"), ("c", "n")]
+    assert asked("y", tools=True) == [("a", "y"), ("c", "n")]

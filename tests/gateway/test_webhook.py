@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from dragoman.accounts.alerts import of_limit
 from dragoman.config import Config, Secret, Storage, Webhook
 from dragoman.gateway.operation import webhook as module
-from dragoman.gateway.testing import RunningGateway
+from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault
 from dragoman.simulator.testing import RunningSimulator
@@ -209,8 +209,8 @@ def test_one_that_never_answers_is_given_up_and_nothing_is_told_of_it(
     start: Start, simulator: RunningSimulator, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    receiver.statuses = [500] * 2
-    gateway = start(configured(simulator, receiver, None, attempts=2))
+    receiver.statuses = [500] * 20
+    gateway = start(configured(simulator, receiver, None, keep_s=0.2))
     behave(simulator, 0.9)
     ask(gateway)
     until(lambda: gateway.app._scrape.counts().alerts.get("failed") == 1)
@@ -267,3 +267,39 @@ def test_a_share_of_a_limit_is_told_once_in_its_window(
     assert told[0]["text"] == "50 % of the limit key:cost:month of the key ci are used."
     assert told[0]["resets_at"] == now + 60
     assert "upstream" not in told[0]
+
+
+def test_nothing_is_lost_while_the_receiver_is_down(
+    start: Start, simulator: RunningSimulator, receiver: Receiver
+) -> None:
+    """What it does not like delays nothing else."""
+    receiver.statuses = [503] * 5
+    gateway = start(configured(simulator, receiver, None))
+    behave(simulator, 0.9)
+    for _ in KEYS:
+        ask(gateway)
+    until(lambda: len({one["id"] for one in receiver.alerts()}) == 3)
+    until(lambda: gateway.app._scrape.counts().alerts == {"sent": 3})
+    assert len(receiver.got) == 8
+    took = receiver.alerts()[5:]
+    assert {one["account"] for one in took} == {f"messages-{number}" for number in range(3)}
+
+
+def test_what_was_not_taken_before_a_restart_is_told_after_it(
+    simulator: RunningSimulator, receiver: Receiver, tmp_path: Path
+) -> None:
+    config = configured(simulator, receiver, tmp_path)
+    behave(simulator, 0.9)
+    receiver.statuses = [503] * 1000
+    with running_gateway(config) as gateway:
+        ask(gateway)
+        until(lambda: len(receiver.got) >= 2)
+    counts = gateway.app._scrape.metrics.counts
+    assert counts.alerts == {"dropped": 1}
+    receiver.statuses.clear()
+    receiver.got.clear()
+    with running_gateway(config) as gateway:
+        until(lambda: len(receiver.got) == 1)
+    with running_gateway(config) as gateway:
+        time.sleep(0.3)
+    assert len(receiver.got) == 1

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.storage.shared_counts import PROCESSES, SharedCounts
+from dragoman.storage import shared_counts
+from dragoman.storage.shared_counts import PROCESSES, RING, SharedCounts
 
 
 @pytest.fixture
@@ -36,6 +37,44 @@ def test_no_more_than_the_most_over_all(workers: list[SharedCounts]) -> None:
     assert workers[3].take("a", 3)
     assert not workers[0].take("a", 3)
     assert workers[0].take("a", 4)
+
+
+def test_what_others_ended_is_told(workers: list[SharedCounts]) -> None:
+    """To each who asks, and each time once; of too many it is only told that there were."""
+    one, two, three = workers[:3]
+    for worker in workers:
+        for name in "abc":
+            assert worker.take(name, 9)
+    told = one.returns()
+    assert told() == []
+    two.give_back("a")
+    two.give_back("a")  # there is none
+    three.give_back("b")
+    one.give_back("c")
+    assert sorted(told() or ()) == ["a", "b"]
+    assert told() == []
+    late = one.returns()
+    for number in range(RING + 1):
+        assert two.take("b", 99)
+        two.give_back("b")
+        if number == RING - 1:
+            assert late() == ["b"]
+    assert late() == ["b"]
+    assert told() is None
+    assert told() == []
+    two.close()
+    assert told() is None, "what it held is free"
+
+
+def test_a_file_of_a_version_without_rings_is_taken_over(path: Path) -> None:
+    with closing(SharedCounts(path)) as one:
+        assert one.take("a", 1)
+        os.truncate(path, shared_counts._RINGS)
+        with closing(SharedCounts(path)) as other:
+            assert not other.take("a", 1)
+            told = other.returns()
+            one.give_back("a")
+            assert told() == ["a"]
 
 
 def test_nothing_is_lost_nor_made_up(workers: list[SharedCounts]) -> None:

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Protocol
 
 from dragoman.accounts.rotation import Choice
-from dragoman.accounts.silence import UsualWait
+from dragoman.accounts.silence import UNKNOWN_LIMIT_S, UsualWait
 from dragoman.accounts.states import Decision
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Secret
@@ -31,8 +31,8 @@ class Lender(Protocol):
         """A good answer began after so many seconds; more than `limit` (0: unknown) are far too
         many."""
 
-    def lease_silent(self, lease: Lease) -> bool:
-        """The call has been silent for far too long. Whether it is to end."""
+    def lease_silent(self, lease: Lease, *, ended: bool) -> bool:
+        """The call has been silent for far too long. Whether it is to end, if it has not."""
 
     def lease_unreached(self, lease: Lease, *, failed: int, timed_out: bool) -> bool:
         """The call did not get a connection. Whether the host is tried once more."""
@@ -50,15 +50,18 @@ class Lease:
     `account` is the account; `proxy` is the URL of the proxy to call through, None for none;
     `moved` says that the conversation was with another account before, whose reasoning this one
     may not be able to use. `waits` are how long the upstream commonly takes to begin whole answers,
-    and streams; `counted` is whether it counts for the account over all workers.
+    and streams; `counted` is whether it counts for the account over all workers. `answered` becomes
+    true with the head of an answer, `has_begun` with the beginning of a good one.
     """
 
     __slots__ = (
         "_given_back",
         "_pool",
         "account",
+        "answered",
         "choice",
         "counted",
+        "has_begun",
         "model",
         "moved",
         "pinned",
@@ -94,6 +97,8 @@ class Lease:
         self.moved = moved
         self.waits = waits
         self.counted = counted
+        self.answered = False
+        self.has_begun = False
 
     def __repr__(self) -> str:
         return f"Lease({self.account.name})"
@@ -132,14 +137,20 @@ class Lease:
 
     def began(self, seconds: float, *, stream: bool) -> None:
         """A good answer, whole or a stream, began so many seconds after it was asked for."""
+        self.has_begun = True
         wait = self.waits[stream]
         self._pool.lease_began(self, seconds, wait.limit)
         wait.heard(seconds)
 
-    def fell_silent(self) -> bool:
+    def is_late(self, seconds: float, *, stream: bool) -> bool:
+        """Whether an answer, whole or a stream, that has not begun after so many seconds is far too
+        late."""
+        return seconds >= (self.waits[stream].limit or UNKNOWN_LIMIT_S)
+
+    def fell_silent(self, *, ended: bool = False) -> bool:
         """The call says nothing for far longer than is usual: the account is avoided for a while.
-        Returns whether the call is to end, although it may be at work."""
-        return self._pool.lease_silent(self)
+        `ended`: the call was ended. Returns whether it is to end, although it may be at work."""
+        return self._pool.lease_silent(self, ended=ended)
 
     def unreached(self, *, failed: int, timed_out: bool) -> bool:
         """The call got no connection, the `failed`-th of its request. Returns whether the host is

@@ -44,7 +44,7 @@ from dragoman.accounts.states import (
     Succeeded,
     Transition,
 )
-from dragoman.accounts.store import Batch, Changes, Counts
+from dragoman.accounts.store import UNCOUNTED, Batch, Changes, Counts
 from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.upstream_pool import UpstreamPool
 from dragoman.config import Account, Config
@@ -82,13 +82,16 @@ class LeaseRequest(Struct, frozen=True):
 
     `model` is the upstream's name of the model, empty for any; `pin` the digest of the
     conversation's key, empty for none; `account` the name of the account that is known to hold the
-    conversation's reasoning, which goes before the one that is remembered for `pin`.
+    conversation's reasoning, which goes before the one that is remembered for `pin`. `proven` says
+    that accounts that were avoided and have not answered since are asked last: the request has
+    waited long enough for one that hung.
     """
 
     upstream: str
     model: str = ""
     pin: bytes = b""
     account: str = ""
+    proven: bool = False
 
 
 class AccountPool:
@@ -120,6 +123,7 @@ class AccountPool:
         self._account_proxies = AccountProxies(partial(self._hold_for, _PROXY))
         self._hosts = Hosts()
         self._counts: Counts | None = None
+        self._is_uncounted = False
         self._batch = Batch()
         self._lost: deque[Lease] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -143,7 +147,9 @@ class AccountPool:
             self._collect()
         if pool.wait_queue.waiters:
             pool.wait_queue.catch_up()
-        lease = pool.choose(wanted.model, wanted.pin, tried, now, wanted.account)
+        lease = pool.choose(
+            wanted.model, wanted.pin, tried, now, wanted.account, proven=wanted.proven
+        )
         if lease is None:
             raise pool.shortage(wanted.model, tried, now)
         return lease
@@ -175,7 +181,7 @@ class AccountPool:
         """As long as anybody waits, see whether other workers have given back."""
         pool.looks = bool(pool.wait_queue.waiters) and self._loop is not None
         if pool.looks:
-            if pool.full and pool.look(list(pool.full)):
+            if pool.look():
                 pool.wait_queue.serve()
             assert self._loop is not None
             self._loop.call_later(_LOOK_S, self._look, pool)
@@ -186,8 +192,9 @@ class AccountPool:
         former, self._counts = self._counts, counts
         if former is not None:
             former.close()
+        self._is_uncounted = counts is None
         for pool in self._pools.values():
-            pool.counts = counts
+            pool.share(counts)
 
     def _lend(
         self, pool: UpstreamPool, choice: Choice, model: str, pin: bytes, now: float, moved: bool
@@ -266,7 +273,7 @@ class AccountPool:
         """The upstream failed to answer the request of a lease."""
         pool = self._pools[lease.account.upstream]
         if symptom.status and self._hosts:
-            self._hosts.answered(pool.host(lease.proxy), lease.taken)
+            self._host_answered(lease)
         decision = classify(symptom, pool.rules.rules)
         key = fingerprint(lease.account.key)
         if key != self._fingerprints.get(lease.account.name, key):
@@ -278,9 +285,6 @@ class AccountPool:
 
     def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
         """A good answer to the request of a lease began after so many seconds."""
-        if self._hosts:
-            pool = self._pools[lease.account.upstream]
-            self._hosts.answered(pool.host(lease.proxy), lease.taken)
         if lease.choice.member.held is not None:
             name, now = lease.account.name, self._clock()
             rest = self._holds.rest(name, _SILENCE)
@@ -291,13 +295,17 @@ class AccountPool:
             elif lease.taken >= rest.since:
                 self._hold_for(_SILENCE, name, None, now)
 
-    def lease_silent(self, lease: Lease) -> bool:
+    def _host_answered(self, lease: Lease) -> None:
+        pool = self._pools[lease.account.upstream]
+        self._hosts.answered(pool.host(lease.proxy), lease.taken)
+
+    def lease_silent(self, lease: Lease, *, ended: bool) -> bool:
         """The call of a lease has been silent for far too long."""
         pool, name, now = self._pools[lease.account.upstream], lease.account.name, self._clock()
         moves = pool.upstream.silent_calls == "move"
         if not lease.choice.member.removed:
             before = self._holds.rest(name, _SILENCE)
-            limit = 0.0 if moves else pool.upstream.timeouts.first_byte_s
+            limit = 0.0 if moves or ended else pool.upstream.timeouts.first_byte_s
             patience = limit - (now - lease.taken)
             rest = rest_after_silence(before, lease.taken, now, self._spread(), patience)
             if rest is not None:
@@ -398,6 +406,9 @@ class AccountPool:
 
     def heard(self, lease: Lease, headers: Mapping[str, str]) -> None:
         """An answer to the request of a lease has these headers, which may tell of its quota."""
+        lease.answered = True
+        if self._hosts:
+            self._host_answered(lease)
         heard = self.quotas.heard
         heard[lease.account.name] = lease.model, headers
         if len(heard) > _MOST_HEARD:
@@ -465,6 +476,10 @@ class AccountPool:
         """Requests in flight with the account, of this worker and of others."""
         elsewhere = self._member(name).in_flight_elsewhere if name in self._accounts else 0
         return self._in_flight.get(name, 0) + elsewhere
+
+    def others(self, wanted: LeaseRequest, tried: Collection[str]) -> int:
+        """How many accounts that are not in `tried` could serve, now or when they are free."""
+        return self._pools[wanted.upstream].others(wanted.model, tried)
 
     def has_choice(self, upstream: str) -> bool:
         """Whether the upstream has more than one account, so that it matters which is used."""
@@ -615,6 +630,8 @@ class AccountPool:
         batch, self._batch = self._batch, Batch()
         batch.quotas |= self.quotas.take()
         batch.leases = dict(self._in_flight)
+        if self._is_uncounted:
+            batch.leases[UNCOUNTED] = 1
         return batch
 
     def restore(self, batch: Batch) -> None:
@@ -641,15 +658,15 @@ class AccountPool:
                 for transition in pending.get(name, ()):
                     state = apply(state, transition)
                 self._know(pool, name, state, now)
+        for pool in self._pools.values():
+            pool.uncounted = changes.leases if UNCOUNTED in changes.leases else {}
         for name in self._elsewhere - changes.leases.keys():
             if (pool := self._side_of(name)) is not None:
-                pool.rotation.in_flight_elsewhere(name, self._in_flight_elsewhere(pool, name, 0))
+                pool.told(name, 0)
         self._elsewhere = set(changes.leases)
         for name, count in changes.leases.items():
             if (pool := self._side_of(name)) is not None:
-                pool.rotation.in_flight_elsewhere(
-                    name, self._in_flight_elsewhere(pool, name, count)
-                )
+                pool.told(name, count)
         for name, at in changes.used.items():
             if (pool := self._side_of(name)) is not None:
                 pool.rotation.used_elsewhere(name, at)
@@ -663,17 +680,6 @@ class AccountPool:
                 pool.affinity.merge(digest, name, at)
         for pool in touched.values():
             pool.wait_queue.serve()
-
-    def _in_flight_elsewhere(self, pool: UpstreamPool, name: str, told: int) -> int:
-        """The requests of other workers: what was told of them, or the exact number."""
-        member = pool.rotation.member(name)
-        most = member.settings.max_concurrent
-        if self._counts is None or most is None:
-            return told
-        elsewhere = self._counts.elsewhere(name)
-        if member.in_flight + elsewhere >= most:
-            pool.full[name] = None
-        return elsewhere
 
     def _side_of(self, name: str) -> UpstreamPool | None:
         account = self._accounts.get(name)

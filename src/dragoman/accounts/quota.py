@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from math import inf, isfinite
+from math import inf
 
 from msgspec import Struct
 
@@ -29,6 +29,12 @@ _UNTOLD_S = 3600.0
 """Seconds for which a window counts of which neither reset nor length was told."""
 
 _LONGEST_NAME = 60
+
+_MOST_USED = 1.25
+"""The largest share of a window that is believed to be used."""
+
+_LONGEST_S = 400 * 24 * 3600.0
+"""The longest window that is believed in."""
 
 
 class QuotaWindow(Struct, frozen=True, omit_defaults=True):
@@ -101,14 +107,11 @@ def _unified(told: Mapping[str, str], now: float) -> Iterator[QuotaWindow]:
         if used is None:
             continue
         count, unit, family = found.groups()
-        yield _window(
-            f"{count}{unit}",
-            used,
-            now,
-            told.get(f"{start}-reset"),
-            int(count) * _UNITS[unit],
-            family or "",
-        )
+        seconds = int(count) * _UNITS[unit]
+        if 0 < seconds <= _LONGEST_S:
+            yield _window(
+                f"{count}{unit}", used, now, told.get(f"{start}-reset"), seconds, family or ""
+            )
 
 
 def _codex(told: Mapping[str, str], now: float) -> Iterator[QuotaWindow]:
@@ -120,7 +123,7 @@ def _codex(told: Mapping[str, str], now: float) -> Iterator[QuotaWindow]:
             continue
         start = header.removesuffix("-used-percent")
         minutes = number_of(told.get(f"{start}-window-minutes"))
-        seconds = minutes * 60 if minutes and minutes > 0 else None
+        seconds = minutes * 60 if minutes and 0 < minutes * 60 <= _LONGEST_S else None
         reset = told.get(f"{start}-reset-after-seconds") or told.get(f"{start}-reset-at")
         name = found[2] if seconds is None else _length(seconds)
         yield _window(name, used, now, reset, seconds, found[1] or "")
@@ -158,16 +161,15 @@ def _counted(told: Mapping[str, str], model: str, now: float) -> Iterator[QuotaW
 def _spent(limit: str | None, remaining: str | None) -> float | None:
     """The share used of a limit; None where it is not told, or makes no sense (Azure sends -1)."""
     most, left = number_of(limit), number_of(remaining)
-    if most is None or left is None or not 0 < most < _MOST or not 0 <= left <= most:
+    if not most or left is None or left > most:
         return None
     return 1.0 - left / most
 
 
-_MOST = 1e15
-
-
 def _share(value: float | None, whole: float = 1.0) -> float | None:
-    if value is None or not isfinite(value) or not 0 <= value <= 100 * whole:
+    """A share that is told as a part of `whole`; None where it makes no sense, such as a percentage
+    in place of a ratio. A little more than all may be used by requests that run at once."""
+    if value is None or value > _MOST_USED * whole:
         return None
     return value / whole
 
@@ -246,16 +248,18 @@ class Quotas:
     """What is known of the quotas of all accounts in this worker.
 
     `heard` are the model and the headers of each account's last answer. They are read by `settle`,
-    a few times a second, so that an answer costs next to nothing.
+    a few times a second, so that an answer costs next to nothing. `changed` are accounts of which
+    something was told, for whoever watches them to empty.
     """
 
-    __slots__ = ("_ends", "_first_end", "_told", "_untold", "heard", "windows")
+    __slots__ = ("_ends", "_first_end", "_told", "_untold", "changed", "heard", "windows")
 
     def __init__(self) -> None:
         self.windows: dict[str, Windows] = {}
         self.heard: dict[str, tuple[str, Mapping[str, str]]] = {}
         self._told: dict[str, Windows] = {}
         self._untold: set[str] = set()
+        self.changed: set[str] = set()
         self._ends: dict[str, float] = {}
         self._first_end = inf
 
@@ -297,9 +301,11 @@ class Quotas:
         self._told.pop(account, None)
         self._ends.pop(account, None)
         self._untold.discard(account)
+        self.changed.discard(account)
 
     def _put(self, account: str, found: Iterable[QuotaWindow], now: float) -> float:
         windows = self.windows[account] = merged(self.windows.get(account, ()), found, now)
+        self.changed.add(account)
         end = next_reset(windows, now)
         if end is None:
             self._ends.pop(account, None)

@@ -26,6 +26,8 @@ _RARE = 0.01
 _FAR_LONGER = 4.0
 _LEAST_S = 5.0
 """No call is far too late before: service and network may have a bad moment."""
+UNKNOWN_LIMIT_S = 30.0
+"""Seconds after which a call is far too late, once it has ended, where too little is known."""
 
 _BASE, _LONGEST = 30.0, 3600.0
 _FORGET_ONE_AFTER = 3600.0

@@ -10,7 +10,7 @@ they are called from one thread that is not the event loop's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -23,6 +23,10 @@ from dragoman.keys.records import KeyStore, StoredKey, StoredTeam, Uses
 
 LOST_AFTER_S = 3.0
 """Seconds of silence after which a worker's leases are dropped."""
+
+UNCOUNTED = ""
+"""Instead of an account, in the leases of a worker that cannot use the counters which the others
+share: it holds `max_concurrent` to what it is told, and the others hold it to what it tells."""
 
 MOST_PINS = 100_000
 """Pins that a worker gets at once when it starts."""
@@ -272,6 +276,10 @@ class Counts(Protocol):
     def elsewhere(self, name: str) -> int:
         """The requests of the account that other workers have in flight."""
 
+    def returns(self) -> Callable[[], Collection[str] | None]:
+        """What tells of which accounts other workers have ended requests since it was called last,
+        or was made; None: of too many to tell."""
+
     def close(self) -> None:
         """Give everything up. Harmless if it was done before."""
 
@@ -339,6 +347,9 @@ class Store(AuditLog, Protocol):
         """Those of the claims, each a word and until when it holds in Unix seconds, that nobody
         holds at `now`; they are held from then on, so that of several workers one tells of what
         all of them saw."""
+
+    def release(self, claims: Iterable[str]) -> None:
+        """Hold these claims no longer: what they were made for was not done."""
 
     def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
         """What was charged in the hours that begin in [since, until), in Unix seconds."""

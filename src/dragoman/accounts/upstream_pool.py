@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from itertools import islice
 from urllib.parse import urlsplit
 
 from dragoman.accounts.affinity import Affinity
@@ -23,6 +24,9 @@ from dragoman.config import Secret, Upstream
 _MOST_LOOKS = 64
 """Accounts that were full that one choice looks at."""
 
+_IN_TURN = 4
+"""Of them, accounts of which nobody has told that a request has ended."""
+
 
 class UpstreamPool:
     """All that belongs to one upstream. It serves the line of the requests that wait for it (see
@@ -33,16 +37,19 @@ class UpstreamPool:
 
     __slots__ = (
         "_clock",
+        "_doubtful",
+        "_full",
         "_make_lease",
+        "_returned",
         "affinity",
         "counts",
-        "full",
         "looks",
         "own_proxies",
         "probes",
         "proxies",
         "rotation",
         "rules",
+        "uncounted",
         "upstream",
         "wait_queue",
         "waits",
@@ -68,9 +75,14 @@ class UpstreamPool:
         """How long it commonly takes to begin whole answers, and streams."""
         self.counts: Counts | None = None
         """Counts `max_concurrent` over all workers; None: this one is alone, as far as is known."""
-        self.full: dict[str, None] = {}
+        self.uncounted: Mapping[str, int] = {}
+        """What was told of the requests of all other workers, where one of them does not count."""
+        self._returned: Callable[[], Collection[str] | None] = tuple
+        self._full: dict[str, None] = {}
         """Accounts that were last seen to have as many requests in flight as they may, most of them
         of other workers."""
+        self._doubtful: dict[str, None] = {}
+        """Of these, the ones that may have room again."""
         self.looks = False
         """Whether somebody looks at them now and then."""
         self.own_proxies = 0
@@ -90,67 +102,132 @@ class UpstreamPool:
         return self.host(self.upstream.proxy)
 
     def choose(
-        self, model: str, pin: bytes, tried: Collection[str], now: float, account: str = ""
+        self,
+        model: str,
+        pin: bytes,
+        tried: Collection[str],
+        now: float,
+        account: str = "",
+        *,
+        proven: bool = False,
     ) -> Lease | None:
         """A lease of an account for `model` that is not in `tried`; None if there is none at
         `now`. `pin` is the digest of the conversation's key, empty for none; `account` goes before
-        the account that is remembered for it, if it can serve."""
+        the account that is remembered for it, if it can serve. Where `proven`, accounts that were
+        avoided and have not answered since come last."""
         pinned = ""
         if pin and self.upstream.affinity != "off":
             pinned = account
             if not account or account in tried or not self.rotation.can_serve(account, model, now):
                 pinned = self.affinity.account(pin, now) or account
         choice = self._choose(model, tried, now, pinned)
+        if proven and choice is not None and choice.member.held is not None:
+            choice = self._choose_proven(choice, model, tried, now)
         if choice is None:
             return None
         moved = bool(pinned) and (account or pinned) != choice.member.name
         return self._make_lease(self, choice, model, pin, now, moved)
+
+    def _choose_proven(
+        self, choice: Choice | None, model: str, tried: Collection[str], now: float
+    ) -> Choice | None:
+        """Another account in place of one that was avoided and has not answered since, if there
+        is one."""
+        passed_over = list(tried)
+        for _ in range(_MOST_LOOKS):
+            if choice is None or choice.member.held is None:
+                break
+            passed_over.append(choice.member.name)
+            self._put_back(choice)
+            choice = self._choose(model, passed_over, now, "")
+        return self._choose(model, tried, now, "") if choice is None else choice
+
+    def _put_back(self, choice: Choice) -> None:
+        """Undo a choice that no lease was made of."""
+        if self.counts is not None and choice.member.settings.max_concurrent is not None:
+            self.counts.give_back(choice.member.name)
+        self.rotation.returned(choice)
+
+    def share(self, counts: Counts | None) -> None:
+        """Hold `max_concurrent` to `counts` from now on; None: to what is in flight here, and what
+        was told of others."""
+        self.counts = counts
+        self._returned = tuple if counts is None else counts.returns()
+        self._full.clear()
+        self._doubtful.clear()
 
     def _choose(self, model: str, tried: Collection[str], now: float, pinned: str) -> Choice | None:
         """The account for a request, counted in over all workers."""
         counts = self.counts
         if counts is None:
             return self.rotation.choose(model, tried, now, pinned)
-        if pinned in self.full:
-            self.look([pinned])
+        if pinned in self._full:
+            self._has_room(pinned)
         looked = False
         while True:
             choice = self.rotation.choose(model, tried, now, pinned)
             if choice is None:
-                if looked or not self.full:
+                if looked or not self.look():
                     return None
                 looked = True
-                if not self.look(list(self.full)[:_MOST_LOOKS]):
-                    return None
                 continue
             member = choice.member
             most = member.settings.max_concurrent
             if most is None or counts.take(member.name, most):
                 return choice
-            self.full[member.name] = None
-            self.rotation.in_flight_elsewhere(member.name, counts.elsewhere(member.name))
+            self.told(member.name, 0)
             self.rotation.returned(choice)
 
-    def look(self, names: Collection[str]) -> bool:
-        """Look at what other workers have in flight with accounts that were full. Returns whether
-        one has room again."""
-        counts = self.counts
-        if counts is None:
+    def told(self, name: str, count: int) -> None:
+        """Other workers have told of so many requests that they have in flight with an account. If
+        they count them, their count goes before that."""
+        member = self.rotation.member(name)
+        most = member.settings.max_concurrent
+        if self.counts is not None and most is not None:
+            count = max(self.counts.elsewhere(name), self.uncounted.get(name, 0))
+            if member.in_flight + count >= most:
+                self._full[name] = None
+        self.rotation.in_flight_elsewhere(name, count)
+
+    def look(self) -> bool:
+        """Look at accounts that were full of which other workers have ended a request since, and at
+        a few others in turn. Returns whether one has room again."""
+        if not self._full:
             return False
-        found = False
-        for name in names:
-            if name not in self.rotation:
-                self.full.pop(name, None)
-                continue
-            elsewhere = counts.elsewhere(name)
-            member = self.rotation.member(name)
-            most = member.settings.max_concurrent
-            if elsewhere != member.in_flight_elsewhere:
-                self.rotation.in_flight_elsewhere(name, elsewhere)
-            if most is None or member.in_flight + elsewhere < most:
-                self.full.pop(name, None)
-                found = True
-        return found
+        returned = self._returned()
+        for name in self._full if returned is None else returned:
+            if name in self._full:
+                self._doubtful[name] = None
+        some = list(islice(self._doubtful, _MOST_LOOKS))
+        for name in list(islice(self._full, _IN_TURN)):
+            # It is the turn of the others next.
+            del self._full[name]
+            self._full[name] = None
+            some.append(name)
+        return bool([name for name in some if self._has_room(name)])
+
+    def _has_room(self, name: str) -> bool:
+        """Look at what other workers have in flight with an account that was full. Returns whether
+        it has room again."""
+        self._doubtful.pop(name, None)
+        if name not in self.rotation or self.counts is None:
+            self._full.pop(name, None)
+            return False
+        member = self.rotation.member(name)
+        most = member.settings.max_concurrent
+        elsewhere = max(self.counts.elsewhere(name), self.uncounted.get(name, 0))
+        if elsewhere != member.in_flight_elsewhere:
+            self.rotation.in_flight_elsewhere(name, elsewhere)
+        if most is not None and member.in_flight + elsewhere >= most:
+            return False
+        self._full.pop(name, None)
+        return True
+
+    def others(self, model: str, tried: Collection[str]) -> int:
+        """How many accounts that are not in `tried` could serve, now or when they are free."""
+        shortage = self.rotation.shortage(model, tried)
+        held = sum(count for _, count in shortage.reasons)
+        return len(self.rotation) - held + shortage.busy
 
     def shortage(self, model: str, tried: Collection[str], now: float) -> NoAccount:
         """Why `choose` has just found no account."""

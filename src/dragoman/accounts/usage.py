@@ -120,11 +120,26 @@ class Meter:
                 sums.unmetered += 1
             return
         sums.estimated += estimated
-        sums.input += usage.input
-        sums.output += usage.output
-        sums.cached += usage.cached or 0
-        sums.cache_write += usage.cache_write or 0
-        sums.reasoning += usage.reasoning or 0
+        _add_tokens(sums, usage)
+
+    def count_in_vain(
+        self,
+        now: float,
+        account: str,
+        client: str,
+        model: str,
+        route: str,
+        usage: Usage,
+        *,
+        upstream: str = "",
+        team: str = "",
+        user: str = "",
+        tags: str = "",
+    ) -> None:
+        """Add what an answer used that was of no use, and followed by another or by an error: no
+        request is counted for it."""
+        sums = self._sums(now, account, client, model, route, upstream, team, user, tags)
+        _add_tokens(sums, usage)
 
     def count_failed(
         self,
@@ -311,3 +326,11 @@ def _admitted(names: dict[str, str], name: str, most: int) -> str:
         return OTHER
     names[name] = name
     return name
+
+
+def _add_tokens(sums: UsageCount, usage: Usage) -> None:
+    sums.input += usage.input
+    sums.output += usage.output
+    sums.cached += usage.cached or 0
+    sums.cache_write += usage.cache_write or 0
+    sums.reasoning += usage.reasoning or 0

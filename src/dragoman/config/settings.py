@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -193,6 +194,12 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For which a tool's arguments may run on as nothing but white space, as those of some models
     do until their output limit."""
 
+    @property
+    def longest_silence_s(self) -> float:
+        """Seconds within which a call of which nothing comes is over, infinity if it never is."""
+        phases = (self.connect_s, self.first_byte_s, self.idle_s)
+        return min(self.total_s or inf, sum(phases) if all(phases) else inf)
+
 
 class Probe(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How accounts that are out are tried again without waiting for a client's request."""
@@ -312,10 +319,11 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     first whatever is chosen here."""
     attempts: Annotated[int, Meta(ge=1, le=100)] = 10
     """Accounts tried for one request at most; none is tried twice."""
-    attempts_within_s: Seconds = 900.0
-    """Seconds after which no further account is tried for a request; 0 for no limit. It should be
-    longer than `timeouts.first_byte_s`: else the client is shown the failure of an account that
-    hangs, while others are good."""
+    attempts_within_s: Seconds = 1200.0
+    """Seconds after which no further account is tried for a request; 0 for no limit. Where others
+    are left, and there would be no time for them if a call took as long as `timeouts` allow, it is
+    ended after half of the time that is left, unless an answer has begun. So this should be twice
+    `timeouts.first_byte_s`."""
     silent_calls: Literal["wait", "move"] = "wait"
     """What is done about a call that was sent whole and says nothing for far longer than is usual
     here, which is learned. In either case its account is avoided until it answers as usual again.
@@ -530,8 +538,9 @@ class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pool_left: Annotated[float, Meta(ge=0, lt=1)] = 0.1
     """Share of an upstream's accounts that can still be used, at or below which there is an alert;
     the last usable account of several has one too, and so has the loss of all."""
-    attempts: Annotated[int, Meta(ge=1, le=10)] = 5
-    """Times that an alert is sent until it is accepted with a 2xx."""
+    keep_s: Seconds = 86_400.0
+    """Seconds for which an alert is sent again until it is accepted with a 2xx, at intervals that
+    grow to a minute."""
     timeout_s: Annotated[float, Meta(gt=0, le=60)] = 10.0
     """Seconds that each of them may take."""
     queue_size: AtLeastOne = 1000

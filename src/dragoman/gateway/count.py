@@ -105,7 +105,8 @@ class Counter:
             attempts.start(target, only=only)
             while count is None and (lease := await attempts.next()) is not None:
                 try:
-                    count = await self._attempt(incoming, target, counting, body, lease)
+                    attempt = self._attempt(incoming, target, counting, body, lease)
+                    count = await attempts.within(lease, attempt)
                 except Failure as failure:
                     attempts.failed(lease, failure)
                 finally:

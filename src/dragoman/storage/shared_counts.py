@@ -2,7 +2,8 @@
 
 A file that all of them map: a column of counters for each process, a row for each account. Only the
 process itself writes its column. To begin a request it locks the row, adds up the row over all
-columns, and counts itself in if there is room; to end one it needs no lock. Locks are those of the
+columns, and counts itself in if there is room; to end one it needs no lock. It notes in a ring what
+it ended last, so that others, whose requests wait, look at these rows only. Locks are those of the
 kernel on ranges of bytes of the file (fcntl, "open file description locks" where there are any):
 they end with the process that holds them, however it ends. So does the lock that a process holds on
 its column as long as it lives, by which the others see whose counts are void.
@@ -17,6 +18,7 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 from mmap import mmap
 
@@ -31,7 +33,13 @@ _HEAD = 4096
 _KEYS = _HEAD
 _COLUMNS = _KEYS + 8 * ROWS
 _COLUMN_BYTES = 2 * ROWS
-_SIZE = _COLUMNS + PROCESSES * _COLUMN_BYTES
+_RINGS = _COLUMNS + PROCESSES * _COLUMN_BYTES
+RING = 2048
+"""Rows that a process notes of which it ended a request last."""
+_RING_BYTES = 2 * RING
+_PLACES = _RINGS + PROCESSES * _RING_BYTES
+"""How many each process has noted so far."""
+_SIZE = _PLACES + 8 * PROCESSES
 _MOST = (1 << 16) - 1
 _LOOK_EVERY_S = 0.05
 """Seconds between two looks for processes that are gone."""
@@ -65,6 +73,7 @@ class SharedCounts:
             os.close(self._file)
             raise
         self._rows: dict[str, int] = {}
+        self._names: dict[int, str] = {}
         self._is_full = False
         self._looked = 0.0
 
@@ -100,11 +109,38 @@ class SharedCounts:
             own = self._columns[self._number]
             if own[row]:
                 own[row] -= 1
+            place = self._places[self._number]
+            self._rings[self._number][place % RING] = row
+            self._places[self._number] = place + 1
 
     def elsewhere(self, name: str) -> int:
         """The requests of the account that other processes have in flight."""
         row = self._row(name)
         return 0 if row < 0 else self._sum(row) - self._columns[self._number][row]
+
+    def returns(self) -> Callable[[], Collection[str] | None]:
+        """See `dragoman.accounts.store.Counts`."""
+        seen = list(self._places)
+
+        def returned() -> Collection[str] | None:
+            rows: set[int] = set()
+            lost = False
+            for number in range(self._used[0]):
+                start, end = seen[number], self._places[number]
+                if start == end or number == self._number:
+                    continue
+                seen[number] = end
+                if not 0 < end - start <= RING:
+                    lost = True
+                    continue
+                ring = self._rings[number]
+                rows.update(ring[place % RING] for place in range(start, end))
+                lost = lost or self._places[number] - start > RING
+            if lost:
+                return None
+            return [self._names[row] for row in rows if row in self._names]
+
+        return returned
 
     # Rows and columns
 
@@ -115,6 +151,7 @@ class SharedCounts:
         row = self._rows.get(name)
         if row is None:
             row = self._rows[name] = self._find_row(name)
+            self._names[row] = name
         return row
 
     def _find_row(self, name: str) -> int:
@@ -143,14 +180,22 @@ class SharedCounts:
             os.pwrite(self._file, _MAGIC, 0)
         elif os.pread(self._file, len(_MAGIC), 0) != _MAGIC:
             raise OSError(errno.EBUSY, "is in use by another version")
+        elif os.fstat(self._file).st_size < _SIZE:
+            # A version without rings uses it.
+            os.ftruncate(self._file, _SIZE)
         self._memory = mmap(self._file, _SIZE)
         whole = memoryview(self._memory)
         self._used = whole[_HEAD - 8 : _HEAD].cast("Q")
         self._keys = whole[_KEYS:_COLUMNS].cast("Q")
         self._columns = [
             whole[start : start + _COLUMN_BYTES].cast("H")
-            for start in range(_COLUMNS, _SIZE, _COLUMN_BYTES)
+            for start in range(_COLUMNS, _RINGS, _COLUMN_BYTES)
         ]
+        self._rings = [
+            whole[start : start + _RING_BYTES].cast("H")
+            for start in range(_RINGS, _PLACES, _RING_BYTES)
+        ]
+        self._places = whole[_PLACES:_SIZE].cast("Q")
 
     def _take_column(self) -> int:
         for number in range(PROCESSES):
@@ -165,6 +210,8 @@ class SharedCounts:
         empty = bytes(_COLUMN_BYTES)
         if self._memory[start : start + _COLUMN_BYTES] != empty:
             self._memory[start : start + _COLUMN_BYTES] = empty
+            # More than fits into the ring: the others look at all of theirs.
+            self._places[number] += RING + 1
 
     def _drop_lost(self) -> bool:
         """Give back what processes had counted in that are gone. Whether there were any."""

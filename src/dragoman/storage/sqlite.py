@@ -223,6 +223,13 @@ class SqliteStore(SqliteUsage, SqliteAudit):
                     claimed.add(name)
         return claimed
 
+    def release(self, claims: Iterable[str]) -> None:
+        """See `Store.release`."""
+        with self._file.writing_untold() as connection:
+            connection.executemany(
+                "DELETE FROM claims WHERE name = ?", [(name,) for name in claims]
+            )
+
     def sweep(self, now: float) -> int:
         """See `Store.sweep`."""
         with self._file.writing_untold() as connection:

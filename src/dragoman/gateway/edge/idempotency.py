@@ -6,6 +6,8 @@ it is given the first one's answer, byte for byte; the same key with another req
 (422). Only good answers are given again: a failure is not worth keeping, and the next try may do
 better. A key belongs to its client.
 
+What makes a request the same is its path, its body, and those headers that change what is asked.
+
 What is known is this worker's alone, and bounded.
 """
 
@@ -24,6 +26,8 @@ from dragoman.gateway.edge.incoming import Asked, IncomingRequest
 from dragoman.gateway.edge.record import Record
 
 HEADER = b"idempotency-key"
+POLICY = b"x-dragoman-policy"
+"""Header that names the policy of a request."""
 
 _LONGEST_KEY = 255
 _RETRY_S = 1.0
@@ -74,6 +78,7 @@ class IdempotencyKeys:
         self._clock = clock
         self._in_flight: dict[_Name, bytes] = {}
         self._answers: OrderedDict[_Name, _Answer] = OrderedDict()
+        self._in_vain: OrderedDict[_Name, int] = OrderedDict()
         self._bytes = 0
 
     async def serve(
@@ -98,6 +103,7 @@ class IdempotencyKeys:
         name = caller.name, key
         recorded = _Recorded(incoming, lambda digest: self._begin(name, digest))
         incoming.request = recorded
+        record.in_vain_before = self._in_vain.get(name, 0)
         try:
             await handle(incoming, caller, record)
         except _Replay as replay:
@@ -111,6 +117,10 @@ class IdempotencyKeys:
         finally:
             if recorded.begun:
                 self._in_flight.pop(name, None)
+            if record.in_vain:
+                self._in_vain[name] = record.in_vain_before + len(record.in_vain)
+                if len(self._in_vain) > _MOST_KEYS:
+                    self._in_vain.popitem(last=False)
 
     def _begin(self, name: _Name, digest: bytes) -> _Answer | None:
         """A request with this key and digest is to be answered. Returns its answer if it was."""
@@ -166,6 +176,7 @@ class _Recorded:
         "_parts",
         "_request",
         "_size",
+        "_telling",
         "address",
         "begun",
         "digest",
@@ -186,6 +197,7 @@ class _Recorded:
         self.query = request.query
         self.headers = request.headers
         self.address = request.address
+        self._telling = (POLICY, *(name.encode() for name in incoming.codec.endpoint.forwarded))
         self.begun = False
         self.digest: bytes | None = None
         self.status = 0
@@ -209,6 +221,8 @@ class _Recorded:
         body = await self._request.body(limit)
         if not self.begun:
             asked = hashlib.sha256(f"{self.method} {self.path}\0".encode() + self.query + b"\0")
+            for header in self._telling:
+                asked.update(b"%b\0" % self.headers.get(header, b""))
             asked.update(body)
             answer = self._begin(asked.digest())
             if answer is not None:
@@ -277,17 +291,19 @@ _NOT_KEPT = Fault(
 )
 
 
-def key_for(client: str, key: bytes, account: str, body: bytes) -> str:
-    """The key to send upstream for a client's key and a body for an account.
+def key_for(client: str, key: bytes, account: str, body: bytes, in_vain: int = 0) -> str:
+    """The key to send upstream for a client's key and a body for an account, after so many answers
+    that were of no use.
 
     It is the same for every attempt with an account, in any worker, and another for each account:
     services look keys up for whoever owns the account, so that the same key would bring one account
     the failure of another. Clients that choose the same key do not meet either. Another body, as
     without the reasoning that the account refused, has a key of its own: services refuse a key that
-    comes with another body.
+    comes with another body. After an answer of no use, which they would give again, it is another.
     """
     digest = hashlib.sha256()
-    for part in (client.encode(), key, account.encode(), body):
+    after = (b"%d" % in_vain,) if in_vain else ()
+    for part in (client.encode(), key, account.encode(), body, *after):
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return f"dragoman-{digest.hexdigest()[:40]}"

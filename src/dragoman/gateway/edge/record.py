@@ -54,6 +54,25 @@ class FailedAttempt(Struct, frozen=True):
     ms: float
 
 
+class InVain(Struct, frozen=True):
+    """An answer that an account was paid for and that was of no use: where it came from, the
+    upstream's name of the model, what it used (None: that was not told) and what that costs."""
+
+    upstream: str
+    account: str
+    model: str
+    usage: Usage | None
+    charge: Charge | None
+
+
+class _PaidInVain(Struct, frozen=True):
+    """As `InVain`, in a line of the log."""
+
+    account: str
+    model: str
+    usage: Usage | None
+
+
 class _Line(Struct, gc=False):
     """A request's line in the log, in the order of its fields. What is not set is left out."""
 
@@ -74,6 +93,7 @@ class _Line(Struct, gc=False):
     accounts: int | UnsetType = UNSET
     replayed: bool | UnsetType = UNSET
     failed: list[FailedAttempt] | UnsetType = UNSET
+    in_vain: list[_PaidInVain] | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
     estimated: bool | UnsetType = UNSET
     cost_usd: str | UnsetType = UNSET
@@ -92,8 +112,10 @@ class Record:
     order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
     costs, None without `usage`, which is `estimated` as far as the upstream did not tell it. `user`
     is the end user that the request names, and `tags` are its own, in one text. `replayed` says
-    that the answer was that of an earlier request with the same `Idempotency-Key`. `finish` is why
-    the model stopped, `sent_at` when the last attempt began, by `time.perf_counter`, 0 without one.
+    that the answer was that of an earlier request with the same `Idempotency-Key`. `in_vain` are
+    the answers to it that were paid for and of no use, `in_vain_before` how many of those there
+    were to earlier requests with the same key. `finish` is why the model stopped, `sent_at` when
+    the last attempt began, by `time.perf_counter`, 0 without one.
 
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
     by the name of the setting, and `trace_id`, once the request has ended, 0 if it is not traced.
@@ -111,6 +133,8 @@ class Record:
         "estimated",
         "failed",
         "finish",
+        "in_vain",
+        "in_vain_before",
         "losses",
         "model",
         "replayed",
@@ -140,6 +164,8 @@ class Record:
         self.attempts = 0
         self.accounts = 0
         self.failed: Sequence[FailedAttempt] = ()
+        self.in_vain: Sequence[InVain] = ()
+        self.in_vain_before = 0
         self.stream = False
         self.usage: Usage | None = None
         self.charge: Charge | None = None
@@ -152,6 +178,12 @@ class Record:
         self.trace: RequestTrace | None = None
         self.settings = _NO_SETTINGS
         self.trace_id = 0
+
+    def blame_last(self) -> None:
+        """The request failed: it counts for the upstream that was asked last, not for one that had
+        no account to ask."""
+        if self.failed:
+            self.upstream, self.upstream_model = self.failed[-1].upstream, self.failed[-1].model
 
     def line(self, request_id: str, route: str, status: int) -> bytes:
         """The line: one JSON object."""
@@ -178,6 +210,8 @@ class Record:
             if self.failed:
                 line.accounts = self.accounts
                 line.failed = list(self.failed)
+        if self.in_vain:
+            line.in_vain = [_PaidInVain(one.account, one.model, one.usage) for one in self.in_vain]
         if self.usage is not None:
             line.usage = self.usage
             if self.estimated:

@@ -58,8 +58,6 @@ class Series(Struct, array_like=True):
     """Counts of the requests on one route, answered with one class of status, for one upstream."""
 
     requests: int = 0
-    attempts: int = 0
-    retries: int = 0
     latency: Histogram = field(default_factory=lambda: Histogram([0] * (len(LATENCIES) + 1)))
     first_byte: Histogram = field(default_factory=lambda: Histogram([0] * (len(FIRST_BYTES) + 1)))
     tokens: list[int] = field(default_factory=lambda: [0] * len(TOKENS))
@@ -67,8 +65,6 @@ class Series(Struct, array_like=True):
     def add(self, other: Series) -> None:
         """Add the counts of `other`."""
         self.requests += other.requests
-        self.attempts += other.attempts
-        self.retries += other.retries
         self.latency.add(other.latency)
         self.first_byte.add(other.first_byte)
         self.tokens = [mine + its for mine, its in zip(self.tokens, other.tokens, strict=True)]
@@ -156,8 +152,6 @@ class Metrics:
         series.requests += 1
         attempts = record.attempts
         if attempts:
-            series.attempts += attempts
-            series.retries += attempts - 1
             if record.failed:
                 self._count_failed(record)
             if attempts > len(record.failed):
@@ -173,12 +167,11 @@ class Metrics:
             latency.buckets[bisect_left(FIRST_BYTES, first_byte)] += 1
             latency.total += first_byte
         if usage is not None:
-            tokens = series.tokens
-            tokens[0] = min(tokens[0] + usage.input, _MOST)
-            tokens[1] = min(tokens[1] + (usage.cached or 0), _MOST)
-            tokens[2] = min(tokens[2] + (usage.cache_write or 0), _MOST)
-            tokens[3] = min(tokens[3] + usage.output, _MOST)
-            tokens[4] = min(tokens[4] + (usage.reasoning or 0), _MOST)
+            _add_tokens(series, usage)
+        for one in record.in_vain:
+            if one.usage is not None:
+                key = f"{route} {status // 100}xx {one.upstream}"
+                _add_tokens(counts.series.setdefault(key, Series()), one.usage)
         if record.error:
             _one_more(counts.errors, f"{record.upstream} {record.error}")
         for loss in record.losses:
@@ -217,6 +210,15 @@ class Metrics:
         """Count what became of the traces of so many requests: `sent`, `failed` or `dropped`. Each
         result is counted by one thread only."""
         self.counts.traces[result] = self.counts.traces.get(result, 0) + requests
+
+
+def _add_tokens(series: Series, usage: Usage) -> None:
+    tokens = series.tokens
+    tokens[0] = min(tokens[0] + usage.input, _MOST)
+    tokens[1] = min(tokens[1] + (usage.cached or 0), _MOST)
+    tokens[2] = min(tokens[2] + (usage.cache_write or 0), _MOST)
+    tokens[3] = min(tokens[3] + usage.output, _MOST)
+    tokens[4] = min(tokens[4] + (usage.reasoning or 0), _MOST)
 
 
 class Board:
@@ -289,17 +291,22 @@ def render(
         by_route.setdefault((route, upstream), Series()).add(found)
         if upstream:
             by_upstream.setdefault(upstream, Series()).add(found)
+    tried: dict[str, list[int]] = {}
+    for key, sums in counts.accounts.items():
+        own = tried.setdefault(key.split(" ")[0], [0, 0])
+        own[0] += sums[0]
+        own[1] += sums[1]
     lines += _family(
         "attempts_total",
         "counter",
         "Accounts tried for requests, by upstream.",
-        ((_labels(upstream=name), found.attempts) for name, found in by_upstream.items()),
+        ((_labels(upstream=name), sums[0]) for name, sums in tried.items()),
     )
     lines += _family(
         "retries_total",
         "counter",
-        "Accounts tried after another had failed, by upstream.",
-        ((_labels(upstream=name), found.retries) for name, found in by_upstream.items()),
+        "Attempts, wherever they were made, that the failures of an upstream's accounts caused.",
+        ((_labels(upstream=name), sums[1]) for name, sums in tried.items()),
     )
     lines += _family(
         "account_attempts_total",
@@ -365,7 +372,7 @@ def render(
     lines += _family(
         "webhook_alerts_total",
         "counter",
-        "Alerts for the webhook: sent, failed after all attempts, or dropped for want of room.",
+        "Alerts for the webhook: sent, failed in all their time, or dropped: no room, or the end.",
         ((_labels(result=result), number) for result, number in sorted(counts.alerts.items())),
     )
     lines += _family(

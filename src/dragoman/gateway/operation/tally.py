@@ -87,6 +87,14 @@ class Tally:
         now = time.time()
         if record.failed:
             self._charge_failed(self._meter, now, name, record)
+        for one in record.in_vain:
+            if one.usage is None:
+                continue
+            key = (now, one.account, record.caller, record.model, name, one.usage)
+            team, user, tags = record.team, record.user, record.tags
+            self._meter.count_in_vain(*key, upstream=one.upstream, team=team, user=user, tags=tags)
+            if one.charge is not None:
+                self._meter.charge(*key, one.charge, team=team, user=user, tags=tags)
         self._meter.count(
             now,
             record.account,

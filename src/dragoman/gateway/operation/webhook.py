@@ -1,8 +1,8 @@
 """Tells an operator's webhook what it is to hear of at once, outside of every request's way.
 
 `Alerts` watches the accounts twice a second and hands what there is to `Webhook`, whose queue is
-bounded and which tries again when the receiver fails. Of several workers that see the same, one
-tells of it: they claim it in the store. Without a store each tells of what it saw.
+bounded and which tries again, for a day, when the receiver fails. Of several workers that see the
+same, one tells of it: they claim it in the store. Without a store each tells of what it saw.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import msgspec
 import dragoman
 from dragoman.accounts.alerts import Alert, of_change, of_pool, of_quota
 from dragoman.accounts.pool import AccountPool
-from dragoman.accounts.quota import Windows
 from dragoman.accounts.states import AccountState
 from dragoman.accounts.store import StoreError
 from dragoman.accounts.sync import AccountSync
@@ -47,7 +46,8 @@ _ANSWER_BYTES = 64 * 1024
 
 
 class Webhook:
-    """Sends alerts, one after another. `metrics` counts what became of them."""
+    """Sends alerts, one after another. `metrics` counts what became of them. While the receiver
+    fails, what waits is tried in turn, so that one alert that it does not like delays no other."""
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class Webhook:
         self._client = client
         self._metrics = metrics
         self._waiting: deque[Alert] = deque()
+        self._failing = False
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -67,8 +68,8 @@ class Webhook:
         """Begin, in the running loop."""
         self._task = asyncio.create_task(self._run())
 
-    async def close(self) -> None:
-        """Send what waits, once and within a short time, and stop."""
+    async def close(self) -> list[Alert]:
+        """Send what waits, once and within a short time, and stop. Returns what nobody took."""
         self._stopping.set()
         self._news.set()
         if self._task is not None:
@@ -76,6 +77,7 @@ class Webhook:
                 await asyncio.wait_for(self._task, _LAST_S)
         for _ in self._waiting:
             self._metrics.alerted("dropped")
+        return list(self._waiting)
 
     def offer(self, alert: Alert) -> None:
         """Send an alert when its turn comes; it is dropped if as many wait as may."""
@@ -86,32 +88,38 @@ class Webhook:
         self._news.set()
 
     async def _run(self) -> None:
-        while True:
-            while self._waiting:
-                sent = await self._send(self._waiting[0])
-                self._waiting.popleft()
-                self._metrics.alerted("sent" if sent else "failed")
-            if self._stopping.is_set():
-                return
-            self._news.clear()
-            if not self._waiting and not self._stopping.is_set():
+        wait = _FIRST_WAIT_S
+        while not self._stopping.is_set():
+            if not self._waiting:
+                self._news.clear()
                 await self._news.wait()
-
-    async def _send(self, alert: Alert) -> bool:
-        """Send one alert until it is accepted, and not too often. Whether it was."""
-        body = written(alert)
-        told = ""
-        for attempt in range(self._settings.attempts):
-            if attempt:
-                wait = min(_FIRST_WAIT_S * 2 ** (attempt - 1), _LONGEST_WAIT_S)
+            elif await self._send_first():
+                wait = _FIRST_WAIT_S
+            else:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), wait)
-                if self._stopping.is_set():
-                    break
-            told = await self._call(body)
-            if not told:
-                return True
-        _log.warning("the webhook did not take an alert of %s: %s", alert.type, told)
+                wait = min(2 * wait, _LONGEST_WAIT_S)
+        for _ in range(len(self._waiting)):
+            await self._send_first()
+
+    async def _send_first(self) -> bool:
+        """Send the alert that waits first; if it is not accepted, it waits again, as the last.
+        Whether it was."""
+        alert = self._waiting[0]
+        told = await self._call(written(alert))
+        self._waiting.popleft()
+        if not told:
+            self._metrics.alerted("sent")
+            self._failing = False
+            return True
+        if not self._failing:
+            self._failing = True
+            _log.warning("the webhook did not take an alert of %s: %s", alert.type, told)
+        if time.time() - alert.at < self._settings.keep_s:
+            self._waiting.append(alert)
+        else:
+            _log.error("an alert of %s is given up, the webhook took it never", alert.type)
+            self._metrics.alerted("failed")
         return False
 
     async def _call(self, body: bytes) -> str:
@@ -187,7 +195,6 @@ class Alerts:
             None if config.webhook.url is None else Webhook(config.webhook, client, metrics)
         )
         self._changes: deque[tuple[AccountState, AccountState]] = deque(maxlen=_MOST_CHANGES)
-        self._seen: dict[str, Windows] = {}
         self._told: deque[Alert] = deque(maxlen=_MOST_CHANGES)
         self._held: dict[str, float] = {}
         self._stopping = asyncio.Event()
@@ -208,7 +215,13 @@ class Alerts:
             await self._task
         if self._webhook is not None:
             self._pool.on_change = None
-            await self._webhook.close()
+            lost = await self._webhook.close()
+            if lost and self._account_sync is not None:
+                # Whoever sees the same next tells of it.
+                with suppress(StoreError):
+                    await self._account_sync.ask(
+                        lambda store: store.release([alert.key for alert in lost])
+                    )
 
     def notify(self, alert: Alert) -> None:
         """Tell the webhook of what somebody else has seen, within half a second and outside of any
@@ -266,15 +279,11 @@ class Alerts:
                 upstream = self._pool.account(after.name).upstream
                 if (alert := of_change(before, after, upstream, now)) is not None:
                     found.append(alert)
-        known = self._pool.quotas.windows
-        if len(self._seen) > len(known):
-            self._seen = {name: seen for name, seen in self._seen.items() if name in known}
-        for name, windows in known.items():
-            if self._seen.get(name) is windows:
-                continue
-            self._seen[name] = windows
+        quotas = self._pool.quotas
+        changed, quotas.changed = quotas.changed, set()
+        for name in changed:
             with suppress(KeyError):
-                upstream = self._pool.account(name).upstream
+                upstream, windows = self._pool.account(name).upstream, quotas.windows[name]
                 found += of_quota(name, upstream, windows, self._settings.thresholds, now)
         for name in self._upstreams:
             usable, accounts = self._pool.left(name), self._pool.size(name)

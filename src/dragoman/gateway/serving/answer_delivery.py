@@ -25,6 +25,7 @@ from dragoman.gateway.serving.answers import (
 from dragoman.gateway.serving.context import RequestContext
 from dragoman.gateway.serving.failures import Failure, failed_call
 from dragoman.gateway.serving.large import is_large
+from dragoman.http.clock import Clock
 from dragoman.translation import AnswerStream, Outcome
 from dragoman.upstream.errors import CallError
 from dragoman.upstream.response import UpstreamResponse
@@ -47,16 +48,18 @@ _BLANK_RUN = 100
 
 
 async def deliver_whole(
-    context: RequestContext, lease: Lease, answer: UpstreamResponse, mask: Mask
+    context: RequestContext, lease: Lease, answer: UpstreamResponse, mask: Mask, sent_at: float
 ) -> None:
-    """Send the client a whole answer.
+    """Send the client a whole answer. `sent_at` is when the call began, by the monotonic clock.
 
     Raises:
         UpstreamError: the answer is an error, or unusable.
         CallError: the answer broke off.
     """
     hold = context.incoming.hold
+    seconds = time.monotonic() - sent_at
     body = await answer.read(MOST_BYTES, hold)
+    _begins(context, lease, seconds)
     call, outcome = context.call, context.outcome
     name = ""
     if is_large(body):
@@ -90,25 +93,38 @@ async def deliver_stream(
         Failure: nothing of it came in time.
         CallError: the answer broke off before that.
     """
-    chunk = await beginning(answer)
-    if not is_stream(answer, chunk):
-        await _deliver_whole_as_stream(context, delivery, lease, answer, chunk, mask)
+    seconds = time.monotonic() - sent_at
+    ending = _ending(context, answer)
+    try:
+        chunk = await beginning(answer)
+        streams = is_stream(answer, chunk)
+        if streams:
+            stream = context.call.open_stream()
+            context.read_from(stream)
+            held = await _hold_back(context, stream, answer, chunk, sent_at)
+    except CallError:
+        if ending is not None and ending.rang:
+            raise _nothing_came(context) from None
+        raise
+    finally:
+        if ending is not None:
+            ending.cancel()
+    if not streams:
+        await _deliver_whole_as_stream(context, delivery, lease, answer, chunk, mask, seconds)
         return
-    stream = context.call.open_stream()
-    context.read_from(stream)
-    held = await _hold_back(context, stream, answer, chunk, sent_at)
+    _begins(context, lease, time.monotonic() - sent_at)
     context.start_stream(stream)
     lease.succeeded()
     context.remember_account(lease)
     if context.recorder is not None:
         await context.recorder.begun(lease.account.name, stream.answer_id)
-    await _relay(context, delivery, stream, answer, held)
+    cause = await _relay(context, delivery, stream, answer, held)
     fault = stream.outcome.fault
     if fault is None:
         _report_success(lease, stream.outcome)
     else:
         context.record.error = fault.kind
-        context.attempts.broke_off(lease, fault)
+        context.attempts.broke_off(lease, fault, cause)
         if fault.kind not in (FaultKind.UPSTREAM_FAILED, FaultKind.UPSTREAM_TIMEOUT):
             lease.failed(symptom_of_fault(fault))
 
@@ -120,10 +136,12 @@ async def _deliver_whole_as_stream(
     answer: UpstreamResponse,
     chunk: bytes,
     mask: Mask,
+    seconds: float,
 ) -> None:
     """Send the answer of an upstream that did not stream although it was asked to. `chunk` is what
-    was read of it."""
+    was read of it, which began after so many seconds."""
     body = chunk + await answer.read(MOST_BYTES, context.incoming.hold)
+    _begins(context, lease, seconds)
     call, outcome = context.call, context.outcome
     name = ""
     if is_large(body):
@@ -164,8 +182,7 @@ async def _hold_back(
         if not chunk:
             break
         if limit and time.monotonic() - sent_at > limit:
-            late = f"nothing of an answer came within {limit:g} s"
-            raise Failure(_timeout(context, late), UNREACHABLE, silent=True)
+            raise _nothing_came(context)
     fault = stream.outcome.fault
     if not stream.begun and size <= _MOST_HELD and (fault is not None or not stream.outcome.ended):
         raise UpstreamError(fault or _EMPTY)
@@ -178,11 +195,13 @@ async def _relay(
     stream: AnswerStream,
     answer: UpstreamResponse,
     held: list[bytes],
-) -> None:
-    """Send a stream that has begun to the client, to its end or to the error that ends it.
+) -> str:
+    """Send a stream that has begun to the client, to its end or to the error that ends it. Returns
+    what ended it, in one word, if its call did and not what it said.
 
     `held` is what was held back. It is released: it may repeat all of a large request.
     """
+    cause = ""
     feed, put, codec = stream.feed, delivery.put, context.incoming.codec
     patience = context.target.upstream.timeouts.blank_arguments_s or inf
     blank_since = 0.0
@@ -220,6 +239,7 @@ async def _relay(
                 if now - blank_since >= patience:
                     late = f"a tool's arguments were white space for {patience:g} s"
                     data += stream.fail(_timeout(context, late))
+                    cause = "blank_arguments"
                     answer.close()
                     break
             if data:
@@ -227,10 +247,11 @@ async def _relay(
                 data = b""
             if not await answer.pipe(pass_on):
                 data = stream.finish()
+                cause = "cut_off"
                 break
     except CallError as error:
-        fault = failed_call(error, context.target.upstream.name).fault
-        data = stream.fail(fault)
+        data = stream.fail(failed_call(error, context.target.upstream.name).fault)
+        cause = error.cause
     if stream.cut:
         # The upstream would go on generating, at the account's cost.
         answer.close()
@@ -238,6 +259,7 @@ async def _relay(
         data = await context.recorder.stream(data)
     await delivery.end(data)
     await drain(answer)
+    return cause
 
 
 async def deliver_refusal(context: RequestContext, failure: Failure) -> None:
@@ -279,6 +301,46 @@ async def _is_uncommitted(context: RequestContext) -> bool:
 
 def _report_success(lease: Lease, outcome: Outcome) -> None:
     lease.succeeded(0.0 if outcome.usage is None else outcome.usage.total)
+
+
+class _Ending:
+    """Ends a call after so many seconds, unless it is cancelled before."""
+
+    __slots__ = ("_answer", "_timer", "rang")
+
+    def __init__(self, clock: Clock, answer: UpstreamResponse, seconds: float) -> None:
+        self._answer = answer
+        self._timer = clock.after(seconds, self._ring)
+        self.rang = False
+
+    def _ring(self) -> None:
+        self.rang = True
+        self._answer.close()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+
+def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None:
+    """What ends the call if nothing of an answer comes for long after its head; None where
+    `idle_s` does it."""
+    limits = context.target.upstream.timeouts
+    if not limits.first_byte_s or 0 < limits.idle_s <= limits.first_byte_s:
+        return None
+    return _Ending(context.incoming.clock, answer, limits.first_byte_s)
+
+
+def _begins(context: RequestContext, lease: Lease, seconds: float) -> None:
+    """A good answer began after so many seconds."""
+    if context.attempts.limit is not None:
+        context.attempts.begun()
+    lease.began(seconds, stream=context.call.streams)
+
+
+def _nothing_came(context: RequestContext) -> Failure:
+    limit = context.target.upstream.timeouts.first_byte_s
+    fault = _timeout(context, f"nothing of an answer came within {limit:g} s")
+    return Failure(fault, UNREACHABLE, cause="first_byte_timeout", silent=True)
 
 
 def _timeout(context: RequestContext, late: str) -> Fault:

@@ -1,16 +1,21 @@
-"""Which account is asked next, and the error for the client when none is left."""
+"""Which account is asked next, how long it may be silent, and the error for the client when none is
+left."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
-from dragoman.canonical.errors import Fault
+from dragoman.accounts.symptoms import UNREACHABLE
+from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Upstream
 from dragoman.gateway.edge.record import FailedAttempt, Record
 from dragoman.gateway.serving.affinity import NO_KEYS, ConversationKeys
@@ -27,6 +32,10 @@ from dragoman.gateway.serving.failures import (
 from dragoman.gateway.serving.routing import Target
 
 E = TypeVar("E", bound=Exception)
+T = TypeVar("T")
+
+SILENT = "silent"
+"""The kind of an attempt that failed since nothing came until its client left."""
 
 _LONGEST_MODEL = 200
 """Characters of a model's name that are told of an attempt."""
@@ -47,7 +56,7 @@ class Attempts:
         attempts.start(target)
         while (lease := await attempts.next()) is not None:
             try:
-                return await ask(lease)
+                return await attempts.within(lease, ask(lease))
             except Failure as failure:
                 attempts.failed(lease, failure)
             finally:
@@ -56,12 +65,18 @@ class Attempts:
 
     The time limit is shared by all upstreams, accounts are counted for each. No account of an
     upstream is asked twice. `made` counts the attempts.
+
+    An attempt may take as long as the limits of the call allow if there is time for another
+    afterwards. Else it is ended after half of the time that is left, unless an answer has `begun`,
+    so that accounts that hang are never the last that a client hears of while others are left.
     """
 
     __slots__ = (
         "_failure",
+        "_following",
         "_host_down",
-        "_paid_in_vain",
+        "_hung",
+        "_in_vain",
         "_pool",
         "_record",
         "_remaining",
@@ -72,6 +87,7 @@ class Attempts:
         "_unreached",
         "_wanted",
         "gave_up",
+        "limit",
         "made",
     )
 
@@ -79,7 +95,9 @@ class Attempts:
         self._pool = pool
         self._record = record
         self._started = time.monotonic()
-        self._paid_in_vain = False
+        self.limit: asyncio.Timeout | None = None
+        self._in_vain = False
+        self._hung = False
         self.made = 0
 
     def in_time(self, upstream: Upstream) -> bool:
@@ -87,14 +105,20 @@ class Attempts:
         return self._seconds_left(upstream) > 0
 
     def start(
-        self, target: Target, conversation: ConversationKeys = NO_KEYS, only: str = ""
+        self,
+        target: Target,
+        conversation: ConversationKeys = NO_KEYS,
+        only: str = "",
+        following: Sequence[Target] = (),
     ) -> None:
         """Go on with the accounts of the target's upstream. `conversation` tells its account;
-        `only` is the name of the one account that may be asked, empty for any."""
+        `only` is the name of the one account that may be asked, empty for any; `following` are the
+        targets that are left if none of these answers."""
         upstream = target.upstream
         self._target = target
+        self._following = following
         self._wanted = LeaseRequest(
-            upstream.name, target.model, conversation.lookup, conversation.account
+            upstream.name, target.model, conversation.lookup, conversation.account, self._hung
         )
         self._tried = self._other_accounts(upstream, only) if only else []
         self._unreached: list[str] = []
@@ -119,6 +143,8 @@ class Attempts:
         if self._tried and left <= 0:
             self._give_up(OUT_OF_TIME)
             return None
+        if self._following:
+            left /= 2  # for those that could answer while the accounts of this one are busy
         try:
             if self._unreached:
                 lease = await self._acquire_again(left)
@@ -134,6 +160,70 @@ class Attempts:
         self._record.account, self._record.attempts = name, self.made
         return lease
 
+    def patience(self) -> float:
+        """The seconds after which the attempt that was begun last is to end, unless an answer has
+        begun: infinity if the limits of the call are enough, or nothing else could be tried."""
+        longest = self._target.longest_silence_s
+        targets = (self._target, *self._following)
+        lefts = [self._seconds_left(target.upstream) for target in targets]
+        if min(lefts) > longest:
+            return inf
+        if not (self._remaining and self._pool.others(self._wanted, self._tried)):
+            del lefts[0]
+        left = min((left for left in lefts if left > 0), default=inf)
+        return inf if left > longest else left / 2
+
+    def within(self, lease: Lease, attempt: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """The attempt with this lease, ended when its time is over (see `patience`).
+
+        Raises:
+            Failure: when awaited: it was ended. Or as `attempt`.
+        """
+        target = self._target
+        within, longest = target.upstream.attempts_within_s, target.longest_silence_s
+        if self.made == 1 and not self._following and (longest < within or not within):
+            return attempt  # as nearly always
+        seconds = self.patience()
+        return attempt if seconds == inf else self._within(seconds, lease, attempt)
+
+    async def _within(self, seconds: float, lease: Lease, attempt: Coroutine[Any, Any, T]) -> T:
+        self.limit = limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await attempt
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise self._late(lease, seconds) from None
+        finally:
+            self.limit = None
+
+    def _late(self, lease: Lease, seconds: float) -> Failure:
+        message = (
+            f"The upstream {self._target.upstream.name} did not answer in time: nothing of an "
+            f"answer came within {seconds:.3g} s, and others can still be asked."
+        )
+        return Failure(
+            Fault(FaultKind.UPSTREAM_TIMEOUT, message, code="timeout"),
+            UNREACHABLE,
+            cause="first_byte_timeout",
+            unanswered=not lease.answered,
+            silent=lease.is_late(seconds, stream=self._record.stream),
+        )
+
+    def begun(self) -> None:
+        """An answer has begun: the attempt is not ended any more by its `limit`, if it has one."""
+        if self.limit is not None and not self.limit.expired():
+            self.limit.reschedule(None)
+
+    def abandoned(self, lease: Lease) -> None:
+        """The request ended during the attempt with this lease, since its client left. If nothing
+        of an answer had come for far too long, the account has failed."""
+        seconds = time.time() - lease.taken
+        if not lease.has_begun and lease.is_late(seconds, stream=self._record.stream):
+            self._note(lease, SILENT, 0)
+            lease.fell_silent(ended=True)
+
     def failed(self, lease: Lease, failure: Failure) -> None:
         """The attempt with this lease failed. The pool decides whether another account is asked. A
         call that did not get through its proxy is held against the proxy."""
@@ -148,7 +238,9 @@ class Attempts:
             if failure.at_proxy and _has_other_proxy(upstream, lease):
                 self._unreached.append(lease.account.name)
         if failure.silent:
-            lease.fell_silent()
+            lease.fell_silent(ended=True)
+            self._hung = True
+            self._wanted = replace(self._wanted, proven=True)
         if failure.unreached:
             self._host_unreached(lease, timed_out=failure.unreached == "timed out")
         if lease.failed(failure.symptom).tries_next:
@@ -156,9 +248,10 @@ class Attempts:
         else:
             self.gave_up = GaveUp(failure.fault, failure)
 
-    def broke_off(self, lease: Lease, fault: Fault) -> None:
-        """The answer of this lease ended in an error after the client was sent its beginning."""
-        self._note(lease, fault.kind, fault.status or 0)
+    def broke_off(self, lease: Lease, fault: Fault, cause: str) -> None:
+        """The answer of this lease ended in an error after the client was sent its beginning.
+        `cause` is as in `Failure`."""
+        self._note(lease, cause or fault.kind, fault.status or 0)
 
     def _note(self, lease: Lease, kind: str, status: int) -> None:
         name, record, now = lease.account.upstream, self._record, time.time()
@@ -183,10 +276,10 @@ class Attempts:
     def _failed_by_model(self, failure: Failure) -> None:
         """The answer was paid for and is of no use. It is asked for once more, by all upstreams
         together, of whichever account comes next: no account is at fault, nor is this one."""
-        if self._paid_in_vain:
+        if self._in_vain:
             self.gave_up = GaveUp(failure.fault, failure)
             return
-        self._paid_in_vain = True
+        self._in_vain = True
         self._tried.pop()
         self._failure = more_informative(self._failure, failure)
 

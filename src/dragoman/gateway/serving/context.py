@@ -9,7 +9,7 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.incoming import IncomingRequest
-from dragoman.gateway.edge.record import Record, losses_header
+from dragoman.gateway.edge.record import InVain, Record, losses_header
 from dragoman.gateway.serving.affinity import NO_KEYS
 from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.large import LargeBodies
@@ -140,6 +140,8 @@ class RequestContext:
         """The request is over: what an upstream did for it without telling is estimated in the
         outcome, for whoever accounts for it, and all of it recorded."""
         outcome = self.outcome
+        if outcome.finish is not None:
+            self.record.finish = outcome.finish.reason
         if self.is_called and (outcome.usage is None or not outcome.ended):
             self._estimate(outcome)
         if outcome.usage is not self.record.usage:
@@ -157,15 +159,22 @@ class RequestContext:
         outcome.estimated = True
 
     def note_usage(self) -> None:
-        """Record how the answer ended, what it used and what that costs, as far as it is known."""
+        """Record what the answer used and what that costs, as far as it is known."""
         record, usage = self.record, self.outcome.usage
-        finish = self.outcome.finish
-        if finish is not None:
-            record.finish = finish.reason
         if usage is not record.usage and usage is not None:
             record.usage, record.estimated = usage, self.outcome.estimated
             now = time.time()
             record.charge = self.prices.charge(record.upstream, record.upstream_model, usage, now)
+
+    def note_in_vain(self, lease: Lease) -> None:
+        """The answer of this lease was paid for and is of no use: record what it used."""
+        record, usage = self.record, self.outcome.usage
+        charge = None
+        upstream, model = record.upstream, record.upstream_model
+        if usage is not None:
+            charge = self.prices.charge(upstream, model, usage, time.time())
+        one = InVain(upstream, lease.account.name, model[:200], usage, charge)
+        record.in_vain = (*record.in_vain, one)
 
     def remember_account(self, lease: Lease) -> None:
         """The account of the lease has answered: remember it for the whole conversation."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import fault_of
 from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
-from dragoman.gateway.edge.idempotency import key_for
+from dragoman.gateway.edge.idempotency import POLICY, key_for
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.trace_context import HEADER as TRACEPARENT
@@ -257,22 +257,24 @@ class Exchange:
         """Ask the accounts of the request's target, then those of its fallbacks, and deliver the
         answer, or the error. Once the head of a stream was sent, errors go into the stream."""
         try:
-            target = context.target
-            fallbacks: Sequence[Target] | None = target.fallbacks
-            if fallbacks and self._upstreams.pool.avoids(target.upstream.name):
-                fallbacks = await self._try_reachable(context, fallbacks)
-                if fallbacks is None:
+            first, gave_up = context.target, None
+            order: Iterable[tuple[Target, Sequence[Target]]]
+            order = self._in_order(first) if first.fallbacks else ((first, ()),)
+            for target, following in order:
+                if target is not first:
+                    if await self._try_fallback(context, target, following):
+                        return
+                    continue
+                if context.target is not first:
+                    await self._retarget(context, first)
+                gave_up = await self._try_accounts(context, following)
+                if gave_up is None:
                     return
-                await self._retarget(context, target)
-            gave_up = await self._try_accounts(context)
-            if gave_up is None:
-                return
-            if gave_up.failure is not None:
-                await deliver_refusal(context, gave_up.failure)
-                return
-            for fallback in fallbacks or ():
-                if await self._try_fallback(context, fallback):
+                if gave_up.failure is not None:
+                    await deliver_refusal(context, gave_up.failure)
                     return
+            assert gave_up is not None
+            context.record.blame_last()
             # Of several errors the client is sent that of the upstream it asked for.
             if self._server.retry_headers and context.attempts.made > 1:
                 context.incoming.shared.append((b"x-should-retry", b"false"))
@@ -289,33 +291,37 @@ class Exchange:
             if not context.incoming.gone:
                 await deliver_fault(context, fault_of(error, context.incoming.request_id))
 
-    async def _try_reachable(
-        self, context: RequestContext, fallbacks: Sequence[Target]
-    ) -> Sequence[Target] | None:
-        """Ask the fallbacks whose hosts can be reached. Returns the others; None: one answered."""
-        avoided: list[Target] = []
-        for fallback in fallbacks:
-            if self._upstreams.pool.avoids(fallback.upstream.name):
-                avoided.append(fallback)
-            elif await self._try_fallback(context, fallback):
-                return None
-        return avoided
+    def _in_order(self, first: Target) -> Iterator[tuple[Target, Sequence[Target]]]:
+        """A target and its fallbacks in the order in which they are asked, each with those that are
+        left if it does not answer. If the host of the first cannot be reached, those that can be go
+        before it. Hosts are looked at when it matters, as a look may begin a trial."""
+        avoids = self._upstreams.pool.avoids
+        left = list(first.fallbacks)
+        if avoids(first.upstream.name):
+            for fallback in first.fallbacks:
+                if not avoids(fallback.upstream.name):
+                    left.remove(fallback)
+                    yield fallback, (first, *left)
+        yield first, left
+        while left:
+            yield left.pop(0), left
 
-    async def _try_fallback(self, context: RequestContext, fallback: Target) -> bool:
-        """Whether a fallback answered. It is not asked if there is no time left, if the client may
-        not use it, or if the request cannot be translated for it."""
+    async def _try_fallback(
+        self, context: RequestContext, fallback: Target, following: Sequence[Target]
+    ) -> bool:
+        """Whether a fallback answered. It is not asked if there is no time left, or if the request
+        cannot be translated for it."""
         if not context.attempts.in_time(fallback.upstream):
             return False
-        target = detoured(fallback, context.request)
-        if not context.caller.may_reach(target.upstream.name):
-            return False
         try:
-            await self._retarget(context, target, is_fallback=True)
-            return await self._try_accounts(context) is None
+            await self._retarget(context, fallback, is_fallback=True)
+            return await self._try_accounts(context, following) is None
         except InvalidRequest:
             return False
 
-    async def _try_accounts(self, context: RequestContext) -> GaveUp | None:
+    async def _try_accounts(
+        self, context: RequestContext, following: Sequence[Target]
+    ) -> GaveUp | None:
         """Ask one account of the target's upstream after another until one answers. Returns why
         none did, None if one did.
 
@@ -325,14 +331,19 @@ class Exchange:
         self._conversations.identify(context)
         attempts, recorder = context.attempts, context.recorder
         only = "" if recorder is None else recorder.only
-        attempts.start(context.target, context.keys, only)
+        attempts.start(context.target, context.keys, only, following)
         while (lease := await attempts.next()) is not None:
             try:
-                await self._attempt(context, lease)
+                await attempts.within(lease, self._attempt(context, lease))
                 return None
             except Failure as failure:
+                if failure.by_model:
+                    context.note_in_vain(lease)
                 context.forget_attempt()
                 attempts.failed(lease, failure)
+            except asyncio.CancelledError:
+                attempts.abandoned(lease)
+                raise
             finally:
                 lease.give_back()
         return attempts.gave_up
@@ -363,9 +374,8 @@ class Exchange:
                     if not 200 <= answer.status < 300:
                         body = builder.mask.error(await read_error(answer))
                         raise refused(context.call.codec, answer.status, answer.headers, body)
-                    lease.began(time.monotonic() - sent_at, stream=context.call.streams)
                     if context.delivery is None:
-                        await deliver_whole(context, lease, answer, builder.mask)
+                        await deliver_whole(context, lease, answer, builder.mask, sent_at)
                     else:
                         await deliver_stream(
                             context, context.delivery, lease, answer, builder.mask, sent_at
@@ -406,10 +416,14 @@ def _upstream_request(
         stream=call.streams,
         route=route,
         proxy=lease.proxy,
-        idempotency_key=key_for(context.caller.name, key, lease.account.name, call.body)
-        if key
-        else "",
+        idempotency_key=_idempotency_key(context, lease, key) if key else "",
     )
+
+
+def _idempotency_key(context: RequestContext, lease: Lease, key: bytes) -> str:
+    """The key to send for a client's key. After answers of no use another is wanted."""
+    in_vain = context.record.in_vain_before + len(context.record.in_vain)
+    return key_for(context.caller.name, key, lease.account.name, context.call.body, in_vain)
 
 
 def requested_policy(incoming: IncomingRequest) -> Policy | None:
@@ -418,7 +432,7 @@ def requested_policy(incoming: IncomingRequest) -> Policy | None:
     Raises:
         InvalidRequest: there is no such policy.
     """
-    wanted = incoming.headers.get(b"x-dragoman-policy")
+    wanted = incoming.headers.get(POLICY)
     if wanted is None:
         return None
     try:

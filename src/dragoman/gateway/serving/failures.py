@@ -28,6 +28,7 @@ from dragoman.upstream.errors import (
     ConnectionReset,
     ConnectTimeout,
     FirstByteTimeout,
+    IdleTimeout,
     ProxyFailed,
     TLSFailed,
     UpstreamTimeout,
@@ -98,7 +99,7 @@ def failed_call(error: CallError, upstream: str) -> Failure:
         unanswered=not error.sent or isinstance(error, ConnectionReset | FirstByteTimeout),
         at_proxy=isinstance(error, ProxyFailed),
         unreached=_unreached(error),
-        silent=isinstance(error, FirstByteTimeout),
+        silent=isinstance(error, FirstByteTimeout | IdleTimeout),
     )
 
 

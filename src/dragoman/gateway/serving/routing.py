@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -25,12 +26,14 @@ _REMEMBERED = 4096
 class Target(Struct, frozen=True):
     """An upstream, its own name of the model, and how to translate for it.
 
-    `headers` replace those of the upstream, None if they are the same. `detour` is the target of
-    requests that have tools and ask the model to think. `fallbacks` are tried in order when no
-    account could answer; they have no fallbacks of their own.
+    `headers` replace those of the upstream, None if they are the same. `fallbacks` are tried in
+    order when no account could answer; they have no fallbacks of their own. `detour` is the target
+    of requests that have tools and ask the model to think, if that is another one or has other
+    fallbacks.
 
     `name` is the name that led here: the one sent, or what it stands for; empty in fallbacks and
     detours. `addressed` says that it is `upstream/model`, which no route matches.
+    `longest_silence_s` is that of the upstream's time limits.
     """
 
     upstream: Upstream
@@ -41,6 +44,7 @@ class Target(Struct, frozen=True):
     fallbacks: tuple[Target, ...] = ()
     name: str = ""
     addressed: bool = False
+    longest_silence_s: float = inf
 
     @property
     def options(self) -> Options:
@@ -139,12 +143,17 @@ class Router:
         capabilities: Capabilities | None = None,
         fallbacks: tuple[Target, ...] = (),
     ) -> Target:
-        """A target; `capabilities` go over the upstream's."""
+        """A target; `capabilities` go over the upstream's. Its detour has those of its
+        fallbacks."""
         target = self._direct(upstream, model, options, capabilities, fallbacks)
+        around = tuple(one.detour or one for one in fallbacks)
         via = upstream.reasoning_with_tools_via
-        if via is None:
+        if via is not None:
+            detour = self._direct(self._upstreams[via], model, options, None, around)
+        elif any(one.detour for one in fallbacks):
+            detour = replace(target, fallbacks=around)
+        else:
             return target
-        detour = self._direct(self._upstreams[via], model, options, None, fallbacks)
         return replace(target, detour=detour)
 
     def _direct(
@@ -162,12 +171,19 @@ class Router:
         )
         own = endpoint.headers(capabilities)
         headers = None if own == endpoint.headers(upstream.capabilities) else own
-        return Target(upstream, model, settings, headers, fallbacks=fallbacks)
+        return Target(
+            upstream,
+            model,
+            settings,
+            headers,
+            fallbacks=fallbacks,
+            longest_silence_s=upstream.timeouts.longest_silence_s,
+        )
 
 
 def detoured(target: Target, request: ClientRequest) -> Target:
-    """Where a request goes that leads to `target`: its detour, if the request has tools and asks
-    the model to think.
+    """Where a request goes that leads to `target`, with its fallbacks: its detour, if the request
+    has tools and asks the model to think.
 
     Raises:
         InvalidRequest: the request is malformed, where it had to be read.
