@@ -226,6 +226,7 @@ def _twice(rng: random.Random, made: Damaged) -> None:
     place = at + 1 if rng.random() < 0.5 else rng.randrange(len(steps) + 1)
     steps.insert(place, replace(copy.deepcopy(steps[at]), again=True))
     made.ordered = made.ordered and place > at
+    made.placed = made.placed and place == at + 1
 
 
 def _swapped(rng: random.Random, made: Damaged) -> None:

@@ -377,10 +377,14 @@ class RelayedStream(AnswerStream):
         return self._relay.answer_id
 
     def _take(self, frame: Frame) -> bytes:
-        halves = self._halves
-        if (halves.waits or b"\\" in frame.data) and halves.concerns(frame):
-            return b"".join([self._pass(one) for one in halves.push(frame)])
+        if b"\\" in frame.data or self._halves.waits:
+            return self._mended(frame)
         return self._pass(frame)
+
+    def _mended(self, frame: Frame) -> bytes:
+        halves = self._halves
+        frames = halves.push(frame) if halves.concerns(frame) else (frame,)
+        return b"".join([self._pass(one) for one in frames])
 
     def _pass(self, frame: Frame) -> bytes:
         outcome = self.outcome

@@ -303,7 +303,10 @@ class Items:
         Raises:
             UpstreamError: it is a call, whose name differs, too.
         """
-        name, place = word(value, "name"), self._last if at is None else self._at.get(at)
+        name, place = (
+            word(value, "name"),
+            self._last if at is None else self._at.get(at, self._last),
+        )
         for item in (*(self._find(at, word(value, key)) for key in ("id", "call_id")), place):
             if item is None or item.done or not item.fits(value.get("type")) or item.is_blank():
                 continue
