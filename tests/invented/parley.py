@@ -505,7 +505,7 @@ class Relay:
 
 
 def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = {}, choices: int = 1, /
+    body: bytes, model: str, shown: Mapping[str, Any] = {}, /
 ) -> tuple[bytes, Usage | None]:
     """A whole answer under the name that the client asked for."""
     value: JsonObject = msgspec.json.decode(body)

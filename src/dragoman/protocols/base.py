@@ -213,14 +213,14 @@ class ResponseForwarder(Protocol):
     """Pass-through of a whole answer."""
 
     def __call__(
-        self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1, /
+        self, body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, /
     ) -> tuple[bytes, Usage | None]:
         """The answer under the model name the client asked for, and its usage; byte for byte when
         the name is the same. `shown` are members that Responses clients see instead of the
-        upstream's. `choices` were asked for.
+        upstream's.
 
         Raises:
-            UpstreamError: it is not an answer, or not with so many choices.
+            UpstreamError: it is not an answer.
         """
         ...
 

@@ -284,7 +284,6 @@ class Call:
                 body,
                 self._source.model,
                 self._source.shown,
-                self.codec.passthrough.choices(self._source.members),
             )
             outcome.ended = True
             spoken = self.codec.passthrough.spoken

@@ -231,13 +231,6 @@ def test_what_is_no_answer_is_not_passed(body: bytes) -> None:
         CODEC.passthrough.forward_response(body, "theirs")
 
 
-def test_a_whole_answer_has_all_choices_that_were_asked_for() -> None:
-    body = json.dumps(chat_answer({"content": "Hi"})).encode()
-    assert CODEC.passthrough.forward_response(body, "theirs", {}, 1)[0] == body
-    with pytest.raises(UpstreamError, match="1 of 2 choices"):
-        CODEC.passthrough.forward_response(body, "theirs", {}, 2)
-
-
 @pytest.mark.parametrize(
     ("asked", "choices"),
     [({}, 1), ({"n": 2}, 2), ({"n": "x"}, 1), ({"n": 10**9}, 128), ({"n": 0}, 1)],

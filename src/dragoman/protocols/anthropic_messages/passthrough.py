@@ -149,7 +149,7 @@ _read_answer = jsontext.decoder(_Answer)
 
 
 def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
 ) -> tuple[bytes, Usage | None]:
     """A whole answer under the name `model`, and its usage.
 

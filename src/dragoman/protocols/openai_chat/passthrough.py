@@ -118,7 +118,7 @@ def _value(members: Mapping[str, Raw], name: str) -> Any:
 
 
 def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
 ) -> tuple[bytes, Usage | None]:
     """A whole answer under the client's name of the model, and its usage.
 
@@ -135,8 +135,6 @@ def forward_response(
     told = answer.get("choices")
     if type(told) is not list or not told:
         raise UpstreamError.unreadable("it has no choices")
-    if len(told) < choices:
-        raise UpstreamError.unreadable(f"it has {len(told)} of {choices} choices")
     for choice in told:
         _check_finished(choice)
     usage = answer.get("usage")

@@ -56,6 +56,7 @@ class ChatRelay:
     """
 
     __slots__ = (
+        "_asked",
         "_blank",
         "_calls",
         "_choices",
@@ -92,8 +93,9 @@ class ChatRelay:
         self._wants_usage = include_usage
         self._finished: set[int] = set()
         """Indexes of the choices that finished."""
-        self._choices = set(range(choices))
-        """Indexes of all that were asked for, or came."""
+        self._asked = choices
+        self._choices = {0}
+        """Indexes of those that came, and of the first."""
         self._blank: set[int] = set()
         """Indexes of those whose last chunk was an empty one with an empty finish reason."""
         self._calls = RelayedCalls()
@@ -186,14 +188,15 @@ class ChatRelay:
 
     def _said(self) -> frozenset[str]:
         """The members that a whole message has only as a repetition of the deltas before it."""
-        if len(self._choices) > 1:
+        if self._asked > 1 or len(self._choices) > 1:
             return frozenset()
         calls = {"tool_calls", "function_call"} if self._calls else set()
         return _REASONING | calls | ({"content"} if self._texts else set())
 
     def _is_finished(self) -> bool:
-        """Whether every choice finished."""
-        return self._choices <= self._finished
+        """Whether every choice finished, also those that were asked for and did not come yet. Only
+        the upstream's own terminator says that there are no more: many servers know no `n`."""
+        return len(self._finished) >= self._asked and self._choices <= self._finished
 
     def finish(self) -> bytes:
         """The bytes are over: the terminator, which some servers leave out; or an error, if

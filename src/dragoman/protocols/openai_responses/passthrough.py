@@ -224,7 +224,7 @@ _lifecycle = jsontext.decoder(_Lifecycle)
 
 
 def forward_response(
-    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING, choices: int = 1
+    body: bytes, model: str, shown: Mapping[str, Any] = NOTHING
 ) -> tuple[bytes, Usage | None]:
     """A whole answer under the client's name of the model and with the members in `shown`, and its
     usage.
