@@ -41,12 +41,17 @@ def _guarded(raw_decode: Callable[[Any], T]) -> Callable[[Text], T]:
         except (msgspec.DecodeError, UnicodeError) as error:
             raise JsonError(str(error)) from None
         except RecursionError:
-            raise JsonTooDeep("nested too deeply") from None
+            raise JsonTooDeep(_TOO_DEEP) from None
 
     return decoded
 
 
-strict: Callable[[Text], Any] = _guarded(msgspec.json.Decoder().decode)
+_TOO_DEEP = "nested too deeply"
+
+
+_decode = msgspec.json.Decoder().decode
+
+strict: Callable[[Text], Any] = _guarded(_decode)
 """Decodes JSON text of any type as most readers do. Raises `JsonError`."""
 
 
@@ -55,11 +60,11 @@ def decode(text: Text) -> Any:
     and with numbers that no double holds, which are kept as they are written. Raises `JsonError`.
     """
     try:
-        return strict(text)
-    except JsonTooDeep:
-        raise
-    except JsonError:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError):
         return decode_odd(text)
+    except RecursionError:
+        raise JsonTooDeep(_TOO_DEEP) from None
 
 
 _ODD = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]|[eE]\+?\d{3}|\d{300}")
@@ -85,7 +90,7 @@ def decode_odd(text: Text, pieces: frozenset[str] = frozenset()) -> Any:
         )
         return _mended(value, pieces, ends=False)
     except RecursionError:
-        raise JsonTooDeep("nested too deeply") from None
+        raise JsonTooDeep(_TOO_DEEP) from None
     except ValueError as error:
         raise JsonError(str(error)) from None
 
@@ -129,7 +134,7 @@ def mended(text: str) -> str:
 
 def has_halves(data: bytes) -> bool:
     """Whether JSON text has escapes of halves of characters, so that strict readers refuse it."""
-    if _ESCAPES.search(data) is None:
+    if b"\\" not in data or _ESCAPES.search(data) is None:
         return False
     if len(_ESCAPES.findall(data)) == 2 * len(_PAIRS.findall(data)):
         return False

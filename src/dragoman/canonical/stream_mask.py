@@ -85,18 +85,18 @@ class StreamMask:
 
     def push(self, data: bytes) -> bytes:
         """Take whole events; return those that may go on."""
-        if not self._held and not self._doubtful(data):
+        if not self._held and (
+            (self._sign(data) is None and b"%" not in data and b"\\" not in data)
+            or not self._doubtful(data)
+        ):
             return data
         events = data.split(b"\n\n")
         return b"".join([self._take(event + b"\n\n") for event in events if event])
 
     def _doubtful(self, data: bytes) -> bool:
         """Whether there may be anything of a secret in events before which there was nothing."""
-        return (
-            self._sign(data) is not None
-            or b"%" in data
-            or (b"\\" in data and (b"\\\\" in data or b"\\u00" in data))
-        ) and self._mask.secrets.may_begin(data)
+        marked = b"%" in data or b"\\\\" in data or b"\\u00" in data
+        return (marked or self._sign(data) is not None) and self._mask.secrets.may_begin(data)
 
     def flush(self) -> bytes:
         """The events that wait, for what they wait for does not come."""

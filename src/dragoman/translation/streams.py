@@ -105,7 +105,7 @@ class AnswerStream:
             written = self._take(frames[0])
         else:
             written = b"".join([self._take(frame) for frame in frames])
-        return self._hidden(written)
+        return written if self._hiding is None else self._hidden(written)
 
     def _hidden(self, written: bytes) -> bytes:
         """What was written with the account's secrets hidden."""
@@ -320,12 +320,14 @@ class RelayedStream(AnswerStream):
         return self._relay.answer_id
 
     def _take(self, frame: Frame) -> bytes:
-        if self.over:
+        relay, outcome = self._relay, self.outcome
+        if outcome.ended or outcome.fault is not None:
             return b""
-        relay = self._relay
         passed = relay.relay(frame)
         self.begun, self.blank = relay.begun, relay.blank
-        return escape(self._observed(passed))
+        if relay.ended or relay.fault is not None or relay.usage is not outcome.usage:
+            passed = self._observed(passed)
+        return passed if passed.isascii() else escape(passed)
 
     def finish(self) -> bytes:
         """As for every stream, but half an event, which no client could read, is not passed on."""

@@ -101,11 +101,13 @@ class OutputReader:
         if not piece and not logprobs:
             return []
         events: list[Event] = []
-        block = self._text_part(item, at, refuses, events).block
+        self._grow(self._text_part(item, at, refuses, events).block, piece, logprobs, events)
+        return events
+
+    def _grow(self, block: OpenBlock, piece: str, logprobs: Any, events: list[Event]) -> None:
         block.pieces.append(piece)
         block.logged = block.logged or bool(logprobs)
         events.append(Delta(block.index, piece, tuple(logprobs) if logprobs else None))
-        return events
 
     def part(self, item: Item, at: int, value: JsonObject, path: str, *, over: bool) -> list[Event]:
         """A text or refusal part as far as it is known; `over`: nothing more of it will come.
@@ -149,7 +151,8 @@ class OutputReader:
             annotations = annotations[part.block.cited :]
         events: list[Event] = []
         if text or (logprobs and (part is None or not part.block.closed)):
-            events += self.text(item, at, text, logprobs, refuses=refuses)
+            part = self._text_part(item, at, refuses, events)
+            self._grow(part.block, text, logprobs, events)
         for annotation in annotations:
             events += self.annotation(item, at, annotation, f"{path}.annotations")
         if part is None or item.parts[-1] is not part:
@@ -341,7 +344,8 @@ class OutputReader:
                 item, known, at if known is None else known.at, entry, where, over=True
             )
         for part in item.parts:
-            events += _close(part.block)
+            if not part.block.closed:
+                events += _close(part.block)
         return events
 
     def _complete_reasoning(self, item: Item, value: JsonObject, path: str) -> list[Event]:
