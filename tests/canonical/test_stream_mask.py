@@ -176,6 +176,22 @@ def test_the_end_of_a_block_ends_the_wait() -> None:
     assert stream.push(end) == held + other + end
 
 
+@pytest.mark.parametrize("client", ["messages", "responses"])
+def test_a_key_cut_over_two_blocks(client: str) -> None:
+    write = WRITERS[client]
+    ends = {
+        "messages": sse({"type": "content_block_stop", "index": 0}),
+        "responses": sse({"type": "response.output_item.done", "output_index": 0}),
+    }
+    for cut in range(1, len(KEY)):
+        events = [write(f"a {KEY[:cut]}"), ends[client], write(f"{KEY[cut:]} z", 2)]
+        told = passed(events)
+        assert re.fullmatch(r"a (s|sk)?\[hidden\] z", text_of(told) + text_of(told, 2))
+    assert passed([write("a sk-"), ends[client], write("an", 2), write("t-b", 2)]) == b"".join(
+        [write("a sk-"), ends[client], write("an", 2), write("t-b", 2)]
+    )
+
+
 def test_an_upstream_that_says_nothing_more_of_a_text_holds_little() -> None:
     stream = StreamMask(MASK)
     events = [chat("sk-"), *[chat("x", 1)] * 100]

@@ -61,7 +61,11 @@ DELTAS: dict[str, Callable[[str], list[Any]]] = {
 }
 COMMENT = b": and so on\n\n"
 NOISE: dict[str, dict[str, list[Any]]] = {
-    "chat": {"comment": [COMMENT], "empty": [chat_chunk({"content": ""}), chat_chunk({})]},
+    "chat": {
+        "comment": [COMMENT],
+        "empty": [chat_chunk({"content": ""}), chat_chunk({})],
+        "another": [chat_chunk({"reasoning_content": "live-"})],
+    },
     "messages": {
         "comment": [COMMENT, {"type": "ping"}],
         "empty": text_block(0, "")[1:-1],

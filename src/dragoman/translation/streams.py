@@ -170,7 +170,8 @@ class TranslatedStream(AnswerStream):
         """Indexes of the blocks that are tool calls."""
 
     def _take(self, frame: Frame) -> bytes:
-        if self.over:
+        outcome = self.outcome
+        if outcome.ended or outcome.fault is not None:
             return b""
         return self._pass_on(self._reader.read(frame))
 

@@ -44,6 +44,7 @@ from dragoman.protocols.openai_responses.items import (
     Segment,
     arguments_of,
     joined,
+    only_text,
     parts_of,
     reasoning_in,
     rest_of,
@@ -283,7 +284,7 @@ class OutputReader:
         if not item.done:
             self._report_unread(item.kind, value, path)
         if item.kind == "message":
-            events = [] if item.says(value) else self._complete_message(item, value, path)
+            events = self._complete_message(item, value, path)
         elif item.kind == "reasoning":
             events = self._complete_reasoning(item, value, path)
         elif item.kind in CALLS:
@@ -328,9 +329,17 @@ class OutputReader:
         return self._complete_call(item, {**head, CALLS[item.kind]: given or said})
 
     def _complete_message(self, item: Item, value: JsonObject, path: str) -> list[Event]:
+        if item.parts and item.says(value):
+            return []
         events: list[Event] = []
-        if not item.parts and isinstance(value.get("phase"), str):
-            item.phase = value["phase"]
+        if not item.parts:
+            if isinstance(value.get("phase"), str):
+                item.phase = value["phase"]
+            text = only_text(value)
+            if text:
+                block = self._text_part(item, 0, False, events).block
+                self._grow(block, text, None, events)
+                return events + _close(block)
         open_ = list(item.parts)
         for at, entry in enumerate(parts_of(value)):
             where = f"{path}.content[{at}]"
