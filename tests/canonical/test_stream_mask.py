@@ -226,6 +226,11 @@ def test_long_keys_and_long_events_are_no_trouble() -> None:
         assert passed([chat(large[:50_000] + "sk-")]) == chat(large[:50_000] + "sk-")
 
 
+def test_objects_within_each_other_are_no_trouble() -> None:
+    deep = b'data: {"content":"sk-","a":' + b'{"a":' * 5_000 + b'"sk-"' + b"}" * 5_001 + b"\n\n"
+    assert passed([deep, deep]) == deep * 2
+
+
 ALPHABET = st.sampled_from([*'sk-ant%25d\\u00qQ" \n', "sk-", "%2d", "\\u002d", "-ant", KEY[:5]])
 TEXTS = st.lists(st.lists(ALPHABET, max_size=6).map("".join), max_size=12)
 NOISE = st.sampled_from(["nothing", "ping", "comment", "empty", "another"])

@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
+from dragoman.canonical.masking import Mask
 from dragoman.gateway.testing import RunningGateway
+from dragoman.protocols.settings import make_options
+from dragoman.sse import COMMENT as COMMENT_FOR_ALL
+from dragoman.translation import Call as Translated
+from dragoman.translation import CallSettings, ClientRequest
 from tests.faults.conftest import Over, rested
 from tests.faults.upstream import Upstream, answer, event, is_streamed, streamed
 from tests.gateway.clients import APIS, PATHS, body, completed, streamed_text
@@ -136,3 +141,16 @@ def test_a_key_in_three_pieces_with_anything_between(
         parts = [f"a {SECRET[:first]}", SECRET[first:second], f"{SECRET[second:]} z"]
         said = told(gateway, upstream, pair, pieces(target, parts, between))
         assert SHOWN.fullmatch(said), (between, parts, said)
+
+
+def test_no_numbered_keepalive_precedes_what_waits() -> None:
+    asked = ClientRequest("openai_responses", b'{"model":"m","stream":true,"input":"hi"}')
+    options = make_options(keepalive="numbered")
+    translated = Translated(asked, "openai_chat", CallSettings(options=options))
+    translated.mask = Mask([SECRET])
+    stream = translated.open_stream()
+    stream.feed(event(ROLE) + event(chat_chunk({"content": "a"})))
+    assert b"sequence_number" in stream.keepalive()
+    assert stream.feed(event(chat_chunk({"content": SECRET[:5]}))) == b""
+    assert stream.keepalive() == COMMENT_FOR_ALL
+    assert SECRET[:5].encode() in stream.finish()

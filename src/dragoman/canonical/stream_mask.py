@@ -14,6 +14,9 @@ _MOST_HELD = 64
 _LARGEST = 64 * 1024
 """Bytes of the largest event in which the pieces of a text are looked for."""
 
+_DEEPEST = 32
+"""Objects within each other that are looked into."""
+
 _Words: TypeAlias = tuple[bytes, ...]
 _Numbers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -197,6 +200,8 @@ def _texts(event: bytes) -> tuple[list[tuple[_Text, int, int]], _Numbers | None]
         if text is None:
             mark = token[0]
             if mark == b"{":
+                if len(within) == _DEEPEST:
+                    break
                 within.append(([], []))
                 whole = within[0]
                 path.append(b"")

@@ -118,8 +118,12 @@ class AnswerStream:
     def finish(self) -> bytes:
         """The upstream's bytes are over; return the rest for the client (an explicit error if
         the answer is not whole)."""
-        rest = b"".join([self._take(frame) for frame in self._decoder.finish()]) + self._close()
-        return self._hidden(rest)
+        return self._finished(self._decoder.finish())
+
+    def _finished(self, frames: Iterable[Frame]) -> bytes:
+        """The rest for the client, after the last frames."""
+        rest = self._hidden(b"".join([self._take(frame) for frame in frames]) + self._close())
+        return rest if self._hiding is None else rest + self._hiding.flush()
 
     def fail(self, fault: Fault) -> bytes:
         """End the client's stream with an error in its own form; nothing if it is over."""
@@ -332,9 +336,7 @@ class RelayedStream(AnswerStream):
 
     def finish(self) -> bytes:
         """As for every stream, but half an event, which no client could read, is not passed on."""
-        frames = [frame for frame in self._decoder.finish() if _is_readable(frame.data)]
-        rest = b"".join([self._take(frame) for frame in frames]) + self._close()
-        return self._hidden(rest)
+        return self._finished([one for one in self._decoder.finish() if _is_readable(one.data)])
 
     def _close(self) -> bytes:
         if self.over:
