@@ -41,12 +41,17 @@ def _guarded(raw_decode: Callable[[Any], T]) -> Callable[[Text], T]:
         except (msgspec.DecodeError, UnicodeError) as error:
             raise JsonError(str(error)) from None
         except RecursionError:
-            raise JsonTooDeep("nested too deeply") from None
+            raise JsonTooDeep(_TOO_DEEP) from None
 
     return decoded
 
 
-strict: Callable[[Text], Any] = _guarded(msgspec.json.Decoder().decode)
+_TOO_DEEP = "nested too deeply"
+
+
+_decode = msgspec.json.Decoder().decode
+
+strict: Callable[[Text], Any] = _guarded(_decode)
 """Decodes JSON text of any type as most readers do. Raises `JsonError`."""
 
 
@@ -55,11 +60,11 @@ def decode(text: Text) -> Any:
     and with numbers that no double holds, which are kept as they are written. Raises `JsonError`.
     """
     try:
-        return strict(text)
-    except JsonTooDeep:
-        raise
-    except JsonError:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError):
         return decode_mended(text)[0]
+    except RecursionError:
+        raise JsonTooDeep(_TOO_DEEP) from None
 
 
 _ODD = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]|[eE]\+?\d{3}|\d{300}")
@@ -87,7 +92,7 @@ def decode_mended(text: Text, pieces: frozenset[str] = frozenset()) -> tuple[Any
         mender = _Mender()
         return mender.mend(value, pieces), mender.used
     except RecursionError:
-        raise JsonTooDeep("nested too deeply") from None
+        raise JsonTooDeep(_TOO_DEEP) from None
     except ValueError as error:
         raise JsonError(str(error)) from None
 

@@ -98,8 +98,8 @@ def _texts(found: Sequence[object], index: int) -> list[str]:
         for choice in value.get("choices", ()):
             if "content" in choice["delta"] and choice["index"] == index:
                 texts.append(choice["delta"]["content"])
-            for call in choice["delta"].get("tool_calls", ()):
-                texts += [call["function"]["arguments"]] * (call["index"] == index)
+            calls = choice["delta"].get("tool_calls", ())
+            texts += [call["function"]["arguments"] for call in calls if call["index"] == index]
     return texts
 
 
@@ -176,6 +176,22 @@ def test_the_end_of_a_block_ends_the_wait() -> None:
     assert stream.push(end) == held + other + end
 
 
+@pytest.mark.parametrize("client", ["messages", "responses"])
+def test_a_key_cut_over_two_blocks(client: str) -> None:
+    write = WRITERS[client]
+    ends = {
+        "messages": sse({"type": "content_block_stop", "index": 0}),
+        "responses": sse({"type": "response.output_item.done", "output_index": 0}),
+    }
+    for cut in range(1, len(KEY)):
+        events = [write(f"a {KEY[:cut]}"), ends[client], write(f"{KEY[cut:]} z", 2)]
+        told = passed(events)
+        assert re.fullmatch(r"a (s|sk)?\[hidden\] z", text_of(told) + text_of(told, 2))
+    assert passed([write("a sk-"), ends[client], write("an", 2), write("t-b", 2)]) == b"".join(
+        [write("a sk-"), ends[client], write("an", 2), write("t-b", 2)]
+    )
+
+
 def test_an_upstream_that_says_nothing_more_of_a_text_holds_little() -> None:
     stream = StreamMask(MASK)
     events = [chat("sk-"), *[chat("x", 1)] * 100]
@@ -192,10 +208,10 @@ def test_flush_lets_go_of_what_waits() -> None:
 
 def test_a_key_with_characters_that_json_escapes() -> None:
     key = 'q"/x\\y/"z=='
-    for escaped in (b"/", b"\\/"):
+    for slash in (b"/", b"\\/"):
         for cut in range(1, len(key)):
             events = [messages(f"a {key[:cut]}"), messages(f"{key[cut:]} z")]
-            said = text_of(passed([event.replace(b"/", escaped) for event in events], Mask([key])))
+            said = text_of(passed([event.replace(b"/", slash) for event in events], Mask([key])))
             assert re.fullmatch(r'a (q|q")?\[hidden\] z', said), (cut, said)
 
 
@@ -208,6 +224,11 @@ def test_long_keys_and_long_events_are_no_trouble() -> None:
     for large in ("\\" * 100_000, "%25" * 50_000, "%2" * 50_000, "sk-" * 50_000, "-" * 100_000):
         assert passed([chat(large)]) == chat(large)
         assert passed([chat(large[:50_000] + "sk-")]) == chat(large[:50_000] + "sk-")
+
+
+def test_objects_within_each_other_are_no_trouble() -> None:
+    deep = b'data: {"content":"sk-","a":' + b'{"a":' * 5_000 + b'"sk-"' + b"}" * 5_001 + b"\n\n"
+    assert passed([deep, deep]) == deep * 2
 
 
 ALPHABET = st.sampled_from([*'sk-ant%25d\\u00qQ" \n', "sk-", "%2d", "\\u002d", "-ant", KEY[:5]])

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple, TypeAlias
 
 from dragoman.canonical.masking import HIDDEN, Mask
-from dragoman.canonical.secrets import Secrets
+from dragoman.canonical.secrets import LET_THROUGH, Secrets
 
 _MOST_HELD = 64
 """Events that wait for the rest of a secret."""
@@ -14,15 +14,20 @@ _MOST_HELD = 64
 _LARGEST = 64 * 1024
 """Bytes of the largest event in which the pieces of a text are looked for."""
 
+_DEEPEST = 32
+"""Objects within each other that are looked into."""
+
+_Words: TypeAlias = tuple[bytes, ...]
 _Numbers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 
 class _Text(NamedTuple):
-    """A text of which an event holds a piece: the type of the event, the names of the members that
-    lead to the piece, and the indexes in the objects on the way, by their names."""
+    """A text of which an event holds a piece: the types of the event and of the objects in it on
+    the way to the piece, the names of the members on that way, and the indexes in those objects, by
+    their names."""
 
-    kind: bytes
-    path: tuple[bytes, ...]
+    types: _Words
+    path: _Words
     indexes: _Numbers
 
 
@@ -70,13 +75,16 @@ class StreamMask:
     found by one search.
     """
 
-    __slots__ = ("_begun", "_held", "_mask", "_sign")
+    __slots__ = ("_begun", "_ended", "_held", "_mask", "_sign")
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
         self._sign = mask.secrets.sign
         self._held: list[_Held] = []
         self._begun: dict[_Text, _Begun] = {}
+        self._ended: dict[tuple[_Words, _Words], _Begun] = {}
+        """Ends of texts that are over, by their kinds and paths: clients show the next text of such
+        a kind behind it."""
 
     @property
     def waits(self) -> bool:
@@ -85,23 +93,27 @@ class StreamMask:
 
     def push(self, data: bytes) -> bytes:
         """Take whole events; return those that may go on."""
-        if not self._held and not self._doubtful(data):
+        if not self._held and (
+            (self._sign(data) is None and b"%" not in data and b"\\" not in data)
+            or not self._doubtful(data)
+        ):
             return data
         events = data.split(b"\n\n")
         return b"".join([self._take(event + b"\n\n") for event in events if event])
 
     def _doubtful(self, data: bytes) -> bool:
         """Whether there may be anything of a secret in events before which there was nothing."""
-        return (
-            self._sign(data) is not None
-            or b"%" in data
-            or (b"\\" in data and (b"\\\\" in data or b"\\u00" in data))
-        ) and self._mask.secrets.may_begin(data)
+        marked = b"%" in data or b"\\\\" in data or b"\\u00" in data
+        return (marked or self._sign(data) is not None) and self._mask.secrets.may_begin(data)
 
     def flush(self) -> bytes:
         """The events that wait, for what they wait for does not come."""
-        self._begun.clear()
+        self._forget()
         return self._released()
+
+    def _forget(self) -> None:
+        self._begun.clear()
+        self._ended.clear()
 
     def _take(self, event: bytes) -> bytes:
         event = self._mask.secrets_in(event)
@@ -117,12 +129,12 @@ class StreamMask:
             if over is not None:
                 self._end(over)
         if len(self._held) > _MOST_HELD:
-            self._begun.clear()
+            self._forget()
         return self._released()
 
     def _read(self, secrets: Secrets, text: _Text, piece: _Piece) -> None:
         """Read a piece of a text, with what the text may have begun before."""
-        begun = self._begun.pop(text, None)
+        begun = self._begun.pop(text, None) or self._ended.pop(text[:2], None)
         pieces, fresh = (begun.pieces, begun.fresh) if begun is not None else ([], True)
         pieces = [*pieces, piece]
         joined = b"".join([one.held.event[one.start : one.end] for one in pieces])
@@ -142,11 +154,14 @@ class StreamMask:
     def _end(self, over: _Numbers) -> None:
         """The texts of what has these indexes are over."""
         for text in [text for text in self._begun if set(over) <= set(text.indexes)]:
-            del self._begun[text]
+            begun = self._begun.pop(text)
+            if sum(piece.end - piece.start for piece in begun.pieces) > LET_THROUGH:
+                self._ended[text[:2]] = begun
 
     def _released(self) -> bytes:
         """The events before the first one that a secret may begin in."""
-        needed = {id(piece.held) for begun in self._begun.values() for piece in begun.pieces}
+        waiting = (*self._begun.values(), *self._ended.values())
+        needed = {id(piece.held) for begun in waiting for piece in begun.pieces}
         held = self._held
         count = next((at for at, one in enumerate(held) if id(one) in needed), len(held))
         released = b"".join([one.written() for one in held[:count]])
@@ -165,6 +180,9 @@ def _between(pieces: list[_Piece], start: int, end: int) -> list[_Piece]:
     return found
 
 
+_Marks: TypeAlias = tuple[list[bytes], list[tuple[bytes, bytes]]]
+"""The type of an object, and the indexes in it."""
+
 _TOKEN = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*:)?|[{}]|-?\d+')
 
 
@@ -173,16 +191,18 @@ def _texts(event: bytes) -> tuple[list[tuple[_Text, int, int]], _Numbers | None]
     something, its indexes."""
     path: list[bytes] = []
     """The names that lead to the object that is read, and the name of the member."""
-    within: list[list[tuple[bytes, bytes]]] = []
-    """The indexes in that object, and in those it is within."""
-    found: list[tuple[tuple[bytes, ...], list[list[tuple[bytes, bytes]]], int, int]] = []
-    kind, whole = b"", []
+    within: list[_Marks] = []
+    """The marks of that object, and of those it is within."""
+    found: list[tuple[_Words, list[_Marks], int, int]] = []
+    whole: _Marks = ([], [])
     for token in _TOKEN.finditer(event, max(0, event.find(b"{"))):
         text, names = token.groups()
         if text is None:
             mark = token[0]
             if mark == b"{":
-                within.append([])
+                if len(within) == _DEEPEST:
+                    break
+                within.append(([], []))
                 whole = within[0]
                 path.append(b"")
             elif not within:
@@ -191,20 +211,23 @@ def _texts(event: bytes) -> tuple[list[tuple[_Text, int, int]], _Numbers | None]
                 within.pop()
                 path.pop()
             elif path[-1].endswith(b"index"):
-                within[-1].append((path[-1], mark))
+                within[-1][1].append((path[-1], mark))
         elif not within:
             break
         elif names:
             path[-1] = text
         elif text:
-            if path == [b"type"]:
-                kind = text
+            if path[-1] == b"type":
+                within[-1][0].append(text)
             found.append((tuple(path), list(within), *token.span(1)))
-    over = tuple(whole) if kind.endswith(_ENDS) else None
-    return [
-        (_Text(kind, names, tuple(number for numbers in inside for number in numbers)), start, end)
-        for names, inside, start, end in found
-    ], over
+    types, indexes = whole
+    over = tuple(indexes) if types and types[0].endswith(_ENDS) else None
+    return [(_text(names, marks), start, end) for names, marks, start, end in found], over
+
+
+def _text(path: _Words, marks: list[_Marks]) -> _Text:
+    types = tuple(kind for kinds, _ in marks for kind in kinds)
+    return _Text(types, path, tuple(number for _, numbers in marks for number in numbers))
 
 
 _ENDS = (b"done", b"stop")

@@ -118,7 +118,7 @@ class AnswerStream:
             written = self._take(frames[0])
         else:
             written = b"".join([self._take(frame) for frame in frames])
-        return self._hidden(written)
+        return written if self._hiding is None else self._hidden(written)
 
     def _hidden(self, written: bytes) -> bytes:
         """What was written with the account's secrets hidden."""
@@ -131,8 +131,12 @@ class AnswerStream:
     def finish(self) -> bytes:
         """The upstream's bytes are over; return the rest for the client (an explicit error if
         the answer is not whole)."""
-        rest = b"".join([self._take(frame) for frame in self._decoder.finish()]) + self._close()
-        return self._hidden(rest)
+        return self._finished(self._decoder.finish())
+
+    def _finished(self, frames: Iterable[Frame]) -> bytes:
+        """The rest for the client, after the last frames."""
+        rest = self._hidden(b"".join([self._take(frame) for frame in frames]) + self._close())
+        return rest if self._hiding is None else rest + self._hiding.flush()
 
     def fail(self, fault: Fault) -> bytes:
         """End the client's stream with an error in its own form; nothing if it is over."""
@@ -189,7 +193,8 @@ class TranslatedStream(AnswerStream):
         return self._said
 
     def _take(self, frame: Frame) -> bytes:
-        if self.over:
+        outcome = self.outcome
+        if outcome.ended or outcome.fault is not None:
             return b""
         return self._pass_on(self._reader.read(frame))
 
@@ -387,25 +392,22 @@ class RelayedStream(AnswerStream):
         return b"".join([self._pass(one) for one in frames])
 
     def _pass(self, frame: Frame) -> bytes:
-        outcome = self.outcome
+        relay, outcome = self._relay, self.outcome
         if outcome.ended or outcome.fault is not None:
             return b""
-        relay = self._relay
         passed = relay.relay(frame)
         self.begun, self.blank = relay.begun, relay.blank
         if not frame.event or frame.event.endswith(_DELTA):
             self._frames += 1
             self._bytes += len(frame.data)
             self._last = frame.data
-        if relay.ended or relay.usage is not outcome.usage or relay.fault is not None:
+        if relay.ended or relay.fault is not None or relay.usage is not outcome.usage:
             passed = self._observed(passed)
-        return escape(passed)
+        return passed if passed.isascii() else escape(passed)
 
     def finish(self) -> bytes:
         """As for every stream, but half an event, which no client could read, is not passed on."""
-        frames = [frame for frame in self._decoder.finish() if _is_readable(frame.data)]
-        rest = b"".join([self._take(frame) for frame in frames]) + self._close()
-        return self._hidden(rest)
+        return self._finished([one for one in self._decoder.finish() if _is_readable(one.data)])
 
     def _close(self) -> bytes:
         held = self._rest()

@@ -504,7 +504,8 @@ class MessagesReader:
         for index, (kind, number) in list(self._blocks.items()):
             if kind == _TOOL and self._inputs.get(number) == _NO_INPUT:
                 return [*events, *self._fail("the input of a tool call never came")]
-            events += self._close(index)
+            if kind is not _CLOSED:
+                events += self._close(index)
         for number in self._searches.values():
             events += self._end_search(number)
         events += [Closed(number) for number in self._strays.values()]

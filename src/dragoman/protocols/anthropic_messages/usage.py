@@ -33,29 +33,29 @@ def merge_usage(known: JsonObject, update: Any) -> None:
 def read_usage(usage: Mapping[str, Any], *, searches: bool = True) -> Usage:
     """Anthropic counts input without what was read from or written to a cache; our totals
     include it. `searches`: count the vendor's web searches, too."""
-    written = _count(usage, "cache_creation_input_tokens")
-    cached = _count(usage, "cache_read_input_tokens")
+    written = token_count(usage.get("cache_creation_input_tokens"))
+    cached = token_count(usage.get("cache_read_input_tokens"))
     details = usage.get("output_tokens_details")
     creation = usage.get("cache_creation")
     hosted = usage.get("server_tool_use") if searches else None
     tier = told_tier(usage.get("service_tier"))
     return Usage(
-        input=(_count(usage, "input_tokens") or 0) + (written or 0) + (cached or 0),
-        output=_count(usage, "output_tokens") or 0,
+        input=(token_count(usage.get("input_tokens")) or 0) + (written or 0) + (cached or 0),
+        output=token_count(usage.get("output_tokens")) or 0,
         cached=cached,
         cache_write=written,
-        reasoning=_count(details, "thinking_tokens") if isinstance(details, dict) else None,
-        searches=_count(hosted, "web_search_requests") if isinstance(hosted, dict) else None,
-        cache_write_1h=_count(creation, "ephemeral_1h_input_tokens")
+        reasoning=token_count(details.get("thinking_tokens"))
+        if isinstance(details, dict)
+        else None,
+        searches=token_count(hosted.get("web_search_requests"))
+        if isinstance(hosted, dict)
+        else None,
+        cache_write_1h=token_count(creation.get("ephemeral_1h_input_tokens"))
         if isinstance(creation, dict)
         else None,
         # A fast answer has a price of its own, whatever the capacity it was made with.
         tier=usage["speed"] if usage.get("speed") == "fast" else tier,
     )
-
-
-def _count(usage: Mapping[str, Any], name: str) -> int | None:
-    return token_count(usage.get(name))
 
 
 def read_tier(usage: Mapping[str, Any], map_fast: bool) -> str | None:

@@ -30,7 +30,7 @@ _MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
 
 _NEEDS_DECODING = re.compile(
-    rb'"(?:(?:finish_reason|usage)"\s*:\s*["{]|error"\s*:|message"\s*:'
+    rb'"(?:finish_reason"\s*:\s*["{]|usage"\s*:\s*["{]|error"\s*:|message"\s*:'
     rb'|index"\s*:\s*[1-9]|name"\s*:\s*"[^"])'
 )
 """What makes a frame with choices worth decoding: a finish reason, usage, an error, a message where
@@ -63,7 +63,6 @@ class ChatRelay:
         "_finished",
         "_head",
         "_is_odd",
-        "_model",
         "_name",
         "_new_head",
         "_shown",
@@ -87,7 +86,7 @@ class ChatRelay:
     ) -> None:
         self._shown = model
         self._name = b"" if model is None else escape(to_json(model))
-        self._model = None if model is None else b"\\1" + self._name.replace(b"\\", b"\\\\")
+        """The model's name as chunks are to have it; empty if they have it, or any will do."""
         self._head = self._new_head = b""
         """How the last chunk began whose model was renamed, and how it was passed on."""
         self._wants_usage = include_usage
@@ -155,19 +154,19 @@ class ChatRelay:
         raw = encode(data) if frame.event else frame.raw  # Chat's events have no names
         if not self._texts and _TEXT.search(data) is not None:
             self._texts = True
-        if self._model is not None:
+        if self._head and raw.startswith(self._head):
+            # Chunks begin alike, up to the model's name and beyond.
+            raw = self._new_head + raw[len(self._head) :]
+        elif self._name:
             raw = self._renamed(data, raw)
         return raw + after if after else raw
 
     def _renamed(self, data: bytes, raw: bytes) -> bytes:
         """The frame with the model's name that is to be shown."""
-        if self._head and raw.startswith(self._head):
-            # Chunks begin alike, up to the model's name and beyond.
-            return self._new_head + raw[len(self._head) :]
-        found = _MODEL.search(data)
+        found = _MODEL.search(raw)
         if found is None:
             return raw
-        if data.find(b"{", 1, found.start()) >= 0:
+        if raw.find(b"{", raw.find(b"{") + 1, found.start()) >= 0:
             # The first of that name may be inside of another member.
             try:
                 members = jsontext.members(data)
@@ -178,13 +177,11 @@ class ChatRelay:
             return encode(to_json({**members, "model": self._shown}))
         if found[2] == self._name:
             # The upstream says it as the client does: in all chunks, since it is of the answer.
-            self._model = None
+            self._name = b""
             return raw
-        head = data[: found.end()]
-        if (at := raw.find(head)) >= 0:
-            self._head = raw[: at + len(head)]
-            self._new_head = raw[: at + found.start(2)] + self._name
-        return _MODEL.sub(self._model or b"", raw, 1)
+        self._head = raw[: found.end()]
+        self._new_head = raw[: found.start(2)] + self._name
+        return self._new_head + raw[found.end() :]
 
     def _said(self) -> frozenset[str]:
         """The members that a whole message has only as a repetition of the deltas before it."""

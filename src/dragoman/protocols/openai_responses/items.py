@@ -177,18 +177,11 @@ class Item(Struct, eq=False):
 
     def says(self, value: JsonObject) -> bool:
         """Whether `value` is this message with nothing but its one text, which is over."""
-        content = value.get("content")
-        if len(self.parts) != 1 or type(content) is not list or len(content) != 1:
+        if len(self.parts) != 1:
             return False
-        (part,), (told,) = self.parts, content
-        return (
-            part.block.closed
-            and not part.refuses
-            and type(told) is dict
-            and told.get("type") == "output_text"
-            and not told.get("annotations")
-            and told.get("text") == part.block.text()
-        )
+        part = self.parts[0]
+        said = part.block.closed and not part.refuses
+        return said and only_text(value) == part.block.text()
 
     def agrees(self, value: JsonObject) -> bool:
         """Whether what was passed on of it is the beginning of `value`, or more."""
@@ -467,6 +460,19 @@ def parts_of(value: JsonObject) -> list[JsonObject]:
     if isinstance(content, str):
         return [{"type": "output_text", "text": content}]
     return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def only_text(value: JsonObject) -> str | None:
+    """The text of a message that is nothing else; None of any other."""
+    content = value.get("content")
+    if type(content) is not list or len(content) != 1:
+        return None
+    part = content[0]
+    if type(part) is not dict or part.get("type") != "output_text":
+        return None
+    text = part.get("text")
+    plain = type(text) is str and not part.get("annotations") and not part.get("logprobs")
+    return text if plain else None
 
 
 def text_in(part: JsonObject) -> str:

@@ -44,6 +44,7 @@ from dragoman.protocols.openai_responses.items import (
     Segment,
     arguments_of,
     joined,
+    only_text,
     parts_of,
     reasoning_in,
     rest_of,
@@ -103,11 +104,13 @@ class OutputReader:
         if not piece and not logprobs:
             return []
         events: list[Event] = []
-        block = self._text_part(item, at, refuses, events).block
+        self._grow(self._text_part(item, at, refuses, events).block, piece, logprobs, events)
+        return events
+
+    def _grow(self, block: OpenBlock, piece: str, logprobs: Any, events: list[Event]) -> None:
         block.pieces.append(piece)
         block.logged = block.logged or bool(logprobs)
         events.append(Delta(block.index, piece, tuple(logprobs) if logprobs else None))
-        return events
 
     def part(self, item: Item, at: int, value: JsonObject, path: str, *, over: bool) -> list[Event]:
         """A text or refusal part as far as it is known; `over`: nothing more of it will come.
@@ -153,7 +156,8 @@ class OutputReader:
             annotations = annotations[part.block.cited :]
         events: list[Event] = []
         if text or (logprobs and (part is None or not part.block.closed)):
-            events += self.text(item, at, text, logprobs, refuses=refuses)
+            part = self._text_part(item, at, refuses, events)
+            self._grow(part.block, text, logprobs, events)
         for annotation in annotations:
             events += self.annotation(item, at, annotation, f"{path}.annotations")
         if part is None or item.parts[-1] is not part:
@@ -296,7 +300,7 @@ class OutputReader:
         if not item.done:
             self._report_unread(item.kind, value, path)
         if item.kind == "message":
-            events = [] if item.says(value) else self._complete_message(item, value, path)
+            events = self._complete_message(item, value, path)
         elif item.kind == "reasoning":
             events = self._complete_reasoning(item, value, path)
         elif item.kind in CALLS:
@@ -339,9 +343,17 @@ class OutputReader:
         return self._complete_call(item, {**head, CALLS[item.kind]: given or said})
 
     def _complete_message(self, item: Item, value: JsonObject, path: str) -> list[Event]:
+        if item.parts and item.says(value):
+            return []
         events: list[Event] = []
-        if not item.parts and isinstance(value.get("phase"), str):
-            item.phase = value["phase"]
+        if not item.parts:
+            if isinstance(value.get("phase"), str):
+                item.phase = value["phase"]
+            text = only_text(value)
+            if text:
+                block = self._text_part(item, 0, False, events).block
+                self._grow(block, text, None, events)
+                return events + _close(block)
         open_ = list(item.parts)
         for at, entry in enumerate(parts_of(value)):
             where = f"{path}.content[{at}]"
@@ -357,7 +369,8 @@ class OutputReader:
         if open_ and parts_of(value) and any(part.block.text() for part in open_):
             raise _contradictory("a message")
         for part in item.parts:
-            events += _close(part.block)
+            if not part.block.closed:
+                events += _close(part.block)
         return events
 
     def _complete_reasoning(self, item: Item, value: JsonObject, path: str) -> list[Event]:

@@ -56,7 +56,7 @@ class _Progress(Struct, forbid_unknown_fields=True):
     sequence_number: int = 0
 
 
-_text_delta = jsontext.decoder(_TextDelta)
+_text_delta = msgspec.json.Decoder(_TextDelta).decode
 _progress = jsontext.decoder(_Progress)
 
 
@@ -144,7 +144,7 @@ class ResponsesReader:
             block = self._block
             try:
                 event = _text_delta(frame.data)
-            except JsonError:
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
                 return self._read_slowly(frame)
             place = (event.output_index, event.content_index, event.item_id)
             if place == self._place and event.delta and not event.logprobs and not block.ended:
