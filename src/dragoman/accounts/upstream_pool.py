@@ -76,6 +76,15 @@ class UpstreamPool:
         self.own_proxies = 0
         """Accounts that have a proxy of their own."""
 
+    def take_over(self, former: UpstreamPool) -> None:
+        """Go on from what is known of the upstream of the same name in a configuration before."""
+        before, upstream = former.upstream, self.upstream
+        self.affinity = former.affinity.lasting(upstream.affinity_s)
+        if upstream.proxies == before.proxies:
+            self.proxies = former.proxies
+        if upstream.base_url == before.base_url:
+            self.waits = former.waits
+
     def host(self, proxy: Secret | None) -> Host:
         """The host of the upstream as it is reached through `proxy`, None for none."""
         where = urlsplit(self.upstream.base_url)

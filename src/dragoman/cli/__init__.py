@@ -12,6 +12,7 @@ from dragoman.cli.doctor import doctor
 from dragoman.cli.init import init
 from dragoman.cli.keys import key, team
 from dragoman.cli.prices import prices
+from dragoman.cli.reload import reload
 from dragoman.cli.serve import demo, serve, simulate
 from dragoman.cli.translate import translate
 from dragoman.cli.usage import usage
@@ -32,6 +33,7 @@ for command in (
     init,
     key,
     prices,
+    reload,
     serve,
     simulate,
     team,

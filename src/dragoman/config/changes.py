@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Config, OwnPrice
 
-MOST_TOLD = 100
+MOST_TOLD = 50
 """Names that are told of one kind of change; the others are only counted."""
 
 

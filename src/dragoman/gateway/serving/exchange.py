@@ -25,6 +25,7 @@ from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.gateway.edge.idempotency import key_for
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
+from dragoman.gateway.serving.affinity import ForeignReasoning
 from dragoman.gateway.serving.answer_delivery import (
     deliver_fault,
     deliver_refusal,
@@ -77,6 +78,7 @@ class Exchange:
         upstreams: Upstreams,
         large: LargeBodies,
         prices: Prices,
+        foreign: ForeignReasoning,
         *,
         shows_cost: bool = False,
     ) -> None:
@@ -86,7 +88,7 @@ class Exchange:
         self._large = large
         self._router = router
         self._upstreams = upstreams
-        self._conversations = Conversations(upstreams.pool, large)
+        self._conversations = Conversations(upstreams.pool, large, foreign)
 
     async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """Read, forward and answer one request.
