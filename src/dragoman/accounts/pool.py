@@ -735,11 +735,11 @@ class AccountPool:
         self._kin = tuple(ref(one) for one in kin)
         for one in kin:
             one._kin += (ref(self),)
+            one._successor = self
             one._give_counts()
         self._give_counts()
         for name in self._in_flight:
             self._recount(name)
-        former._successor = self
 
     def _carry(self, former: AccountPool, old: Account, new: Account, now: float) -> None:
         """Know of an account what `former` knows."""
@@ -763,7 +763,7 @@ class AccountPool:
         for one in self._living():
             one._kin = tuple(other for other in one._kin if other() not in (None, self))
             one._give_counts()
-        self._kin = ()
+        self._kin, self._successor = (), None
 
     def has_same(self, account: Account) -> bool:
         """Whether the account is there with the same upstream and key."""
@@ -772,8 +772,6 @@ class AccountPool:
 
     def spent_before(self, name: str, tokens: float) -> None:
         """A request of a configuration before used so many tokens of the account's balance."""
-        if self._successor is not None:
-            self._successor.spent_before(name, tokens)
         pool = self._side_of(name)
         balance = None if pool is None else pool.rotation.member(name).balance
         if pool is not None and balance is not None:

@@ -102,7 +102,7 @@ class Gateway:
         self._scrape = services.scrape
         self._tally = services.tally
         self._current = self._with_routes(services.generation)
-        self._tally.fixed_paths = self._current.routes
+        self._tally.fixed_paths = frozenset(self._current.routes)
 
     @property
     def config(self) -> Config:

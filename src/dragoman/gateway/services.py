@@ -297,16 +297,19 @@ class _Unpriced:
     """Logs models that have no price, each once, and no more than can be read."""
 
     def __init__(self) -> None:
-        self._room = 100
+        self._told: set[tuple[str, str]] = set()
 
     def __call__(self, upstream: str, model: str) -> None:
-        if self._room:
-            self._room -= 1
+        if len(self._told) < _MOST_UNPRICED and (upstream, model) not in self._told:
+            self._told.add((upstream, model))
             _log.warning(
                 "no price is known for the model %r of upstream %s: what it costs is not counted",
                 model[:200],
                 upstream,
             )
+
+
+_MOST_UNPRICED = 100
 
 
 def _account_sync(

@@ -58,17 +58,21 @@ class Prober:
         waiting: dict[str, None] = {}
         while True:
             await asyncio.sleep(_EVERY_S * (0.75 + 0.5 * random.random()))
-            pool = self._current.generation.pool
-            for name in pool.due_for_probe(time.time()):
-                if zlib.crc32(name.encode()) % self._workers == self._worker:
-                    waiting[name] = None
-            while waiting and len(self._probes) < _MOST_AT_ONCE:
-                name = next(iter(waiting))
-                del waiting[name]
-                if not pool.in_flight(name):
-                    task = asyncio.create_task(self._probe(name))
-                    self._probes.add(task)
-                    task.add_done_callback(self._probes.discard)
+            self._begin(waiting)
+
+    def _begin(self, waiting: dict[str, None]) -> None:
+        """Begin the probes that are due, and those that wait, as far as there may be more."""
+        pool = self._current.generation.pool
+        for name in pool.due_for_probe(time.time()):
+            if zlib.crc32(name.encode()) % self._workers == self._worker:
+                waiting[name] = None
+        while waiting and len(self._probes) < _MOST_AT_ONCE:
+            name = next(iter(waiting))
+            del waiting[name]
+            if not pool.in_flight(name):
+                task = asyncio.create_task(self._probe(name))
+                self._probes.add(task)
+                task.add_done_callback(self._probes.discard)
 
     async def _probe(self, name: str) -> None:
         now = self._current.generation
