@@ -111,8 +111,10 @@ class OwnReload:
         self.server: Server | None = None
 
     def start(self) -> None:
-        """Watch the file from now on, where that is wanted, in the running loop."""
-        self._watching = asyncio.create_task(self._watch())
+        """Watch the file from now on, where that is wanted, in the running loop. Called again with
+        each configuration."""
+        if self._watching is None and self._held.config.server.watch_config:
+            self._watching = asyncio.create_task(self._watch())
 
     def ask(self) -> None:
         """Reload, in a task of its own."""
@@ -148,6 +150,7 @@ class OwnReload:
             else:
                 server.adopt(prepared)
                 report = held.serve(other)
+                self.start()
             log_report(report)
             return report
 

@@ -231,6 +231,8 @@ class Services:
         self.keys.redefine(_fixed_keys(config), _fixed_teams(config))
         self.meter.know(_configured_models(config))
         self.generation = self.current.generation = generation
+        self.prober.start()
+        self.alerts.start()
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""

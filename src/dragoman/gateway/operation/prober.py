@@ -44,8 +44,11 @@ class Prober:
         self._probes: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin, in the running loop."""
-        self._loop = asyncio.create_task(self._run())
+        """Begin, in the running loop, if any upstream wants probes. Called again with each
+        configuration."""
+        upstreams = self._current.generation.config.upstreams
+        if self._loop is None and any(upstream.probe is not None for upstream in upstreams):
+            self._loop = asyncio.create_task(self._run())
 
     async def close(self) -> None:
         """Stop, and cancel what is under way."""

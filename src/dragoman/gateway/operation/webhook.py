@@ -187,11 +187,16 @@ class Alerts:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, in the running loop."""
+        """Begin, in the running loop, if there is anything to watch. Called again with each
+        configuration."""
+        if self._task is not None:
+            return
+        upstreams = self._current.generation.config.upstreams
+        by_quota = any(one.selection == "most_quota_left" for one in upstreams)
         if self._webhook is not None:
             self._current.generation.pool.on_change = self._changed
             self._webhook.start()
-        if self._webhook is not None or self._account_sync is None:
+        if self._webhook is not None or (self._account_sync is None and by_quota):
             self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
