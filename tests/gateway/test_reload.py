@@ -19,8 +19,11 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.config import Account, Config, Route, Upstream
+from dragoman.config import Account, Admin, Config, Route, Secret, Storage, Upstream, read_config
+from dragoman.config.source import Source
+from dragoman.gateway.processes.reload import ReloadError
 from dragoman.gateway.processes.table import WorkerTable
+from dragoman.gateway.reloading import Held
 from dragoman.gateway.services import Generation
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator, running_simulator
@@ -427,3 +430,54 @@ def test_the_table_tells_what_workers_serve() -> None:
     assert table.configurations() == [0, 7]
     table.started(1)
     assert table.configurations() == [0, 0]
+
+
+def test_nobody_is_let_in_from_other_machines(tmp_path: Path) -> None:
+    """Whatever the file says of where to listen: the gateway listens where it did."""
+    file = tmp_path / "dragoman.toml"
+    keyed = f'[[clients]]\nname = "me"\nkey = "{KEY}"\n'
+    file.write_text('[server]\nhost = "0.0.0.0"\n' + keyed)
+    held = Held(read_config(file).config, Source(str(file)))
+    assert held.read().number == 2
+    file.write_text('[server]\nhost = "127.0.0.1"\n')
+    with pytest.raises(ReloadError, match="anyone who reaches this address"):
+        held.read()
+    # As with a socket of systemd, of which the file says nothing.
+    file.write_text(keyed)
+    given = Held(read_config(file).config, Source(str(file)), ("0.0.0.0",))
+    assert given.read().number == 2
+    file.write_text("[server]\nport = 0\n")
+    with pytest.raises(ReloadError, match="without client keys"):
+        given.read()
+
+
+def test_accounts_of_the_store_stay(tmp_path: Path, simulator: RunningSimulator) -> None:
+    """One of the file hides that of the store with the same name for as long as it is there."""
+    config = replace(
+        config_for(simulator.base_url),
+        admin=Admin(key=Secret(ADMIN)),
+        storage=Storage(path=str(tmp_path / "store.db"), key=Secret("k" * 20), sync_s=0.05),
+    )
+    more = Upstream(name="more", protocol="openai_chat", base_url=simulator.base_url)
+    fixed = Account(name="both", upstream="chat", key=Secret("sk-of-the-file"))
+
+    def keys(gateway: RunningGateway) -> dict[str, str]:
+        accounts = {one.name: one.key for one in gateway.app.pool.accounts()}
+        names = ("both", "stored", "of-more")
+        return {name: key.reveal() for name in names if (key := accounts.get(name)) is not None}
+
+    both, stored = {"both": "sk-of-the-store"}, {"stored": "sk-stored"}
+    with running_gateway(replace(config, upstreams=(*config.upstreams, more))) as gateway:
+        for name, key in (both | stored).items():
+            made = {"name": name, "upstream": "chat", "key": key}
+            assert call(gateway.base_url, "POST", "/admin/accounts", made, key=ADMIN).status == 201
+        made = {"name": "of-more", "upstream": "more", "key": "sk-more"}
+        assert call(gateway.base_url, "POST", "/admin/accounts", made, key=ADMIN).status == 201
+        all_stored = both | stored | {"of-more": "sk-more"}
+        until(lambda: keys(gateway) == all_stored)
+        adopt(gateway, replace(config, accounts=(*config.accounts, fixed)))
+        assert keys(gateway) == {"both": "sk-of-the-file"} | stored
+        time.sleep(0.3)
+        assert keys(gateway) == {"both": "sk-of-the-file"} | stored
+        adopt(gateway, replace(config, upstreams=(*config.upstreams, more)))
+        until(lambda: keys(gateway) == all_stored)

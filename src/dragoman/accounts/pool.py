@@ -745,7 +745,8 @@ class AccountPool:
         """Know of an account what `former` knows."""
         name, pool = new.name, self._pools[new.upstream]
         member = former._member(name)
-        self._know(pool, name, member.state, now)
+        if member.state != AccountState(name):
+            self._know(pool, name, member.state, now)
         pool.rotation.used_elsewhere(name, member.used)
         pool.rotation.quota(name, member.quota_used)
         if new.balance == old.balance:
@@ -754,7 +755,9 @@ class AccountPool:
             pool.rotation.in_flight_elsewhere(name, member.in_flight_elsewhere)
         key = self._fingerprints[name]
         if key == former._fingerprints[name]:
-            self._hold_for(_SILENCE, name, former._holds.rest(name, _SILENCE), now)
+            rest = former._holds.rest(name, _SILENCE)
+            if rest is not None:
+                self._hold_for(_SILENCE, name, rest, now)
         elif member.state.key or member.state.refused_key:
             self.observe(Transition(name, KeyChanged(key), now))
 

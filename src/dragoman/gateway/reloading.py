@@ -20,7 +20,7 @@ from dragoman.gateway.processes.reload import (
     WorkerLinks,
     log_report,
 )
-from dragoman.gateway.server import Prepared, Server, check_reload
+from dragoman.gateway.server import Prepared, Server, check_reach, check_reload
 
 _log = logging.getLogger("dragoman.gateway")
 
@@ -39,10 +39,12 @@ class Next(Struct, frozen=True):
 
 class Held:
     """The configuration that a gateway serves: what a worker that is started is given. `source` is
-    where it came from, None if that can not be read again."""
+    where it came from, None if that can not be read again; `hosts` are the addresses that it is
+    reached by."""
 
-    def __init__(self, config: Config, source: Source | None) -> None:
+    def __init__(self, config: Config, source: Source | None, hosts: tuple[str, ...] = ()) -> None:
         self.config = config
+        self._hosts = hosts
         self.number = 1
         self.source = source
         self._digest = ""
@@ -50,10 +52,10 @@ class Held:
         self._watch: Watch | None = None
         if source is not None:
             files: tuple[str, ...] = (source.path,)
-            # What is served was read a moment ago; now only the files matter.
-            with suppress(ConfigError):
-                snapshot, _ = source.read()
-                files, self._digest = snapshot.files(config), snapshot.digest
+            if config.server.watch_config:
+                # What is served was read a moment ago; now only the files matter.
+                with suppress(ConfigError):
+                    files = source.read()[0].files(config)
             self._watch = Watch(files)
 
     @property
@@ -78,11 +80,17 @@ class Held:
             raise ReloadError(tuple(one.located(error.file) for one in error.problems)) from None
         if not snapshot.text.strip():
             raise ReloadError((f"{self.source.path}: the file is empty",))
+        served = check_reload(self.config, loaded.config)
+        try:
+            for host in self._hosts:
+                check_reach(served, host)
+        except ValueError as error:
+            raise ReloadError((str(error),)) from None
         return Next(
             self.number + 1,
             snapshot,
             loaded.config,
-            check_reload(self.config, loaded.config),
+            served,
             changes(self.config, loaded.config),
             tuple(warning.located(self.source.path) for warning in loaded.warnings),
         )

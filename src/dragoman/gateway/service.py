@@ -91,7 +91,8 @@ def serve(
         announce(url)
     run = _run_alone if config.server.workers == 1 else _run_workers
     try:
-        run(Held(config, source), sockets, predecessor, as_service)
+        hosts = [address_of(one)[0] for one in sockets if one.family != socket.AF_UNIX]
+        run(Held(config, source, tuple(hosts)), sockets, predecessor, as_service)
     finally:
         for sock in sockets:
             sock.close()
