@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from dragoman.config import ConfigError, parse_config, read_config
 from dragoman.gateway.processes.listening import bind, bind_unix
+from dragoman.gateway.processes.reload import ReloadError
 from dragoman.gateway.server import Server, build_app
 from tests.gateway.http import KEY
 from tests.gateway.processes import until
@@ -78,16 +79,16 @@ def test_a_certificate_is_read_anew_at_a_reload(tmp_path: Path) -> None:
     """Whole or not at all."""
     certificate(tmp_path, "first.example")
     file = configuration(tmp_path, 'tls_certificate = "cert.pem"\ntls_key = "key.pem"')
+    config = read_config(file).config
     with running(file) as (server, port):
         assert name_shown(port) == "first.example"
-        (reload,) = server.reloads
         certificate(tmp_path, "second.example")
         assert name_shown(port) == "first.example"
-        assert reload() == "the certificate"
+        server.adopt(server.prepare(config, 2))
         assert name_shown(port) == "second.example"
         (tmp_path / "cert.pem").write_text("none")
-        with pytest.raises(OSError, match="PEM"):
-            reload()
+        with pytest.raises(ReloadError, match="PEM"):
+            server.prepare(config, 3)
         assert name_shown(port) == "second.example"
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.processes.backoff import FIRST_S, HEALTHY_S, MOST_S, BackOff
-from dragoman.gateway.processes.reload import reload_all
 from dragoman.gateway.processes.table import SILENT_S, WorkerTable
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import PATHS, body, completed
@@ -204,7 +203,7 @@ def test_nobody_waits_for_a_worker_that_hangs(running: Services) -> None:
 @needs_linux
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_hangup_ends_nothing(running: Services, workers: int) -> None:
-    """Not even a stream; each process that serves says what it read anew."""
+    """Not even a stream; one line tells what is served by all."""
     service = running.start(workers=workers)
     until(lambda: ready(running.url).get("serving", 1) == workers if ready(running.url) else False)
     before = service.workers()
@@ -214,26 +213,11 @@ def test_a_hangup_ends_nothing(running: Services, workers: int) -> None:
         connection.head()
         for count in range(1, 4):
             service.process.send_signal(signal.SIGHUP)
-            service.until_logged("reload: ", count * workers)
+            service.until_logged(f"configuration {count + 1} is served: nothing changed")
         assert completed("chat", b"".join(iter(connection.chunk, b"")))
     assert service.workers() == before
     assert service.stop() == 0
     assert KEY not in service.log()
-
-
-def test_one_line_tells_of_a_reload(caplog: pytest.LogCaptureFixture) -> None:
-    def bad() -> str:
-        raise ValueError("cert.pem: no certificate")
-
-    caplog.set_level("INFO", "dragoman.gateway")
-    reload_all([lambda: "TLS certificates", lambda: "prices"])
-    reload_all([lambda: "prices", bad])
-    reload_all([])
-    assert [record.getMessage() for record in caplog.records] == [
-        "reload: read anew: TLS certificates, prices",
-        "reload: prices; kept as it was: cert.pem: no certificate",
-        "reload: nothing that could be read anew; other settings need a restart",
-    ]
 
 
 @needs_linux

@@ -129,7 +129,7 @@ def running(
     app: Application = echo,
     limits: Limits | None = None,
     *,
-    tls: Callable[[], ssl.SSLContext] | None = None,
+    tls: ssl.SSLContext | None = None,
     listener: socket.socket | None = None,
     exempt: Callable[[str], bool] | None = None,
     grace_s: float = 5.0,

@@ -92,7 +92,7 @@ def test_tls_with_certificates_that_are_read_anew(tmp_path: Path) -> None:
         sock = socket.create_connection(("127.0.0.1", port), timeout=5)
         return trusting.wrap_socket(sock, server_hostname=name)
 
-    with running(large, QUICK, tls=context) as server:
+    with running(large, QUICK, tls=context()) as server:
         with connect(server.port, cert, "first") as standing:
             post = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n"
             for _ in range(2):
@@ -102,21 +102,7 @@ def test_tls_with_certificates_that_are_read_anew(tmp_path: Path) -> None:
             cert_before = cert.read_bytes()
             key.write_bytes(second[0].read_bytes())
             cert.write_bytes(second[1].read_bytes())
-            server.on_loop(server.server.reload_tls)
-            with connect(server.port, second[1], "second") as sock:
-                sock.sendall(LAST)
-                assert read_all(sock).endswith(b"x")
-            cert.write_bytes(b"none")
-            errors: list[BaseException] = []
-
-            def reload() -> None:
-                try:
-                    server.server.reload_tls()
-                except OSError as error:
-                    errors.append(error)
-
-            server.on_loop(reload)
-            assert errors
+            server.on_loop(lambda: server.server.change(QUICK, context()))
             with connect(server.port, second[1], "second") as sock:
                 sock.sendall(LAST)
                 assert read_all(sock).endswith(b"x")

@@ -21,6 +21,10 @@ class AccountProxies:
         self._rests: dict[str, Rest | None] = {}
         self._names: dict[str, set[str]] = {}
 
+    def take_over(self, former: AccountProxies) -> None:
+        """Know of the proxies what `former` knows, before any account is added."""
+        self._rests = former._rests.copy()
+
     def add(self, url: str, name: str) -> Rest | None:
         """The account goes through this proxy. Returns the proxy's last rest."""
         self._names.setdefault(url, set()).add(name)

@@ -28,6 +28,14 @@ class Affinity:
     def __len__(self) -> int:
         return len(self._pins)
 
+    def lasting(self, seconds: float) -> Affinity:
+        """The same pins with another time to live; these very ones if it is the same."""
+        if seconds == self._seconds:
+            return self
+        other = Affinity(seconds, self._most)
+        other._pins = self._pins.copy()
+        return other
+
     def account(self, digest: bytes, now: float) -> str:
         """The account of the conversation, empty if none is known."""
         pin = self._pins.get(digest)

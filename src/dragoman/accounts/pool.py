@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from math import inf
+from weakref import ref
 
 from msgspec import Struct
 
@@ -39,6 +40,7 @@ from dragoman.accounts.states import (
     Decision,
     Enabled,
     Failed,
+    KeyChanged,
     Outcome,
     Rest,
     Succeeded,
@@ -101,6 +103,8 @@ class AccountPool:
     `on_transition` is called with every outcome that changed what is known of an account, after
     the change; `on_change` besides with what was known before and what is known then. `quotas` is
     what upstreams told of the accounts' quotas.
+
+    Another configuration has another pool, which may take the place of this one: see `take_over`.
     """
 
     def __init__(
@@ -130,6 +134,8 @@ class AccountPool:
         self.on_transition: Callable[[Transition], None] | None = None
         self.on_change: Callable[[AccountState, AccountState], None] | None = None
         self.quotas = Quotas()
+        self._successor: AccountPool | None = None
+        self._kin: tuple[ref[AccountPool], ...] = ()
         self.define(config.accounts)
 
     # Leases
@@ -204,6 +210,8 @@ class AccountPool:
         if choice.member.held is not None:
             self._try_silent(pool, name, now)
         self._in_flight[name] = self._in_flight.get(name, 0) + 1
+        if self._kin:
+            self._tell_kin(name)
         self._batch.used[name] = choice.member.used
         account = self._accounts[name]
         proxy = account.proxy or pool.upstream.proxy
@@ -227,6 +235,8 @@ class AccountPool:
         pool.rotation.returned(lease.choice)
         if pool.wait_queue.waiters and not member.removed:
             pool.offer(member)
+        if self._kin:
+            self._tell_kin(member.name)
 
     def _one_less(self, name: str) -> None:
         left = self._in_flight[name] - 1
@@ -267,6 +277,8 @@ class AccountPool:
         if tokens and member.balance is not None:
             if not member.removed:
                 pool.rotation.balance(name, member.balance - tokens)
+            if self._successor is not None:
+                self._successor.spent_before(name, tokens)
             self._batch.spent[name] = self._batch.spent.get(name, 0.0) + tokens
 
     def lease_failed(self, lease: Lease, symptom: Symptom) -> Decision:
@@ -367,6 +379,9 @@ class AccountPool:
         account = self._accounts.get(transition.account)
         if account is None:
             return
+        if self._successor is not None:
+            self._observe_late(self._successor, account, transition)
+            return
         pool = self._pools[account.upstream]
         before = pool.rotation.member(account.name).state
         after = apply(before, transition)
@@ -416,6 +431,9 @@ class AccountPool:
 
     def settle_quotas(self) -> None:
         """Take over what answers have told of quotas since the last call."""
+        if self._successor is not None:
+            self._successor.settle_quotas()
+            return
         for name, used in self.quotas.settle(self._clock()).items():
             self._set_quota(name, used)
 
@@ -439,6 +457,10 @@ class AccountPool:
     def rules(self, upstream: str) -> RuleSet:
         """The rule set of the upstream, its own rows first."""
         return self._pools[upstream].rules
+
+    def upstreams(self) -> list[str]:
+        """The names of all upstreams."""
+        return list(self._pools)
 
     def accounts(self) -> list[Account]:
         """All accounts that are there now."""
@@ -474,8 +496,10 @@ class AccountPool:
 
     def in_flight(self, name: str) -> int:
         """Requests in flight with the account, of this worker and of others."""
-        elsewhere = self._member(name).in_flight_elsewhere if name in self._accounts else 0
-        return self._in_flight.get(name, 0) + elsewhere
+        count = self._in_flight.get(name, 0)
+        if name not in self._accounts:
+            return count
+        return count + self._member(name).in_flight_elsewhere - self.beside(name)
 
     def others(self, wanted: LeaseRequest, tried: Collection[str]) -> int:
         """How many accounts that are not in `tried` could serve, now or when they are free."""
@@ -608,6 +632,9 @@ class AccountPool:
 
     def _hold_for(self, cause: str, name: str, rest: Rest | None, now: float) -> None:
         self._holds.set(name, cause, rest, now)
+        successor = self._successor
+        if successor is not None and cause is _SILENCE and successor.has_same(self._accounts[name]):
+            successor._hold_for(cause, name, rest, now)
 
     def _try_silent(self, pool: UpstreamPool, name: str, now: float) -> None:
         """The account is used again after a silence: by one call at first."""
@@ -627,7 +654,7 @@ class AccountPool:
         if self._lost:
             self._collect()
         self.settle_quotas()
-        batch, self._batch = self._batch, Batch()
+        batch = self._batch.take()
         batch.quotas |= self.quotas.take()
         batch.leases = dict(self._in_flight)
         if self._is_uncounted:
@@ -684,6 +711,120 @@ class AccountPool:
     def _side_of(self, name: str) -> UpstreamPool | None:
         account = self._accounts.get(name)
         return None if account is None else self._pools[account.upstream]
+
+    # Pools of configurations that follow one another
+
+    def take_over(self, former: AccountPool, accounts: Iterable[Account]) -> None:
+        """Take the place of `former`, the pool of the configuration before, with these accounts,
+        the last of the same name counting. This pool has none yet.
+
+        It goes on from all that is known of the accounts that stay. The former one lends on what it
+        had to requests that began with its configuration, until it is told to `retire`; what
+        becomes of them is told to this one, and both count what is in flight together.
+        """
+        self._in_flight, self._batch = former._in_flight, former._batch
+        self._hosts, self.quotas = former._hosts, former.quotas
+        self._counts, self._is_uncounted = former._counts, former._is_uncounted
+        self.on_transition, self.on_change = former.on_transition, former.on_change
+        self._account_proxies.take_over(former._account_proxies)
+        for name, pool in self._pools.items():
+            pool.share(self._counts)
+            pool.beside = self.beside
+            if name in former._pools:
+                pool.take_over(former._pools[name])
+        self.define({account.name: account for account in accounts}.values())
+        now = self._clock()
+        for account in former.accounts():
+            mine = self._accounts.get(account.name)
+            if mine is None or mine.upstream != account.upstream:
+                self.quotas.forget(account.name)
+            else:
+                self._carry(former, account, mine, now)
+        self._elsewhere = former._elsewhere & self._accounts.keys()
+        kin = [one for one in (*former._living(), former) if one is not self]
+        self._kin = tuple(ref(one) for one in kin)
+        for one in kin:
+            one._kin += (ref(self),)
+            one._successor = self
+            for pool in one._pools.values():
+                pool.beside = one.beside
+        for name in self._in_flight:
+            self._recount(name)
+
+    def _carry(self, former: AccountPool, old: Account, new: Account, now: float) -> None:
+        """Know of an account what `former` knows."""
+        name, pool = new.name, self._pools[new.upstream]
+        member = former._member(name)
+        if member.state != AccountState(name):
+            self._know(pool, name, member.state, now)
+        pool.rotation.used_elsewhere(name, member.used)
+        pool.rotation.quota(name, member.quota_used)
+        if new.balance == old.balance:
+            pool.rotation.balance(name, member.balance)
+        if name in former._elsewhere:
+            pool.rotation.in_flight_elsewhere(name, member.in_flight_elsewhere)
+        key = self._fingerprints[name]
+        if key == former._fingerprints[name]:
+            rest = former._holds.rest(name, _SILENCE)
+            if rest is not None:
+                self._hold_for(_SILENCE, name, rest, now)
+        elif member.state.key or member.state.refused_key:
+            self.observe(Transition(name, KeyChanged(key), now))
+
+    def retire(self) -> None:
+        """No request of this pool's configuration will take an account any more."""
+        for one in self._living():
+            one._kin = tuple(other for other in one._kin if other() not in (None, self))
+        self._kin, self._successor = (), None
+
+    def has_same(self, account: Account) -> bool:
+        """Whether the account is there with the same upstream and key."""
+        mine = self._accounts.get(account.name)
+        return mine is not None and (mine.upstream, mine.key) == (account.upstream, account.key)
+
+    def spent_before(self, name: str, tokens: float) -> None:
+        """A request of a configuration before used so many tokens of the account's balance."""
+        pool = self._side_of(name)
+        balance = None if pool is None else pool.rotation.member(name).balance
+        if pool is not None and balance is not None:
+            pool.rotation.balance(name, balance - tokens)
+
+    def beside(self, name: str) -> int:
+        """The requests of the account that are in flight with other configurations' pools."""
+        if not self._kin or name not in self._accounts:
+            return 0
+        return self._in_flight.get(name, 0) - self._member(name).in_flight
+
+    def _observe_late(
+        self, successor: AccountPool, account: Account, transition: Transition
+    ) -> None:
+        """As `observe`, when another configuration has taken the place of this one."""
+        pool = self._pools[account.upstream]
+        state = apply(pool.rotation.member(account.name).state, transition)
+        self._put(pool, account.name, state, self._clock())
+        if successor.has_same(account):
+            successor.observe(transition)
+
+    def _living(self) -> list[AccountPool]:
+        """The pools of other configurations whose requests may take accounts."""
+        return [one for known in self._kin if (one := known()) is not None]
+
+    def _tell_kin(self, name: str) -> None:
+        for one in self._living():
+            one._recount(name)
+
+    def _recount(self, name: str) -> None:
+        """Requests of other configurations have begun or ended with the account."""
+        pool = self._side_of(name)
+        if pool is None:
+            return
+        member = pool.rotation.member(name)
+        if member.settings.max_concurrent is None:
+            return
+        before = member.in_flight_elsewhere
+        pool.told(name, pool.uncounted.get(name, 0))
+        if member.in_flight_elsewhere < before and pool.wait_queue.waiters:
+            pool.offer(member)
 
 
 def _may_be_news(outcome: Outcome) -> bool:

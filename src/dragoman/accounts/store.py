@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -214,6 +215,13 @@ class Batch(Struct, kw_only=True):
     quotas: dict[str, Windows] = field(default_factory=dict)
     charges: dict[ChargeKey, ChargeCount] = field(default_factory=dict)
     key_uses: Uses = field(default_factory=dict)
+
+    def take(self) -> Batch:
+        """All of it; nothing is left in this one."""
+        taken, empty = copy(self), Batch()
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(empty, name))
+        return taken
 
     def prepend(self, older: Batch) -> None:
         """Put `older`, whose exchange failed, before this batch. The leases remain those of this

@@ -14,7 +14,7 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
@@ -98,16 +98,13 @@ class AccountSync:
         self._meter = meter
         self._sync_s = sync_s
         self._fixed = {account.name: account for account in fixed}
-        self._balances = {
-            account.name: account.balance
-            for account in self._fixed.values()
-            if account.balance is not None
-        }
+        self._balances = _balances(self._fixed)
         self._clashes: set[str] = set()
         self._key_clashes: set[str] = set()
         self._keys_unusable: set[str] = set()
         self._version = 0
         self._loaded = False
+        self._tells_balances = False
         self._taking_over = True
         self._failing_since: float | None = None
         self._next_sweep = time.monotonic() + _SWEEP_S * random.random()
@@ -142,6 +139,26 @@ class AccountSync:
             _log.error("what happened since the store failed is lost")
         await self._call(self._store.close)
         self._thread.shutdown()
+
+    def stored(self) -> list[Account]:
+        """The accounts of the pool that are not of the configuration."""
+        return [one for one in self._pool.accounts() if one.name not in self._fixed]
+
+    def follow(self, pool: AccountPool, fixed: Iterable[Account]) -> None:
+        """Synchronise `pool` from now on, which has taken the place of the former one; `fixed` are
+        the accounts of its configuration. What the former one did not have, because it was in the
+        configuration or because there was no such upstream, is asked for again."""
+        before, upstreams = self._fixed, self._pool.upstreams()
+        self._pool = pool
+        self._fixed = {account.name: account for account in fixed}
+        self._balances = _balances(self._fixed)
+        self._clashes &= self._fixed.keys()
+        pool.on_transition = self._happened
+        if before.keys() - self._fixed.keys() or set(pool.upstreams()) - set(upstreams):
+            self._version = 0
+        if any(one.balance != _balance_of(before.get(one.name)) for one in self._fixed.values()):
+            self._tells_balances = True
+        self._early.set()
 
     async def ask(self, question: Callable[[Store], T]) -> T:
         """Call `question` with the store, in the thread that uses it; what it changes is taken over
@@ -196,12 +213,13 @@ class AccountSync:
             batch.key_uses = self._keys.take_uses()
         if self._stopping:
             batch.leases = {}
-        if not self._loaded:
-            batch.balances = self._balances
+        if not self._loaded or self._tells_balances:
+            batch.balances, self._tells_balances = self._balances, False
         try:
             received = await self._call(lambda: self._receive(batch))
         except StoreError as error:
             self._failed(error)
+            self._tells_balances = bool(batch.balances)
             self._restore(batch)
             return False
         except Exception:
@@ -210,6 +228,7 @@ class AccountSync:
         self._recovered()
         first = not self._loaded
         self._loaded = True
+        pool = self._pool
         try:
             await self._apply(received, first)
         except Exception:
@@ -219,7 +238,8 @@ class AccountSync:
                 _log.exception("what the store told could not be taken over")
             self._taking_over = False
         else:
-            self._version = received.changes.version
+            # Another pool that came meanwhile may have missed some of it.
+            self._version = received.changes.version if pool is self._pool else 0
             self._taking_over = True
         return True
 
@@ -268,7 +288,7 @@ class AccountSync:
             _log.error("key %s is refused, its rules cannot be followed: %s", name, told)
         self._keys_unusable = set(self._keys.unusable)
         for some in _parts(received.accounts):
-            self._pool.define(some)
+            self._pool.define(one for one in some if one.name not in self._fixed)
             await asyncio.sleep(0)
         gone = [name for name in changes.removed if name not in self._fixed]
         for names in _parts(gone):
@@ -340,6 +360,15 @@ class AccountSync:
 
     async def _call(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _balances(fixed: Mapping[str, Account]) -> dict[str, float]:
+    """The balances that the configuration sets."""
+    return {one.name: one.balance for one in fixed.values() if one.balance is not None}
+
+
+def _balance_of(account: Account | None) -> float | None:
+    return None if account is None else account.balance
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -42,6 +42,7 @@ class UpstreamPool:
         "_make_lease",
         "_returned",
         "affinity",
+        "beside",
         "counts",
         "looks",
         "own_proxies",
@@ -77,6 +78,8 @@ class UpstreamPool:
         """Counts `max_concurrent` over all workers; None: this one is alone, as far as is known."""
         self.uncounted: Mapping[str, int] = {}
         """What was told of the requests of all other workers, where one of them does not count."""
+        self.beside: Callable[[str], int] = _nothing
+        """The requests of an account that are in flight here with other configurations."""
         self._returned: Callable[[], Collection[str] | None] = tuple
         self._full: dict[str, None] = {}
         """Accounts that were last seen to have as many requests in flight as they may, most of them
@@ -87,6 +90,15 @@ class UpstreamPool:
         """Whether somebody looks at them now and then."""
         self.own_proxies = 0
         """Accounts that have a proxy of their own."""
+
+    def take_over(self, former: UpstreamPool) -> None:
+        """Go on from what is known of the upstream of the same name in a configuration before."""
+        before, upstream = former.upstream, self.upstream
+        self.affinity = former.affinity.lasting(upstream.affinity_s)
+        if upstream.proxies == before.proxies:
+            self.proxies = former.proxies
+        if upstream.base_url == before.base_url:
+            self.waits = former.waits
 
     def host(self, proxy: Secret | None) -> Host:
         """The host of the upstream as it is reached through `proxy`, None for none."""
@@ -175,18 +187,20 @@ class UpstreamPool:
             most = member.settings.max_concurrent
             if most is None or counts.take(member.name, most):
                 return choice
-            self.told(member.name, 0)
             self.rotation.returned(choice)
+            self.told(member.name, 0)
 
     def told(self, name: str, count: int) -> None:
         """Other workers have told of so many requests that they have in flight with an account. If
         they count them, their count goes before that."""
         member = self.rotation.member(name)
         most = member.settings.max_concurrent
-        if self.counts is not None and most is not None:
-            count = max(self.counts.elsewhere(name), self.uncounted.get(name, 0))
-            if member.in_flight + count >= most:
-                self._full[name] = None
+        counts = self.counts
+        if counts is not None and most is not None:
+            count = max(counts.elsewhere(name), self.uncounted.get(name, 0))
+        count += self.beside(name)
+        if counts is not None and most is not None and member.in_flight + count >= most:
+            self._full[name] = None
         self.rotation.in_flight_elsewhere(name, count)
 
     def look(self) -> bool:
@@ -216,6 +230,7 @@ class UpstreamPool:
         member = self.rotation.member(name)
         most = member.settings.max_concurrent
         elsewhere = max(self.counts.elsewhere(name), self.uncounted.get(name, 0))
+        elsewhere += self.beside(name)
         if elsewhere != member.in_flight_elsewhere:
             self.rotation.in_flight_elsewhere(name, elsewhere)
         if most is not None and member.in_flight + elsewhere >= most:
@@ -264,3 +279,7 @@ class UpstreamPool:
 LeaseMaker = Callable[[UpstreamPool, Choice, str, bytes, float, bool], Lease]
 """The upstream, the account chosen, the model, the digest of the conversation's key, the time, and
 whether the conversation was with another account before."""
+
+
+def _nothing(name: str) -> int:
+    return 0

@@ -81,6 +81,10 @@ class Meter:
         self._charges: dict[_ChargeKey, ChargeCount] = {}
         self._hour = -1
 
+    def know(self, names: Iterable[str]) -> None:
+        """Count these models separately from now on, besides those that are counted already."""
+        self._known = frozenset(names)
+
     def count(
         self,
         now: float,

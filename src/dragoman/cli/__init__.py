@@ -14,6 +14,7 @@ from dragoman.cli.guide import guide
 from dragoman.cli.init import init
 from dragoman.cli.keys import key, team
 from dragoman.cli.prices import prices
+from dragoman.cli.reload import reload
 from dragoman.cli.serve import demo, serve, simulate
 from dragoman.cli.translate import translate
 from dragoman.cli.usage import usage
@@ -36,6 +37,7 @@ for command in (
     init,
     key,
     prices,
+    reload,
     serve,
     simulate,
     team,

@@ -28,10 +28,11 @@ def serve(config: Path, host: str | None, port: int | None, workers: int | None)
     given = {"host": host, "port": port, "workers": workers}
     server = {name: value for name, value in given.items() if value is not None}
     settings = read_config(config, server=server)
+    from dragoman.config.source import Source
     from dragoman.gateway import service
 
     with _serving(settings.server.host, settings.server.port):
-        service.serve(settings)
+        service.serve(settings, source=Source(str(config), server))
 
 
 @click.command()

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from dragoman.canonical.options import Capabilities, Options
 from dragoman.config import checks
-from dragoman.config.convert import Converter, dotted
+from dragoman.config.convert import Converter, Resolve, dotted
 from dragoman.config.errors import ConfigError, Problem
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
 from dragoman.config.secret import Secret, resolve_secret
@@ -48,16 +48,32 @@ def read_config(
     Raises:
         ConfigError: the file cannot be read or used; it names every line and key at fault.
     """
+    text, directory = read_text(path), Path(path).parent
+    loaded = parse_config(
+        text, file=os.fspath(path), environ=environ, directory=directory, server=server
+    )
+    return with_files(loaded, directory)
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a configuration file.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
     file = os.fspath(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         problem = Problem(1, "", f"cannot read the file: {error.strerror}")
         raise ConfigError(file, (problem,)) from None
     except UnicodeDecodeError as error:
         raise ConfigError(file, (Problem(1, "", f"not UTF-8: {error.reason}"),)) from None
-    directory = Path(path).parent
-    loaded = parse_config(text, file=file, environ=environ, directory=directory, server=server)
+
+
+def with_files(loaded: Loaded, directory: Path) -> Loaded:
+    """The configuration that was read in `directory`, with the paths of its files from there, and
+    that of its store filled in."""
     return replace(loaded, config=_with_storage(_with_files(loaded.config, directory), directory))
 
 
@@ -96,11 +112,13 @@ def parse_config(
     environ: Mapping[str, str] = os.environ,
     directory: Path = Path(),
     server: Mapping[str, object] = MappingProxyType({}),
+    resolve: Resolve | None = None,
 ) -> Loaded:
     """Check and resolve the text of a configuration.
 
     `file` is only for messages; `file:` references start at `directory`; `server` is as in
-    `read_config`. A text says nothing of where a store is, so `storage.path` stays as it is.
+    `read_config`; `resolve` resolves references instead. A text says nothing of where a store is,
+    so `storage.path` stays as it is.
 
     Raises:
         ConfigError: as `read_config`.
@@ -113,10 +131,10 @@ def parse_config(
     if server and isinstance(own := document.setdefault("server", {}), dict):
         own.update(server)
 
-    def resolve(reference: str) -> Secret:
+    def resolve_here(reference: str) -> Secret:
         return resolve_secret(reference, environ=environ, directory=directory)
 
-    converter = Converter(resolve)
+    converter = Converter(resolve or resolve_here)
     converted = converter.convert(document, Config, ())
     _fail_on(file, lines, converter.faults)
     _fail_on(file, lines, _policies_set_twice(document))

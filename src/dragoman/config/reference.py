@@ -24,12 +24,14 @@ from msgspec.structs import FieldInfo
 from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
+from dragoman.config.changes import needs_restart
 from dragoman.config.convert import registered
 from dragoman.config.secret import Secret
 from dragoman.config.settings import (
     Account,
     Admin,
     Client,
+    Config,
     Fallback,
     Models,
     OwnPrice,
@@ -95,8 +97,11 @@ upstream = "openai"
 
 **Secrets.** Where the type is *secret*, `env:NAME` takes the value of an environment variable,
 `file:PATH` the content of a file (a relative path starts at the folder of the configuration), and
-anything else is the value itself. Secrets are resolved once, when the configuration is read, and
-are shown nowhere.
+anything else is the value itself. Secrets are resolved when the configuration is read, anew at each
+reload, and are shown nowhere.
+
+**Changes.** A [reload](operations.md#changing-the-configuration) takes over everything but the
+settings that are marked "needs a restart": those stay as they are, and the reload names them.
 
 **Patterns.** `*` stands for any text, also none; everything else stands for itself, and case
 counts.
@@ -121,6 +126,8 @@ def reference() -> str:
 def _section(heading: str, table: type[Struct]) -> str:
     docs = attribute_docs(table)
     summary = _one_line(inspect.getdoc(table) or "")
+    if any(needs_restart(info.type) for info in _places_of(table)):
+        summary += " A change of any of it needs a restart."
     lines = [f"## {heading}", "", summary, ""]
     fields: Iterable[FieldInfo] = msgspec.structs.fields(table)
     if issubclass(table, Extensible):
@@ -131,11 +138,20 @@ def _section(heading: str, table: type[Struct]) -> str:
         if _is_table(info.type):
             continue
         default = "required" if info.required else f"default {_default(info)}"
+        if needs_restart(info.type):
+            default += "; needs a restart"
         lines.append(
             f"- **`{info.encode_name}`** ({_type(info.type)}; {default}): "
             f"{_one_line(docs[info.name])}"
         )
     return "\n".join([*map(_wrapped, lines), ""])
+
+
+def _places_of(table: type[Struct]) -> Iterator[FieldInfo]:
+    """The fields of a configuration that are this table, marked in some way."""
+    for info in msgspec.structs.fields(Config):
+        if get_origin(info.type) is Annotated and get_args(info.type)[0] is table:
+            yield info
 
 
 def attribute_docs(table: type[Struct]) -> dict[str, str]:

@@ -25,6 +25,10 @@ HeaderName = Annotated[
 Seconds = Annotated[float, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 
+RESTART = Meta(extra={"restart": True})
+"""Marks a setting, or a table of them, that cannot change while the gateway runs: a reload names it
+and leaves it as it is."""
+
 ProtocolName = Annotated[str, Meta(extra={"choices": CODECS})]
 """The name of a protocol that is registered."""
 AuthStyle = Literal["bearer", "x-api-key", "api-key"]
@@ -45,20 +49,20 @@ Conventions = Literal["main", "v1_41", "both"]
 class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the gateway listens, and its limits."""
 
-    host: NonEmpty = "127.0.0.1"
+    host: Annotated[NonEmpty, RESTART] = "127.0.0.1"
     """Address to listen on. Any other than a loopback address requires at least one
     `[[clients]]` entry."""
-    port: Annotated[int, Meta(ge=0, le=65535)] = 8080
+    port: Annotated[int, Meta(ge=0, le=65535), RESTART] = 8080
     """TCP port to listen on; 0 takes any free one."""
-    unix_socket: NonEmpty | None = None
+    unix_socket: Annotated[NonEmpty | None, RESTART] = None
     """Path of a Unix socket to listen on, from the directory of the configuration file, instead of
     `host` and `port`. Who may open the file may call."""
     tls_certificate: NonEmpty | None = None
     """File of the certificate, with those it depends on, to speak TLS; from the directory of the
-    configuration file. Read anew at a reload. Absent: HTTP without TLS."""
+    configuration file. Absent: HTTP without TLS."""
     tls_key: NonEmpty | None = None
     """File of the certificate's key; absent: it is in the file of the certificate."""
-    workers: AtLeastOne = 1
+    workers: Annotated[AtLeastOne, RESTART] = 1
     """Processes that serve. They share the states of accounts through `[storage]`."""
     head_limit_bytes: Annotated[int, Meta(ge=1024)] = 64 * 1024
     """Largest head of a request, in bytes; a larger one is answered 431. Also the most that
@@ -92,14 +96,14 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_connections_per_address: Annotated[int, Meta(ge=0)] = 1024
     """Of these, connections from one address (IPv6: from one /64 network); 0 for any number. This
     machine and `trusted_proxies` may have any number."""
-    files_kept_back: Annotated[float, Meta(gt=0, lt=1)] = 0.5
+    files_kept_back: Annotated[float, Meta(gt=0, lt=1), RESTART] = 0.5
     """Share of the files that the process may open which clients' connections never take: calls
     of upstreams and the store need them."""
     memory_limit_bytes: AtLeastOne = 512 * 1024 * 1024
     """Bytes of request bodies and answers that one worker holds at once. A request beyond them is
     answered 503. Bodies and answers of less than 64 KB, which are bounded by their number, are not
     counted."""
-    failed_logins: Annotated[int, Meta(ge=0)] = 30
+    failed_logins: Annotated[int, Meta(ge=0), RESTART] = 30
     """Requests with no valid key that one address may send to one worker in a minute; further ones
     are answered 429, but for those whose key was valid meanwhile. 0 for any number. This machine
     may send any number."""
@@ -117,13 +121,13 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Until then another account can be tried and a failure has its true status; afterwards the
     client is sent signs of life, and a failure becomes an error inside the stream. 0 holds it
     back until the upstream begins, however long that takes."""
-    shutdown_grace_s: Seconds = 30.0
+    shutdown_grace_s: Annotated[Seconds, RESTART] = 30.0
     """Seconds that requests in flight are given to finish when the gateway is told to stop."""
-    stuck_after_s: Seconds = 30.0
+    stuck_after_s: Annotated[Seconds, RESTART] = 30.0
     """Seconds after which a worker that does nothing at all, not even give a sign of life, is
     replaced by another, if there are several; its stack is logged after half of them. 0 for
     never."""
-    idempotency_s: Seconds = 600.0
+    idempotency_s: Annotated[Seconds, RESTART] = 600.0
     """Seconds for which a good answer to a request with an `Idempotency-Key` is given again to its
     client when the request is repeated; while it is in flight a repetition is answered 409. Each
     worker knows its own requests only. 0: keys mean nothing, and none is sent upstream."""
@@ -140,11 +144,14 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Key that authenticates the envelopes in which clients carry another vendor's reasoning, so
     that nobody can write reasoning of their own into one. Workers and restarts must share it;
     absent: envelopes are not authenticated."""
-    log_level: LogLevel = "info"
+    log_level: Annotated[LogLevel, RESTART] = "info"
     """Least severe messages that are logged. Keys and prompts are logged at no level."""
-    log_format: LogFormat = "auto"
+    log_format: Annotated[LogFormat, RESTART] = "auto"
     """Form of the log: `json`, a JSON object a line; `text`, for people; `auto`: `text` where
     standard error is a terminal, else `json`."""
+    watch_config: bool = False
+    """Reload when the configuration file changes, or a file that it names for a secret, the
+    certificate or prices: also where it is a link that is led elsewhere, as Kubernetes does."""
 
 
 class Team(AccessRules, frozen=True, kw_only=True):
@@ -558,12 +565,12 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     routes: tuple[Route, ...] = ()
     options: Options = Options()
     models: Models = Models()
-    storage: Storage = Storage()
+    storage: Annotated[Storage, RESTART] = Storage()
     usage: UsageSettings = UsageSettings()
     admin: Admin = Admin()
-    webhook: Webhook = Webhook()
+    webhook: Annotated[Webhook, RESTART] = Webhook()
     pricing: Pricing = Pricing()
-    traces: Traces = Traces()
+    traces: Annotated[Traces, RESTART] = Traces()
     prices: tuple[OwnPrice, ...] = ()
 
     def upstream(self, name: str) -> Upstream:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
+from msgspec import Struct
+
+from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
-from dragoman.gateway.edge.auth import Caller, Keyring, presented_key
+from dragoman.gateway.edge.auth import Caller, presented_key
 from dragoman.gateway.edge.browsers import check_unkeyed
 from dragoman.gateway.edge.errors import fault_of, refusal
 from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
@@ -25,10 +28,11 @@ from dragoman.gateway.edge.logins import Logins
 from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
 from dragoman.gateway.front_page import front_page
+from dragoman.gateway.operation.admin import ReloadRequest
 from dragoman.gateway.operation.metrics import CONTENT_TYPE
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.routes import Handler, Route, Routes
-from dragoman.gateway.services import make_services
+from dragoman.gateway.services import Generation, Services
 from dragoman.gateway.serving.exchange import SHUTTING_DOWN
 from dragoman.http import ClientGone, Request
 from dragoman.http.addresses import Proxies, is_here
@@ -54,14 +58,24 @@ _CORS_HEADERS = b"Content-Type, Authorization, X-API-Key"
 _CORS_USUAL = _CORS + b"%b: %b\r\n" % (_CORS_ALLOWED, _CORS_HEADERS)
 
 
+class Serving(Struct, frozen=True):
+    """A configuration, ready to be served, and the routes to what serves it."""
+
+    generation: Generation
+    routes: Mapping[str, Route]
+    find: Callable[[str], Route | None]
+
+
 class Gateway:
-    """The application of one configuration.
+    """The application. It serves one configuration at a time: `prepare` makes another ready, and
+    `adopt` puts it in place with one assignment. A request ends on the one it began with.
 
     It needs `start` and `close`, in the loop that serves, for its connections to upstreams and its
     store. `account_sync` writes what the pool learns to the store, and the usage that `meter`
     counts; None if nothing is stored. While `draining`, `/readyz` fails. `log` is called with the
     line of each request, None for no lines; `slot` is where this worker publishes its counts for
-    the others, None if there are none.
+    the others, None if there are none. `reload` reads the configuration anew, None where it came
+    from no file; `number` is how many configurations this gateway has had.
     """
 
     def __init__(
@@ -69,28 +83,63 @@ class Gateway:
         config: Config,
         log: Callable[[bytes], None] | None = log_line,
         slot: WorkerSlot | None = None,
+        reload: ReloadRequest | None = None,
+        number: int = 1,
     ) -> None:
-        self.config = config
         self._log = log
         self.draining = False
         self._is_first = slot is None or not slot.number
-        self.proxies = Proxies(config.server.trusted_proxies)
         self._logins = Logins(config.server.failed_logins)
         self._serving = 0
         seconds = config.server.idempotency_s
-        services = self._services = make_services(config, log, slot, lambda: self._serving)
-        check = services.exchange.check_replay
-        self._idempotency = IdempotencyKeys(seconds, check) if seconds else None
-        self._keys = Keyring(services.keys, requires_key=config.server.require_key)
-        self.pool = services.pool
+        services = self._services = Services(
+            config, log, slot, lambda: self._serving, reload, number
+        )
+        self._idempotency = IdempotencyKeys(seconds, self._check_replay) if seconds else None
         self.meter = services.meter
         self.account_sync = services.account_sync
         self._client = services.client
-        self._admin = services.admin
         self._scrape = services.scrape
         self._tally = services.tally
+        self._current = self._with_routes(services.generation)
+        self._tally.fixed_paths = frozenset(self._current.routes)
+
+    @property
+    def config(self) -> Config:
+        """The configuration that is served."""
+        return self._current.generation.config
+
+    @property
+    def pool(self) -> AccountPool:
+        """The accounts of the configuration that is served."""
+        return self._current.generation.pool
+
+    @property
+    def proxies(self) -> Proxies:
+        """The proxies that are believed."""
+        return self._current.generation.proxies
+
+    @property
+    def number(self) -> int:
+        """How many configurations there were up to the one that is served."""
+        return self._current.generation.number
+
+    def prepare(self, config: Config, number: int) -> Serving:
+        """Make a configuration ready to be served. Nothing is changed, and any thread may call it.
+
+        Raises:
+            PriceError: its table of prices cannot be used.
+        """
+        return self._with_routes(self._services.prepare(config, number))
+
+    def adopt(self, serving: Serving) -> None:
+        """Serve what was prepared, from the next request on."""
+        self._services.adopt(serving.generation)
+        self._current = serving
+
+    def _with_routes(self, generation: Generation) -> Serving:
         routes = Routes(
-            services,
+            generation,
             {
                 "/": front_page,
                 "/healthz": self._healthy,
@@ -98,13 +147,19 @@ class Gateway:
                 "/metrics": self._metrics,
             },
         )
-        self._routes, self._dynamic = routes.fixed, routes.find
-        self._tally.fixed_paths = routes.fixed
+        return Serving(generation, routes.fixed, routes.find)
+
+    async def _check_replay(self, incoming: IncomingRequest, caller: Caller, body: bytes) -> None:
+        await self._current.generation.exchange.check_replay(incoming, caller, body)
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
         await self._services.start()
-        if self._keys.is_open and self.account_sync is not None and self._is_first:
+        if (
+            self._current.generation.keys.is_open
+            and self.account_sync is not None
+            and self._is_first
+        ):
             _log.warning(
                 "%s: has no client key, and require_key is off: everyone on this machine may call",
                 self.config.storage.path,
@@ -117,26 +172,27 @@ class Gateway:
     async def __call__(self, request: Request) -> None:
         """Answer a request."""
         record = Record()
+        # It ends on this, whatever is served meanwhile.
+        serving = self._current
+        now = serving.generation
         path = request.path
-        route = self._routes.get(path)
+        route = serving.routes.get(path)
         if route is None:
             path = normal_path(path)
-            route = self._routes.get(path) or self._dynamic(path)
+            route = serving.routes.get(path) or serving.find(path)
         codec = None if route is None else route.codec
         if codec is None:
             codec = implied_codec(request.headers)
         incoming = IncomingRequest(request, codec, self._client.clock)
         incoming.path = path
         incoming.operation = None if route is None else route.operation
-        incoming.options = self.config.options
+        incoming.options = now.config.options
         if self.draining:
             incoming.shared.append((b"connection", b"close"))
         operators = path.startswith(_OPERATORS)
-        admin = (
-            operators and self._admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
-        )
-        is_open = self._keys.is_open
-        if self.config.server.cors and not is_open and not operators:
+        admin = operators and now.admin.is_served and (path == "/admin" or path.startswith(_ADMIN))
+        is_open = now.keys.is_open
+        if now.config.server.cors and not is_open and not operators:
             if incoming.method == "OPTIONS":
                 _grant(incoming)
             else:
@@ -145,12 +201,12 @@ class Gateway:
             if is_open:
                 check_unkeyed(incoming)
             if admin:
-                self._check_logins(incoming)
-                record.error = await self._admin.serve(incoming, self._address(incoming))
+                self._check_logins(incoming, now)
+                record.error = await now.admin.serve(incoming, _address(incoming, now))
                 if incoming.status == _STATUS_UNAUTHENTICATED:
-                    self._note_failed_login(incoming)
+                    self._note_failed_login(incoming, now)
             else:
-                await self._answer(incoming, route, record)
+                await self._answer(incoming, now, route, record)
         except ClientGone:
             record.error = CLIENT_GONE
             incoming.status = incoming.status or _STATUS_CLIENT_GONE
@@ -170,11 +226,13 @@ class Gateway:
         finally:
             self._tally.request(incoming, record)
             if self._log is not None:
-                record.address = self._address(incoming)
+                record.address = _address(incoming, now)
                 route_name = f"{incoming.method} {path[:200]}"
                 self._log(record.line(incoming.request_id, route_name, incoming.status))
 
-    async def _answer(self, incoming: IncomingRequest, route: Route | None, record: Record) -> None:
+    async def _answer(
+        self, incoming: IncomingRequest, now: Generation, route: Route | None, record: Record
+    ) -> None:
         if incoming.method == "OPTIONS":
             await incoming.reply(200, b"")
             return
@@ -190,7 +248,7 @@ class Gateway:
                     FaultKind.UPGRADE_REQUIRED, "Websockets are not served here; use POST."
                 )
             with suppress(DragomanError):
-                self._identify(incoming)
+                self._identify(incoming, now)
             incoming.shared.append((b"allow", ", ".join([*route.methods, "OPTIONS"]).encode()))
             raise refusal(
                 FaultKind.METHOD_NOT_ALLOWED,
@@ -200,7 +258,7 @@ class Gateway:
             await handler(incoming, Caller(""), record)
             return
         try:
-            caller = self._identify(incoming)
+            caller = self._identify(incoming, now)
         except DragomanError:
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise
@@ -209,7 +267,7 @@ class Gateway:
             await handler(incoming, caller, record)
             return
         check_content_type(incoming.headers.get(b"content-type"))
-        if self._serving >= self.config.server.max_concurrent:
+        if self._serving >= now.config.server.max_concurrent:
             incoming.shared.append((b"retry-after", b"%d" % _BUSY_RETRY_S))
             raise refusal(FaultKind.OVERLOADED, "The gateway serves as many requests as it may.")
         self._serving += 1
@@ -228,28 +286,28 @@ class Gateway:
         del incoming.headers[IDEMPOTENCY_KEY]
         return handler
 
-    def _identify(self, incoming: IncomingRequest) -> Caller:
+    def _identify(self, incoming: IncomingRequest, now: Generation) -> Caller:
         """Who calls. From here on, errors have the form of that client's dialect.
 
         Raises:
             DragomanError: UNAUTHENTICATED, or RATE_LIMITED after too many failed logins.
         """
-        self._check_logins(incoming)
+        self._check_logins(incoming, now)
         try:
-            caller = self._keys.identify(incoming.headers, lambda: self._address(incoming))
+            caller = now.keys.identify(incoming.headers, lambda: _address(incoming, now))
         except DragomanError as error:
             # A key that may not be used from there, or cannot be looked up, was not guessed.
             if error.fault.kind is FaultKind.UNAUTHENTICATED:
-                self._note_failed_login(incoming)
+                self._note_failed_login(incoming, now)
             raise
         if self._logins.failures:
             key = presented_key(incoming.headers) or b""
-            self._logins.succeeded(self._address(incoming), key, incoming.clock.loop.time())
+            self._logins.succeeded(_address(incoming, now), key, incoming.clock.loop.time())
         if caller.dialect is not None:
             incoming.options = with_settings(incoming.options, DIALECTS[caller.dialect])
         return caller
 
-    def _check_logins(self, incoming: IncomingRequest) -> None:
+    def _check_logins(self, incoming: IncomingRequest, now: Generation) -> None:
         """Make sure that the client's address has not tried too many keys.
 
         Raises:
@@ -258,22 +316,19 @@ class Gateway:
         if not self._logins.failures:
             return
         key = presented_key(incoming.headers) or b""
-        wait = self._logins.wait(self._address(incoming), key, incoming.clock.loop.time())
+        wait = self._logins.wait(_address(incoming, now), key, incoming.clock.loop.time())
         if wait:
             told = "There were too many logins from this address that failed."
             raise refusal(FaultKind.RATE_LIMITED, told, retry_after=wait)
 
-    def _note_failed_login(self, incoming: IncomingRequest) -> None:
-        address = self._address(incoming)
+    def _note_failed_login(self, incoming: IncomingRequest, now: Generation) -> None:
+        address = _address(incoming, now)
         if not is_here(address):
             self._logins.failed(address, incoming.clock.loop.time())
 
-    def _address(self, incoming: IncomingRequest) -> str:
-        """The address of the client, behind the proxies that are trusted."""
-        return self.proxies.client(incoming.request.address, incoming.headers)
-
     async def _metrics(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
-        if not (incoming.is_local or self._admin.admits(incoming.headers)):
+        admin = self._current.generation.admin
+        if not (incoming.is_local or admin.admits(incoming.headers)):
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise refusal(FaultKind.UNAUTHENTICATED, "Metrics are for the administration's token.")
         text = await self._scrape.text()
@@ -289,6 +344,11 @@ class Gateway:
             await incoming.reply(503, b'{"status":"no usable account"}')
         else:
             await incoming.reply(200, to_json({"status": "ready", **self._scrape.workers()}))
+
+
+def _address(incoming: IncomingRequest, now: Generation) -> str:
+    """The address of the client, behind the proxies that are trusted."""
+    return now.proxies.client(incoming.request.address, incoming.headers)
 
 
 _ADMIN = "/admin/"

@@ -44,11 +44,17 @@ class Catalogue:
     """All models: those of the routes, the aliases, and those of the upstreams.
 
     Upstreams are asked at most every `models.list_cache_s` seconds, all at once, and all clients
-    that wait share one fetch. An upstream that fails keeps its last list.
+    that wait share one fetch. An upstream that fails keeps its last list, and so does one that is
+    the same in the configuration before, whose catalogue `former` is.
     """
 
     def __init__(
-        self, config: Config, router: Router, fetch: Fetch, clock: Callable[[], float]
+        self,
+        config: Config,
+        router: Router,
+        fetch: Fetch,
+        clock: Callable[[], float],
+        former: Catalogue | None = None,
     ) -> None:
         self._config = config
         self._router = router
@@ -57,6 +63,14 @@ class Catalogue:
         self._lists: dict[str, list[JsonObject]] = {}
         self._due = dict.fromkeys((upstream.name for upstream in config.upstreams), 0.0)
         self._asking: asyncio.Task[None] | None = None
+        if former is not None:
+            self._keep_lists(former)
+
+    def _keep_lists(self, former: Catalogue) -> None:
+        for upstream in self._config.upstreams:
+            name = upstream.name
+            if upstream in former._config.upstreams and name in former._lists:
+                self._lists[name], self._due[name] = former._lists[name], former._due[name]
 
     async def models(self) -> Mapping[str, ListedModel]:
         """Every model by its name, in the order of the configuration."""

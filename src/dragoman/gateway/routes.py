@@ -15,7 +15,7 @@ from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.models import ModelEndpoints
 from dragoman.gateway.operation import own_usage
-from dragoman.gateway.services import Services
+from dragoman.gateway.services import Generation
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Operation
 
@@ -36,12 +36,13 @@ class Route(Struct, frozen=True):
 
 
 class Routes:
-    """The routes of all protocols, and those in `open_handlers`, which need no client key.
+    """The routes of all protocols to what serves them in one configuration, and those in
+    `open_handlers`, which need no client key.
 
     `fixed` has the routes of paths that hold nothing else; `find` makes the others.
     """
 
-    def __init__(self, services: Services, open_handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, services: Generation, open_handlers: Mapping[str, Handler]) -> None:
         self._services = services
         stored = services.stored
         self._below_response = {

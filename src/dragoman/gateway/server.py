@@ -7,28 +7,35 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import uvloop
+from msgspec import Struct
 
 from dragoman.config import Config
 from dragoman.config import Server as Settings
-from dragoman.config.checks import is_loopback
-from dragoman.gateway.app import Gateway
+from dragoman.config.changes import usable_now
+from dragoman.config.checks import errors, is_loopback
+from dragoman.config.convert import dotted
+from dragoman.gateway.app import Gateway, Serving
 from dragoman.gateway.edge.record import log_line
 from dragoman.gateway.edge.refusals import refuse
+from dragoman.gateway.operation.admin import ReloadRequest
 from dragoman.gateway.operation.scrape import WorkerSlot
-from dragoman.gateway.processes.reload import Reload
+from dragoman.gateway.processes.reload import ReloadError
 from dragoman.http import Limits
 from dragoman.http import Server as HTTPServer
 from dragoman.http.addresses import is_here
 from dragoman.http.server import Listener
+from dragoman.prices.loading import load_prices
+from dragoman.prices.table import PriceError
 
 
 def build_app(
     config: Config,
     log: Callable[[bytes], None] | None = log_line,
     slot: WorkerSlot | None = None,
+    reload: ReloadRequest | None = None,
+    number: int = 1,
 ) -> Gateway:
     """The gateway as an application, for a server or for tests.
 
@@ -38,7 +45,7 @@ def build_app(
     """
     if config.server.unix_socket is None:
         check_reach(config, config.server.host)
-    return Gateway(config, log, slot)
+    return Gateway(config, log, slot, reload, number)
 
 
 def check_reach(config: Config, host: str) -> None:
@@ -54,8 +61,7 @@ def check_reach(config: Config, host: str) -> None:
 
 class Server:
     """Serves an application on sockets, from `serve` or `run` to `stop`. What is told by signals is
-    told by calls here: `on_signal`, and `reloads`, which read anew what can be, each whole or not
-    at all, and say what it was.
+    told by calls here: `on_signal`; and `prepare` and `adopt`, for another configuration.
 
     `on_started` is called when requests can come.
     """
@@ -71,14 +77,11 @@ class Server:
             app,
             refuse=refuse,
             limits=limits_of(settings),
-            tls=None if settings.tls_certificate is None else partial(server_tls, settings),
+            tls=server_tls(settings),
             exempt=lambda address: is_here(address) or app.proxies.believes(address),
         )
         self.started = False
         self.on_started = on_started
-        self.reloads: Sequence[Reload] = ()
-        if settings.tls_certificate is not None:
-            self.reloads = (self._reload_certificate,)
         self._sockets: Sequence[socket.socket] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -129,20 +132,80 @@ class Server:
         for sock in self._sockets:
             sock.close()
 
-    def _reload_certificate(self) -> str:
-        self.http.reload_tls()
-        return "the certificate"
+    def prepare(self, config: Config, number: int) -> Prepared:
+        """Make ready to serve another configuration, of which what needs a restart stays as it is.
+        Nothing is changed; any thread may call it.
+
+        Raises:
+            ReloadError: it cannot be used.
+        """
+        wanted = checked(self.app.config, config)
+        try:
+            serving = self.app.prepare(wanted, number)
+            tls = server_tls(wanted.server)
+        except (OSError, ValueError) as error:
+            raise ReloadError((_told(error, wanted),)) from None
+        return Prepared(serving, tls)
+
+    def adopt(self, prepared: Prepared) -> None:
+        """Serve what was prepared, from the next request on."""
+        self.app.adopt(prepared.serving)
+        self.http.change(limits_of(self.app.config.server), prepared.tls)
 
 
-def server_tls(settings: Settings) -> ssl.SSLContext:
-    """The context for TLS with clients.
+class Prepared(Struct, frozen=True):
+    """A configuration that is ready to be served."""
+
+    serving: Serving
+    tls: ssl.SSLContext | None
+
+
+def check_reload(before: Config, config: Config) -> Config:
+    """What would be served of `config` in place of `before`, all that it names included.
+
+    Raises:
+        ReloadError: it cannot be used.
+    """
+    wanted = checked(before, config)
+    try:
+        load_prices(wanted)
+        server_tls(wanted.server)
+    except (OSError, ValueError) as error:
+        raise ReloadError((_told(error, wanted),)) from None
+    return wanted
+
+
+def checked(before: Config, config: Config) -> Config:
+    """`config` with what needs a restart as it is in `before`.
+
+    Raises:
+        ReloadError: with that it cannot be used.
+    """
+    wanted = usable_now(before, config)
+    problems = tuple(f"{dotted(path)}: {told}" for path, told in errors(wanted))
+    if problems:
+        raise ReloadError(problems)
+    return wanted
+
+
+def _told(error: Exception, config: Config) -> str:
+    if isinstance(error, PriceError):
+        return f"prices: {error}"
+    file = config.server.tls_certificate
+    reason = error.strerror if isinstance(error, OSError) else None
+    return f"server.tls_certificate: {file}: {reason or error}"
+
+
+def server_tls(settings: Settings) -> ssl.SSLContext | None:
+    """The context for TLS with clients, None if there is none.
 
     Raises:
         OSError: the certificate or its key cannot be read, or do not belong together.
     """
+    if settings.tls_certificate is None:
+        return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
-    assert settings.tls_certificate is not None
     context.load_cert_chain(settings.tls_certificate, settings.tls_key)
     return context
 

@@ -16,10 +16,12 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
+import msgspec
 import uvloop
 
 from dragoman.administration.configuration import note_start
 from dragoman.config import Config, LogFormat
+from dragoman.config.source import Source
 from dragoman.config.summary import summary
 from dragoman.gateway.allocation import configure_allocator
 from dragoman.gateway.edge.lines import LineWriter, Outlet
@@ -29,6 +31,7 @@ from dragoman.gateway.edge.log_format import (
     is_text,
     line_form,
 )
+from dragoman.gateway.operation.admin import ReloadRequest
 from dragoman.gateway.operation.metrics import Board
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.listening import (
@@ -40,12 +43,13 @@ from dragoman.gateway.processes.listening import (
     resolve,
     url_of,
 )
-from dragoman.gateway.processes.reload import reload_all
+from dragoman.gateway.processes.reload import WorkerLink
 from dragoman.gateway.processes.supervisor import Supervisor
 from dragoman.gateway.processes.table import WorkerTable
 from dragoman.gateway.processes.take_over import Offer, Predecessor, ask
 from dragoman.gateway.processes.worker import Attendance, handled_signals, show_stacks
-from dragoman.gateway.server import Server, build_app, check_reach, server_tls
+from dragoman.gateway.reloading import Held, OwnReload, WorkersReload, prepared_for
+from dragoman.gateway.server import Prepared, Server, build_app, check_reach, server_tls
 from dragoman.storage.opening import prepare
 
 _FILES = 65536
@@ -55,13 +59,17 @@ _log = logging.getLogger("dragoman")
 
 
 def serve(
-    config: Config, *, announce: Callable[[str], None] | None = None, as_service: bool = True
+    config: Config,
+    *,
+    source: Source | None = None,
+    announce: Callable[[str], None] | None = None,
+    as_service: bool = True,
 ) -> None:
     """Serve until SIGINT or SIGTERM; returns once requests in flight are over.
 
     A service takes over from one that runs on the same address, can be followed in the same way,
-    and reloads at SIGHUP; what is none dies with its terminal. `announce` is told the base URL as
-    soon as the socket is bound.
+    and reads its configuration from `source` anew at SIGHUP, where there is one; what is none dies
+    with its terminal. `announce` is told the base URL as soon as the socket is bound.
 
     Raises:
         OSError: the address is taken or not there.
@@ -77,9 +85,7 @@ def serve(
     prepare(config)
     note_start(config)
     _raise_file_limit()
-    tls = config.server.tls_certificate is not None
-    if tls:
-        server_tls(config.server)
+    tls = server_tls(config.server) is not None
     predecessor, sockets = _open(config, as_service)
     url = url_of(sockets[0], "https" if tls else "http")
     _log.info("serving on %s: %s", url, summary(config))
@@ -87,7 +93,8 @@ def serve(
         announce(url)
     run = _run_alone if config.server.workers == 1 else _run_workers
     try:
-        run(config, sockets, predecessor, as_service)
+        hosts = [address_of(one)[0] for one in sockets if one.family != socket.AF_UNIX]
+        run(Held(config, source, tuple(hosts)), sockets, predecessor, as_service)
     finally:
         for sock in sockets:
             sock.close()
@@ -124,45 +131,64 @@ def _open(config: Config, as_service: bool) -> tuple[Predecessor | None, list[so
 
 
 def _run_alone(
-    config: Config, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
+    held: Held, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
 ) -> None:
     """Serve in this process."""
+    reloads = OwnReload(held)
 
     async def main(server: Server) -> None:
         loop = asyncio.get_running_loop()
-        offer = Offer(sockets, server.stop)
+        offer = Offer(sockets, server.stop, partial(_reload_for, reloads))
+        reloads.server = server
 
         def on_started() -> None:
             if predecessor is not None:
                 predecessor.stop()
+            reloads.start()
             if as_service:
                 offer.open(address_of(sockets[0]))
                 loop.add_reader(offer.fileno(), offer.work)
 
         server.on_started = on_started
-        with handled_signals(
-            server.on_signal, partial(reload_all, server.reloads) if as_service else None
-        ):
+        with handled_signals(server.on_signal, reloads.ask if as_service else None):
             try:
                 await server.serve(sockets)
             finally:
+                reloads.close()
                 loop.remove_reader(offer.fileno())
                 offer.close()
 
-    _run_server(config, None, main)
+    _run_server(held, None, main, reloads.reload)
+
+
+def _reload_for(reloads: OwnReload | WorkersReload, answer: Callable[[bytes], None]) -> None:
+    reloads.begin_for(lambda report: answer(msgspec.json.encode(report)))
 
 
 def _run_workers(
-    config: Config, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
+    held: Held, sockets: list[socket.socket], predecessor: Predecessor | None, as_service: bool
 ) -> None:
     """Serve in several processes, which this one watches."""
+    config = held.config
     count = config.server.workers
     dealt = deal(sockets, count)
     board, table = Board(count), WorkerTable(count)
     counts = _directory_for_counts(config)
 
     def work(number: int) -> None:
+        link = WorkerLink(
+            reloads.links.hold(),
+            lambda snapshot, configuration: prepared_for(running[0], snapshot, configuration),
+            lambda prepared: adopt(prepared),
+        )
+        running: list[Server] = []
+
+        def adopt(prepared: Prepared) -> None:
+            running[0].adopt(prepared)
+            table.configured(number, running[0].app.number)
+
         async def main(server: Server) -> None:
+            running.append(server)
             attendance = Attendance(table, number, dealt, server.listen)
             own = dealt[number]
 
@@ -173,13 +199,19 @@ def _run_workers(
                         sock.close()
                 server.on_signal(number)
 
-            server.on_started = attendance.serving
+            def on_started() -> None:
+                table.configured(number, server.app.number)
+                attendance.serving()
+                link.start()
+
+            server.on_started = on_started
             attendance.start()
-            with handled_signals(stop, partial(reload_all, server.reloads) if as_service else None):
+            with handled_signals(stop, None):
                 await server.serve(own)
 
         shared = None if counts is None else f"{counts.name}/counts"
-        _run_server(config, WorkerSlot(board, number, count, table, shared), main)
+        slot = WorkerSlot(board, number, count, table, shared)
+        _run_server(held, slot, main, link.reload)
 
     def on_serving() -> None:
         if predecessor is not None:
@@ -191,7 +223,8 @@ def _run_workers(
         for sock in sockets:
             sock.close()
 
-    offer = Offer(sockets, lambda: supervisor.stop())
+    reloads = WorkersReload(held, count, lambda number: supervisor.replace(number))
+    offer = Offer(sockets, lambda: supervisor.stop(), partial(_reload_for, reloads))
     supervisor = Supervisor(
         table,
         work,
@@ -200,6 +233,7 @@ def _run_workers(
         offer=offer,
         on_serving=on_serving,
         on_stop=on_stop,
+        reloads=reloads,
     )
     try:
         supervisor.run()
@@ -221,16 +255,22 @@ def _directory_for_counts(config: Config) -> TemporaryDirectory[str] | None:
 
 
 def _run_server(
-    config: Config, slot: WorkerSlot | None, main: Callable[[Server], Coroutine[Any, Any, None]]
+    held: Held,
+    slot: WorkerSlot | None,
+    main: Callable[[Server], Coroutine[Any, Any, None]],
+    reload: ReloadRequest,
 ) -> None:
-    """Run `main` in a loop of its own, with the log of requests that it needs."""
+    """Run `main` in a loop of its own, with the log of requests that it needs. `reload` reads the
+    configuration anew."""
+    config = held.config
     configure_allocator()
     wanted = logging.getLogger("dragoman.requests").isEnabledFor(logging.INFO)
     lines = LineWriter(
         sys.stderr.fileno(), line_form(config.server.log_format, sys.stderr.isatty())
     )
     try:
-        server = Server(build_app(config, lines if wanted else None, slot))
+        reads_anew = None if held.source is None else reload
+        server = Server(build_app(config, lines if wanted else None, slot, reads_anew, held.number))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main(server))
     finally:

@@ -6,33 +6,38 @@ import asyncio
 import logging
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from weakref import finalize
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.accounts.pool import AccountPool
-from dragoman.accounts.store import Counts
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.envelope import Sealer
-from dragoman.config import Config
+from dragoman.config import Config, Team
 from dragoman.gateway.count import Counter
+from dragoman.gateway.edge.auth import Keyring
 from dragoman.gateway.models import Catalogue, fetch_models
-from dragoman.gateway.operation.admin import Admin
+from dragoman.gateway.operation.admin import Admin, ReloadRequest
+from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.metrics import Metrics
 from dragoman.gateway.operation.own_usage import OwnUsage
 from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.operation.webhook import Alerts
+from dragoman.gateway.serving.affinity import ForeignReasoning
 from dragoman.gateway.serving.attribution import Attributor
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.serving.upstreams import Upstreams
-from dragoman.gateway.stored.background import Background
+from dragoman.gateway.stored.background import Background, BackgroundTasks
 from dragoman.gateway.stored.conversations import StoredConversations
 from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.gateway.stored.responses import StoredResponses
@@ -40,45 +45,219 @@ from dragoman.gateway.stored.upstream_responses import UpstreamResponses
 from dragoman.gateway.telemetry.exporting import Exporting
 from dragoman.gateway.telemetry.sampling import is_disabled
 from dragoman.gateway.telemetry.traces import Traces, places_of
+from dragoman.http.addresses import Proxies
 from dragoman.http.limits import files_to_share
 from dragoman.keys.ring import FixedKey, KeyRing
 from dragoman.keys.secrets import digest_of
 from dragoman.prices.loading import load_prices
+from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import cipher_for, counts_for, responses_for, store_for
 from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman")
 
 
-class Services(Struct, frozen=True, kw_only=True):
-    """What the handlers of one worker share. `account_sync` and `responses` are None if nothing is
-    stored, and `exporting` if nothing is traced."""
+class Generation(Struct, frozen=True, kw_only=True):
+    """What one configuration is made into: all that is prepared of it, once. A request takes it at
+    its start, and ends on it, whatever is served meanwhile. `number` counts the configurations of
+    this gateway, from 1."""
 
+    number: int
+    config: Config
     pool: AccountPool
-    keys: KeyRing
-    account_sync: AccountSync | None
-    meter: Meter
-    client: UpstreamClient
+    upstreams: Upstreams
+    keys: Keyring
+    proxies: Proxies
+    prices: Prices
     exchange: Exchange
-    large: LargeBodies
-    responses: ResponseStoreThread | None
-    background: Background
     stored: StoredResponses
     counter: Counter
     catalogue: Catalogue
-    scrape: Scrape
-    tally: Tally
     admin: Admin
     own_usage: OwnUsage
-    prober: Prober
-    alerts: Alerts
-    exporting: Exporting | None
-    open_counts: Callable[[], Counts | None]
+
+
+class Services:
+    """The parts of one worker that outlive its configurations, and the configuration that it
+    serves, which is in `current`. `account_sync` and `responses` are None if nothing is stored,
+    `exporting` if nothing is traced.
+
+    `log` and `slot` are as for `Gateway`; `in_flight` tells how many requests are being served,
+    `reload` reads the configuration anew, None where it came from no file.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        log: Callable[[bytes], None] | None,
+        slot: WorkerSlot | None,
+        in_flight: Callable[[], int],
+        reload: ReloadRequest | None = None,
+        number: int = 1,
+    ) -> None:
+        """
+        Raises:
+            PriceError: as `prepare`.
+        """
+        self._log = log
+        self._reload = reload
+        self.client = UpstreamClient(max_idle=_idle_connections(config))
+        self.meter = Meter(_configured_models(config))
+        self.keys = KeyRing(_fixed_keys(config), _fixed_teams(config))
+        pool = AccountPool(config)
+        self.account_sync = _account_sync(config, pool, self.meter, self.keys)
+        self.keys.is_loaded = self.account_sync is None
+        self.large = LargeBodies()
+        self.responses = _responses(config)
+        self._conversations = StoredConversations(
+            self.responses if config.storage.responses else None, self.large
+        )
+        self._owners: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._foreign = ForeignReasoning()
+        self._unpriced = _Unpriced()
+        self.background = BackgroundTasks(self._conversations)
+        self.current = Current()
+        self.scrape = Scrape(self.current, self.account_sync, in_flight, slot)
+        self.exporting = _exporting(config, self.scrape.metrics)
+        self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
+        self.tally = Tally(
+            self.scrape.metrics, None if self.account_sync is None else self.meter, self._traces
+        )
+        self._own_usage = OwnUsage(self.account_sync)
+        self.generation = self._made(config, number, None, pool)
+        self.current.generation = self.generation
+        self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
+        self.prober = Prober(
+            self.current,
+            self.client,
+            self.scrape.metrics,
+            worker=0 if slot is None else slot.number,
+            workers=1 if slot is None else slot.total,
+        )
+        self._open_counts = partial(counts_for, config, None if slot is None else slot.counts)
+
+    def prepare(self, config: Config, number: int) -> Generation:
+        """All that is made of a configuration, ready to be served. Nothing is changed; any thread
+        may call it.
+
+        Raises:
+            PriceError: the table of prices cannot be used.
+        """
+        return self._made(config, number, self.generation)
+
+    def _made(
+        self,
+        config: Config,
+        number: int,
+        former: Generation | None,
+        pool: AccountPool | None = None,
+    ) -> Generation:
+        """A generation. What is the same as in the `former` one is shared with it; the accounts of
+        a `pool` of its own come with `adopt`."""
+        prices = _prices(config, former, self._unpriced)
+        if former is not None and _same_accounts(former.config, config):
+            upstreams = former.upstreams
+        else:
+            upstreams = Upstreams(
+                pool or AccountPool(replace(config, accounts=())),
+                UpstreamRequestBuilders(config.upstreams),
+                self.client,
+            )
+        pool, server = upstreams.pool, config.server
+        router = Router(config, _sealer(config))
+        exchange = Exchange(
+            server,
+            router,
+            upstreams,
+            self.large,
+            prices,
+            self._foreign,
+            None if self.account_sync is None else Attributor(config.usage),
+            shows_cost=config.pricing.header,
+            traces=self._traces,
+        )
+        upstream_responses = UpstreamResponses(
+            config,
+            pool,
+            self.client,
+            upstreams.builders,
+            self.responses,
+            self._conversations,
+            self.keys,
+            self._owners,
+        )
+        background = Background(
+            self._conversations,
+            self.background,
+            exchange.answer,
+            lambda: self.client.clock,
+            self.tally.background,
+            self._log,
+            server.keepalive_s,
+            server.max_concurrent,
+        )
+        return Generation(
+            number=number,
+            config=config,
+            pool=pool,
+            upstreams=upstreams,
+            keys=Keyring(self.keys, requires_key=server.require_key),
+            proxies=Proxies(server.trusted_proxies),
+            prices=prices,
+            exchange=exchange,
+            own_usage=self._own_usage,
+            stored=StoredResponses(
+                self._conversations,
+                upstream_responses,
+                background,
+                exchange,
+                server.body_limit_bytes,
+            ),
+            counter=Counter(
+                exchange, upstreams, self._conversations, upstream_responses, self.large
+            ),
+            catalogue=Catalogue(
+                config,
+                router,
+                partial(fetch_models, upstreams),
+                time.monotonic,
+                None if former is None else former.catalogue,
+            ),
+            admin=Admin(
+                config,
+                pool,
+                self.account_sync,
+                self.client,
+                self.scrape,
+                prices,
+                self._reload,
+            ),
+        )
+
+    def adopt(self, generation: Generation) -> None:
+        """Serve what was prepared, from the next request on. Those in flight end on what they
+        began with, with the accounts of then."""
+        former, config = self.generation, generation.config
+        pool = generation.pool
+        if pool is not former.pool:
+            stored = () if self.account_sync is None else self.account_sync.stored()
+            pool.take_over(former.pool, (*stored, *config.accounts))
+            # Whoever takes accounts of the former pool holds this.
+            finalize(former.upstreams, former.pool.retire).atexit = False
+            if self.account_sync is not None:
+                self.account_sync.follow(pool, config.accounts)
+        self.keys.redefine(_fixed_keys(config), _fixed_teams(config))
+        self.meter.know(_configured_models(config))
+        if self.exporting is not None:
+            self.exporting.know(places_of(config))
+        self.generation = self.current.generation = generation
+        self.prober.start()
+        self.alerts.start()
 
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
         await self.client.start()
-        self.pool.share(self.open_counts())
+        self.generation.pool.share(self._open_counts())
         if self.account_sync is not None:
             await self.account_sync.start()
         self.background.start(self.responses)
@@ -98,105 +277,46 @@ class Services(Struct, frozen=True, kw_only=True):
             await self.responses.aclose()
         if self.account_sync is not None:
             await self.account_sync.close()
-        self.pool.share(None)
+        self.generation.pool.share(None)
         if self.exporting is not None:
             await asyncio.to_thread(self.exporting.close)
         await self.scrape.close()
         self.large.close()
 
 
-def make_services(
-    config: Config,
-    log: Callable[[bytes], None] | None,
-    slot: WorkerSlot | None,
-    in_flight: Callable[[], int],
-) -> Services:
-    """The services of a configuration. `log` and `slot` are as for `Gateway`; `in_flight` tells
-    how many requests are being served."""
-    pool, client = AccountPool(config), UpstreamClient(max_idle=_idle_connections(config))
-    meter = Meter(_configured_models(config))
-    keys = _key_ring(config)
-    account_sync = _account_sync(config, pool, meter, keys)
-    keys.is_loaded = account_sync is None
-    builders = UpstreamRequestBuilders(config.upstreams)
-    upstreams = Upstreams(pool, builders, client)
-    router = Router(config, _sealer(config))
-    large = LargeBodies()
-    prices = load_prices(config, _Unpriced())
-    scrape = Scrape(config, pool, account_sync, in_flight, slot)
-    exporting = _exporting(config, scrape.metrics)
-    traces = None if exporting is None else Traces(config, exporting.add)
-    exchange = Exchange(
-        config.server,
-        router,
-        upstreams,
-        large,
-        prices,
-        None if account_sync is None else Attributor(config.usage),
-        shows_cost=config.pricing.header,
-        traces=traces,
-    )
-
-    tally = Tally(scrape.metrics, None if account_sync is None else meter, traces)
-
-    responses = _responses(config)
-    conversations = StoredConversations(responses if config.storage.responses else None, large)
-    upstream_responses = UpstreamResponses(
-        config, pool, client, builders, responses, conversations, keys
-    )
-    background = Background(
-        conversations,
-        exchange.answer,
-        lambda: client.clock,
-        tally.background,
-        log,
-        config.server.keepalive_s,
-        config.server.max_concurrent,
-    )
-    return Services(
-        pool=pool,
-        keys=keys,
-        account_sync=account_sync,
-        meter=meter,
-        client=client,
-        exchange=exchange,
-        large=large,
-        responses=responses,
-        background=background,
-        stored=StoredResponses(
-            conversations, upstream_responses, background, exchange, config.server.body_limit_bytes
-        ),
-        counter=Counter(exchange, upstreams, conversations, upstream_responses, large),
-        catalogue=Catalogue(config, router, partial(fetch_models, upstreams), time.monotonic),
-        scrape=scrape,
-        tally=tally,
-        admin=Admin(config, pool, account_sync, client, scrape, prices),
-        exporting=exporting,
-        own_usage=OwnUsage(account_sync),
-        alerts=Alerts(config, pool, account_sync, client, scrape.metrics),
-        prober=Prober(
-            config,
-            pool,
-            client,
-            scrape.metrics,
-            worker=0 if slot is None else slot.number,
-            workers=1 if slot is None else slot.total,
-        ),
-        open_counts=partial(counts_for, config, None if slot is None else slot.counts),
-    )
+def _prices(config: Config, former: Generation | None, unknown: _Unpriced) -> Prices:
+    """The prices of a configuration: those of the one before where nothing of them can be another.
+    A table of its own is read anew."""
+    if former is not None and config.pricing.table is None:
+        before = former.config
+        if (before.pricing.table, before.prices, before.upstreams) == (
+            None,
+            config.prices,
+            config.upstreams,
+        ):
+            return former.prices
+    return load_prices(config, unknown)
 
 
-def _key_ring(config: Config) -> KeyRing:
+def _same_accounts(old: Config, new: Config) -> bool:
+    """Whether upstreams and accounts are the same, and so all that is known of them."""
+    return old.upstreams == new.upstreams and old.accounts == new.accounts
+
+
+def _fixed_keys(config: Config) -> list[FixedKey]:
     """The keys of the configuration."""
-    clients = (
+    return [
         FixedKey(
             client.name,
             client.rules,
             tuple(digest_of(secret.reveal().encode()) for secret in client.secrets),
         )
         for client in config.clients
-    )
-    return KeyRing(clients, {team.name: team for team in config.teams})
+    ]
+
+
+def _fixed_teams(config: Config) -> dict[str, Team]:
+    return {team.name: team for team in config.teams}
 
 
 def _exporting(config: Config, metrics: Metrics) -> Exporting | None:
@@ -209,16 +329,19 @@ class _Unpriced:
     """Logs models that have no price, each once, and no more than can be read."""
 
     def __init__(self) -> None:
-        self._room = 100
+        self._told: set[tuple[str, str]] = set()
 
     def __call__(self, upstream: str, model: str) -> None:
-        if self._room:
-            self._room -= 1
+        if len(self._told) < _MOST_UNPRICED and (upstream, model) not in self._told:
+            self._told.add((upstream, model))
             _log.warning(
                 "no price is known for the model %r of upstream %s: what it costs is not counted",
                 model[:200],
                 upstream,
             )
+
+
+_MOST_UNPRICED = 100
 
 
 def _account_sync(

@@ -77,7 +77,7 @@ class Server:
         refuse: Refuse = refuse_plainly,
         limits: Limits | None = None,
         budget: Budget | None = None,
-        tls: Callable[[], ssl.SSLContext] | None = None,
+        tls: ssl.SSLContext | None = None,
         exempt: Callable[[str], bool] = is_here,
     ) -> None:
         """
@@ -86,18 +86,14 @@ class Server:
             refuse: renders the answers to what never becomes a request.
             limits: what clients may take.
             budget: memory for bodies and answers; None for one of the limits' size.
-            tls: makes the context for TLS, None to speak without; see `reload_tls`.
+            tls: the context for TLS, None to speak without.
             exempt: tells of an address that it may have any number of connections.
-
-        Raises:
-            OSError: as `tls`.
         """
         self.limits = limits or Limits()
         self.budget = budget or Budget(self.limits.memory_bytes)
         self._app = app
         self._refuse = refuse
-        self._make_tls = tls
-        self._tls = tls() if tls is not None else None
+        self._tls = tls
         self._exempt = exempt
         self._most = connections_for(self.limits, files_to_share())
         self._connections: set[Connection] = set()
@@ -105,6 +101,7 @@ class Server:
         self._accepting = False
         self._opening: set[asyncio.Task[None]] = set()
         self._by_address: Counter[str] = Counter()
+        self._counted: dict[Link, str] = {}
         self._closed: asyncio.Event | None = None
         self._empty: asyncio.Event | None = None
         self._until = 0.0
@@ -126,14 +123,17 @@ class Server:
         """Whether clients can connect."""
         return bool(self._listeners)
 
-    def reload_tls(self) -> None:
-        """Read the certificates anew; connections that stand keep what they have.
-
-        Raises:
-            OSError: they cannot be used; those in use stay.
-        """
-        if self._make_tls is not None:
-            self._tls = self._make_tls()
+    def change(self, limits: Limits, tls: ssl.SSLContext | None) -> None:
+        """Have other limits from now on, and another context for the connections that come;
+        those that stand keep theirs."""
+        self.limits, self._tls = limits, tls
+        self.budget.limit = limits.memory_bytes
+        self._most = connections_for(limits, files_to_share())
+        context = self._context
+        if context is not None:
+            context.limits = limits
+            if len(self._connections) < self._most:
+                self._accept_on(context)
 
     async def serve(self, sockets: Sequence[socket.socket]) -> None:
         """Accept connections and serve them, until `close_listening` is called."""
@@ -275,7 +275,10 @@ class Server:
                 self._turn_away(context, sock)
                 return
             self._by_address[key] += 1
-        connection = Connection(context, address)
+            connection = Connection(context, address)
+            self._counted[connection] = key
+        else:
+            connection = Connection(context, address)
         self._connections.add(connection)
         task = context.loop.create_task(self._open(context, sock, connection))
         self._opening.add(task)
@@ -317,8 +320,8 @@ class Server:
         if not isinstance(connection, Connection) or connection not in self._connections:
             return
         self._connections.remove(connection)
-        if self.limits.address_connections and not self._exempt(connection.address):
-            key = counted(connection.address)
+        key = self._counted.pop(connection, None)
+        if key is not None:
             self._by_address[key] -= 1
             if not self._by_address[key]:
                 del self._by_address[key]

@@ -221,6 +221,19 @@ class KeyRing:
         for client in self._clients.values():
             self._put_client(client)
 
+    def redefine(self, clients: Iterable[FixedKey], teams: Mapping[str, AccessRules]) -> None:
+        """Take over the keys and teams of another configuration. Those of the store stay."""
+        found = {client.name: client for client in clients}
+        if found == self._clients and teams == self._fixed_teams:
+            return
+        self._clients, self._fixed_teams = found, teams
+        self._secrets, self._digests, self.unusable = {}, {}, {}
+        for client in found.values():
+            self._put_client(client)
+        for key in self._keys.values():
+            self._put_key(key)
+        self._seen.clear()
+
     @property
     def is_empty(self) -> bool:
         """Whether there is no key, and never was one."""

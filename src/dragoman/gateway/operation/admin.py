@@ -50,6 +50,7 @@ from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.operation.key_routes import KeyRoutes
 from dragoman.gateway.operation.probe import probe
 from dragoman.gateway.operation.scrape import Scrape
+from dragoman.gateway.processes.reload import Report
 from dragoman.http import ClientGone
 from dragoman.jsontext import JsonError
 from dragoman.prices.lookup import Prices
@@ -61,6 +62,9 @@ T = TypeVar("T")
 _log = logging.getLogger("dragoman.gateway")
 
 Query = Mapping[str, str]
+ReloadRequest = Callable[[], Awaitable[Report]]
+"""Reads the configuration anew, for all workers."""
+
 _Answer = tuple[int, object]
 
 _NAME = "admin"
@@ -109,7 +113,8 @@ class Refusal(Exception):
 
 
 class Admin:
-    """Serves `/admin` of one worker. There is none without `[admin]` key."""
+    """Serves `/admin` of one worker, with one configuration. There is none without `[admin]` key.
+    `reload` reads the configuration anew, None where it came from no file."""
 
     def __init__(
         self,
@@ -119,7 +124,9 @@ class Admin:
         client: UpstreamClient,
         scrape: Scrape,
         prices: Prices,
+        reload: ReloadRequest | None = None,
     ) -> None:
+        self._reload = reload
         self._prices = prices
         self._keys = KeyRoutes(self._ask_keys, _object)
         key = config.admin.key
@@ -212,6 +219,8 @@ class Admin:
             case ["keys" | "teams", *_] if found := self._keys.handlers(parts, incoming):
                 _only(query)
                 handlers = found
+            case ["reload"]:
+                handlers = {"POST": lambda: self._read_anew(query)}
             case ["health"]:
                 handlers = {"GET": lambda: self._health(query)}
             case _:
@@ -388,6 +397,17 @@ class Admin:
             )
         )
 
+    async def _read_anew(self, query: Query) -> _Answer:
+        _only(query)
+        if self._reload is None:
+            raise Refusal(409, "conflict", "The configuration came from no file.")
+        report = await self._reload()
+        if report.problems:
+            message = "The configuration cannot be used; nothing was changed."
+            more = {"problems": report.problems}
+            raise Refusal(400, "invalid_configuration", message, more=more)
+        return 200, report
+
     async def _health(self, query: Query) -> _Answer:
         _only(query)
         gauges = self._scrape.counts().gauges
@@ -398,6 +418,7 @@ class Admin:
         return 200, {
             "version": dragoman.__version__,
             "workers": int(gauges["workers"]),
+            "configurations": self._scrape.configurations(),
             "in_flight": int(gauges["in_flight"]),
             "queue_length": int(gauges["queue_length"]),
             "store": "none" if sync is None else "working" if sync.working else "failing",

@@ -8,8 +8,7 @@ import random
 import time
 import zlib
 
-from dragoman.accounts.pool import AccountPool
-from dragoman.config import Config
+from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.metrics import Metrics
 from dragoman.gateway.operation.probe import probe
 from dragoman.upstream.client import UpstreamClient
@@ -29,27 +28,26 @@ class Prober:
 
     def __init__(
         self,
-        config: Config,
-        pool: AccountPool,
+        current: Current,
         client: UpstreamClient,
         metrics: Metrics,
         *,
         worker: int = 0,
         workers: int = 1,
     ) -> None:
-        self._config = config
-        self._pool = pool
+        self._current = current
         self._client = client
         self._metrics = metrics
         self._worker = worker
         self._workers = workers
-        self._wanted = any(upstream.probe is not None for upstream in config.upstreams)
         self._loop: asyncio.Task[None] | None = None
         self._probes: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin, in the running loop, if any upstream wants probes."""
-        if self._wanted:
+        """Begin, in the running loop, if any upstream wants probes. Called again with each
+        configuration."""
+        upstreams = self._current.generation.config.upstreams
+        if self._loop is None and any(upstream.probe is not None for upstream in upstreams):
             self._loop = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -63,34 +61,40 @@ class Prober:
         waiting: dict[str, None] = {}
         while True:
             await asyncio.sleep(_EVERY_S * (0.75 + 0.5 * random.random()))
-            for name in self._pool.due_for_probe(time.time()):
-                if zlib.crc32(name.encode()) % self._workers == self._worker:
-                    waiting[name] = None
-            while waiting and len(self._probes) < _MOST_AT_ONCE:
-                name = next(iter(waiting))
-                del waiting[name]
-                if not self._pool.in_flight(name):
-                    task = asyncio.create_task(self._probe(name))
-                    self._probes.add(task)
-                    task.add_done_callback(self._probes.discard)
+            self._begin(waiting)
+
+    def _begin(self, waiting: dict[str, None]) -> None:
+        """Begin the probes that are due, and those that wait, as far as there may be more."""
+        pool = self._current.generation.pool
+        for name in pool.due_for_probe(time.time()):
+            if zlib.crc32(name.encode()) % self._workers == self._worker:
+                waiting[name] = None
+        while waiting and len(self._probes) < _MOST_AT_ONCE:
+            name = next(iter(waiting))
+            del waiting[name]
+            if not pool.in_flight(name):
+                task = asyncio.create_task(self._probe(name))
+                self._probes.add(task)
+                task.add_done_callback(self._probes.discard)
 
     async def _probe(self, name: str) -> None:
+        now = self._current.generation
         try:
-            account, state = self._pool.account(name), self._pool.state(name)
+            account, state = now.pool.account(name), now.pool.state(name)
         except KeyError:
             # It was removed since it was due.
             return
         if state.disabled:
             return
         try:
-            with self._pool.probing(name):
+            with now.pool.probing(name):
                 finding, transition = await probe(
-                    self._client, self._config, account, state, who="probe"
+                    self._client, now.config, account, state, who="probe"
                 )
         except Exception as error:
             _log.error("the probe of account %s failed: %s", name, type(error).__name__)
             return
         self._metrics.probed(account.upstream, came_back=finding.passed)
         if transition is not None:
-            self._pool.observe(transition)
+            now.pool.observe(transition)
         _log.info("probe of account %s: status %d; %s", name, finding.status, finding.account_is)

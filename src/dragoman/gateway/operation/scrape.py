@@ -9,10 +9,9 @@ from collections.abc import Callable
 from msgspec import Struct
 
 import dragoman
-from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.administration.views import STATES, status_of
-from dragoman.config import Config
+from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.metrics import Board, Counts, Metrics, QuotaSample, render
 from dragoman.gateway.processes.table import WorkerTable
 
@@ -46,14 +45,12 @@ class Scrape:
 
     def __init__(
         self,
-        config: Config,
-        pool: AccountPool,
+        current: Current,
         account_sync: AccountSync | None,
         in_flight: Callable[[], int],
         slot: WorkerSlot | None,
     ) -> None:
-        self._config = config
-        self._pool = pool
+        self._current = current
         self._account_sync = account_sync
         self._slot = slot
         before = None if slot is None else slot.board.read(slot.number)
@@ -83,8 +80,9 @@ class Scrape:
         """The windows of accounts' quotas whose use is known, the fullest first if there are more
         than can be told."""
         now = time.time()
-        self._pool.settle_quotas()
-        known = self._pool.quotas.windows
+        pool = self._current.generation.pool
+        pool.settle_quotas()
+        known = pool.quotas.windows
         found = [
             QuotaSample(
                 account.upstream,
@@ -94,7 +92,7 @@ class Scrape:
                 used,
                 window.resets_at,
             )
-            for account in self._pool.accounts()
+            for account in pool.accounts()
             for window in known.get(account.name, ())
             if (used := window.known(now)) is not None
         ]
@@ -125,15 +123,23 @@ class Scrape:
             "restarts": table.restarts(),
         }
 
+    def configurations(self) -> list[int]:
+        """The number of the configuration that each worker serves, counted from 1; 0 of one that
+        does not serve yet."""
+        if self._slot is None:
+            return [self._current.generation.number]
+        return self._slot.table.configurations()
+
     async def accounts(self) -> dict[tuple[str, str], int]:
         """How many accounts there are by upstream and state."""
         now = time.time()
+        pool = self._current.generation.pool
         found: dict[tuple[str, str], int] = {
-            (one.name, state): 0 for one in self._config.upstreams for state in STATES
+            (name, state): 0 for name in pool.upstreams() for state in STATES
         }
-        for number, account in enumerate(self._pool.accounts(), 1):
+        for number, account in enumerate(pool.accounts(), 1):
             try:
-                state = status_of(self._pool.state(account.name), now).state
+                state = status_of(pool.state(account.name), now).state
             except KeyError:
                 continue
             found[account.upstream, state] += 1
@@ -145,7 +151,8 @@ class Scrape:
         counts = self.metrics.counts
         if self._account_sync is not None:
             counts.store_failures = self._failed_before + self._account_sync.failures
-        waiting = sum(self._pool.waiting(one.name) for one in self._config.upstreams)
+        pool = self._current.generation.pool
+        waiting = sum(pool.waiting(name) for name in pool.upstreams())
         counts.gauges = {
             "workers": 1,
             "in_flight": self._in_flight(),

@@ -20,12 +20,11 @@ import msgspec
 
 import dragoman
 from dragoman.accounts.alerts import Alert, of_change, of_pool, of_quota
-from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import AccountState
 from dragoman.accounts.store import StoreError
 from dragoman.accounts.sync import AccountSync
-from dragoman.config import Config
 from dragoman.config import Webhook as WebhookSettings
+from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.metrics import Metrics
 from dragoman.upstream.client import UpstreamClient
 from dragoman.upstream.errors import CallError
@@ -177,23 +176,18 @@ class Alerts:
 
     def __init__(
         self,
-        config: Config,
-        pool: AccountPool,
+        current: Current,
         account_sync: AccountSync | None,
         client: UpstreamClient,
         metrics: Metrics,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settings = config.webhook
-        self._upstreams = [upstream.name for upstream in config.upstreams]
-        self._by_quota = any(one.selection == "most_quota_left" for one in config.upstreams)
-        self._pool = pool
+        self._settings = settings = current.generation.config.webhook
+        self._current = current
         self._account_sync = account_sync
         self._clock = clock
-        self._webhook = (
-            None if config.webhook.url is None else Webhook(config.webhook, client, metrics)
-        )
+        self._webhook = None if settings.url is None else Webhook(settings, client, metrics)
         self._changes: deque[tuple[AccountState, AccountState]] = deque(maxlen=_MOST_CHANGES)
         self._told: deque[Alert] = deque(maxlen=_MOST_CHANGES)
         self._held: dict[str, float] = {}
@@ -201,11 +195,16 @@ class Alerts:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, in the running loop."""
+        """Begin, in the running loop, if there is anything to watch. Called again with each
+        configuration."""
+        if self._task is not None:
+            return
+        upstreams = self._current.generation.config.upstreams
+        by_quota = any(one.selection == "most_quota_left" for one in upstreams)
         if self._webhook is not None:
-            self._pool.on_change = self._changed
+            self._current.generation.pool.on_change = self._changed
             self._webhook.start()
-        if self._webhook is not None or (self._account_sync is None and self._by_quota):
+        if self._webhook is not None or (self._account_sync is None and by_quota):
             self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -214,7 +213,7 @@ class Alerts:
         if self._task is not None:
             await self._task
         if self._webhook is not None:
-            self._pool.on_change = None
+            self._current.generation.pool.on_change = None
             lost = await self._webhook.close()
             if lost and self._account_sync is not None:
                 # Whoever sees the same next tells of it.
@@ -243,7 +242,7 @@ class Alerts:
                 _log.error("accounts could not be watched: %s", type(error).__name__)
 
     async def _look(self) -> None:
-        self._pool.settle_quotas()
+        self._current.generation.pool.settle_quotas()
         if self._webhook is None:
             return
         now = self._clock()
@@ -271,23 +270,24 @@ class Alerts:
             return set(claims)
 
     def _alerts(self, now: float) -> list[Alert]:
+        pool = self._current.generation.pool
         found = list(self._told)
         self._told.clear()
         while self._changes:
             before, after = self._changes.popleft()
             with suppress(KeyError):
-                upstream = self._pool.account(after.name).upstream
+                upstream = pool.account(after.name).upstream
                 if (alert := of_change(before, after, upstream, now)) is not None:
                     found.append(alert)
-        quotas = self._pool.quotas
+        quotas = pool.quotas
         changed, quotas.changed = quotas.changed, set()
         for name in changed:
             with suppress(KeyError):
-                upstream, windows = self._pool.account(name).upstream, quotas.windows[name]
+                upstream, windows = pool.account(name).upstream, quotas.windows[name]
                 found += of_quota(name, upstream, windows, self._settings.thresholds, now)
-        for name in self._upstreams:
-            usable, accounts = self._pool.left(name), self._pool.size(name)
-            pool = of_pool(name, usable, accounts, self._settings.pool_left, now)
-            if pool is not None:
-                found.append(pool)
+        for name in pool.upstreams():
+            usable, accounts = pool.left(name), pool.size(name)
+            alert = of_pool(name, usable, accounts, self._settings.pool_left, now)
+            if alert is not None:
+                found.append(alert)
         return found

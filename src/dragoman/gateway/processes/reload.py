@@ -1,31 +1,275 @@
-"""What SIGHUP does: reads anew what can be, and never ends anything."""
+"""Reading a configuration anew, in all processes of a gateway or in none.
+
+The process that watches the workers reads the file once, and has each worker make it ready
+(`prepare`). Only if all can, all are told to serve it (`commit`); else to forget it (`drop`).
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import select
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-Reload = Callable[[], str]
-"""Reads one thing anew, whole or not at all, and returns what it was, in words for the log.
+from msgspec import Struct
 
-Raises OSError or ValueError if it cannot be used; then all is as before."""
+from dragoman.config.changes import Changes
+from dragoman.config.source import Snapshot, Stamp, stamp
+from dragoman.gateway.processes.helper import receive, send
 
 _log = logging.getLogger("dragoman.gateway")
 
+ANSWER_S = 15.0
+"""Seconds in which a worker has to make a configuration ready, or to begin to serve it."""
 
-def reload_all(reloads: Sequence[Reload]) -> None:
-    """Run each of `reloads`; one line of the log tells what was done."""
-    done: list[str] = []
-    failed: list[str] = []
-    for reload in reloads:
+WATCHED_EVERY_S = 1.0
+
+
+class Report(Struct, frozen=True, omit_defaults=True):
+    """What a reload did. `configuration` is the number of the one that is served, counted from 1,
+    and `digest` distinguishes it from others; with `problems` it is the one that was served
+    before. `warnings` are of a configuration that can be used."""
+
+    configuration: int
+    digest: str = ""
+    changes: Changes = Changes()
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class ReloadError(Exception):
+    """A configuration cannot take the place of the one that is served, for these `problems`."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def log_report(report: Report) -> None:
+    """Tell of a reload in the log, in one line."""
+    if report.problems:
+        told = "; ".join(report.problems)
+        _log.error("reload: nothing was changed, the configuration cannot be used: %s", told)
+        return
+    for warning in report.warnings:
+        _log.warning("reload: %s", warning)
+    _log.info("reload: configuration %d is served: %s", report.configuration, report.changes)
+
+
+class Watch:
+    """Sees that files changed, and have come to rest: a file may be written in several steps."""
+
+    def __init__(self, files: tuple[str, ...]) -> None:
+        self._files = files
+        self._known = self._last = stamp(files)
+        self._next = time.monotonic() + WATCHED_EVERY_S
+
+    def has_changed(self) -> bool:
+        """Whether there is something new since the last time that there was. Looks once in
+        `WATCHED_EVERY_S` at most."""
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + WATCHED_EVERY_S
+        found = stamp(self._files)
+        rests, self._last = found == self._last, found
+        if not rests or found == self._known:
+            return False
+        self._known = found
+        return True
+
+    def seen(self) -> Stamp:
+        """What the files are now: to be given to `follow` when they were read after that."""
+        return stamp(self._files)
+
+    def follow(self, files: tuple[str, ...], seen: Stamp) -> None:
+        """Watch these files from now on."""
+        if files == self._files:
+            self._known = seen
+            return
+        self._files = files
+        self._known = self._last = stamp(files)
+
+
+class WorkerLink:
+    """A worker's end of the link to the process that watches it. `prepare` makes a configuration
+    ready, or raises `ReloadError`; `adopt` serves what `prepare` gave."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        prepare: Callable[[Snapshot, int], Awaitable[Any]],
+        adopt: Callable[[Any], None],
+    ) -> None:
+        self._sock = sock
+        self._prepare = prepare
+        self._adopt = adopt
+        self._ready: tuple[int, Any] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._asked: list[asyncio.Future[Report]] = []
+
+    def start(self) -> None:
+        """Hear what is told, in the running loop."""
+        asyncio.get_running_loop().add_reader(self._sock, self._hear)
+
+    async def reload(self) -> Report:
+        """Have the configuration read anew, by all workers.
+
+        Raises:
+            ReloadError: nobody is there to do it.
+        """
+        asked = asyncio.get_running_loop().create_future()
+        self._asked.append(asked)
         try:
-            done.append(reload())
-        except (OSError, ValueError) as error:
-            failed.append(str(error))
-    if failed:
-        kept = "; ".join(failed)
-        _log.error("reload: %s; kept as it was: %s", ", ".join(done) or "nothing read anew", kept)
-    elif done:
-        _log.info("reload: read anew: %s", ", ".join(done))
-    else:
-        _log.info("reload: nothing that could be read anew; other settings need a restart")
+            send(self._sock, ("reload", 0, None), b"")
+        except OSError:
+            self._asked.remove(asked)
+            raise ReloadError(("the gateway is ending",)) from None
+        report: Report = await asked
+        return report
+
+    def _hear(self) -> None:
+        try:
+            (told, number, value), _ = receive(self._sock)
+        except (EOFError, OSError):
+            asyncio.get_running_loop().remove_reader(self._sock)
+            self._answer(Report(0, problems=("the gateway is ending",)))
+            return
+        if told == "prepare":
+            self._task = asyncio.create_task(self._make_ready(number, value))
+        elif told == "commit" and self._ready is not None and self._ready[0] == number:
+            self._adopt(self._ready[1])
+            self._ready = None
+            self._tell("adopted", number, None)
+        elif told == "drop":
+            self._ready = None
+        elif told == "report":
+            self._answer(value)
+
+    async def _make_ready(self, number: int, snapshot: Snapshot) -> None:
+        problems: tuple[str, ...] = ()
+        try:
+            self._ready = number, await self._prepare(snapshot, number)
+        except ReloadError as error:
+            problems = error.problems
+        except Exception as error:
+            _log.exception("a configuration could not be made ready")
+            problems = (type(error).__name__,)
+        self._tell("prepared", number, problems)
+
+    def _answer(self, report: Report) -> None:
+        asked, self._asked = self._asked, []
+        for one in asked:
+            if not one.done():
+                one.set_result(report)
+
+    def _tell(self, told: str, number: int, value: object) -> None:
+        try:
+            send(self._sock, (told, number, value), b"")
+        except OSError:
+            return
+
+
+class WorkerLinks:
+    """The links to all workers, in the process that watches them. `asked` are the workers that
+    want to be told the report of a reload."""
+
+    def __init__(self, workers: int) -> None:
+        self._ours: list[socket.socket | None] = [None] * workers
+        self._theirs: socket.socket | None = None
+        self.asked: set[int] = set()
+
+    def open(self, number: int) -> None:
+        """A process is about to be started for worker `number`."""
+        former = self._ours[number]
+        if former is not None:
+            former.close()
+        self._ours[number], self._theirs = socket.socketpair()
+        self.asked.discard(number)
+
+    def opened(self) -> None:
+        """In this process: it was started."""
+        if self._theirs is not None:
+            self._theirs.close()
+            self._theirs = None
+
+    def hold(self) -> socket.socket:
+        """In the worker: its own end, and nothing of the others."""
+        for one in self._ours:
+            if one is not None:
+                one.close()
+        assert self._theirs is not None
+        return self._theirs
+
+    def hear(self) -> None:
+        """Hear what workers want, without waiting."""
+        self._gather({}, "", 0, 0.0)
+
+    def tell(self, told: str, number: int, value: object = None) -> dict[int, object]:
+        """Tell all workers that are there; the workers that could be told."""
+        reached: dict[int, object] = {}
+        for worker, sock in enumerate(self._ours):
+            if sock is None:
+                continue
+            try:
+                sock.settimeout(ANSWER_S)
+                send(sock, (told, number, value), b"")
+                reached[worker] = None
+            except OSError:
+                self._close(worker)
+        return reached
+
+    def ask(self, told: str, number: int, answer: str, value: object = None) -> dict[int, object]:
+        """Tell all workers that are there, and wait for their answers: by worker, `NO_ANSWER` of
+        one that gave none in time. Those that end meanwhile are left out."""
+        waiting = dict.fromkeys(self.tell(told, number, value), NO_ANSWER)
+        return self._gather(waiting, answer, number, ANSWER_S)
+
+    def _gather(
+        self, found: dict[int, object], answer: str, number: int, seconds: float
+    ) -> dict[int, object]:
+        missing = set(found)
+        until = time.monotonic() + seconds
+        while True:
+            links = {sock: worker for worker, sock in enumerate(self._ours) if sock is not None}
+            left = max(0.0, until - time.monotonic()) if missing else 0.0
+            readable = select.select(list(links), [], [], left)[0]
+            if not readable:
+                return found
+            for sock in readable:
+                worker = links[sock]
+                try:
+                    sock.settimeout(ANSWER_S)
+                    (told, about, value), _ = receive(sock)
+                except (EOFError, OSError):
+                    self._close(worker)
+                    missing.discard(worker)
+                    found.pop(worker, None)
+                    continue
+                if told == "reload":
+                    self.asked.add(worker)
+                elif told == answer and about == number and worker in missing:
+                    missing.discard(worker)
+                    found[worker] = value
+
+    def report(self, report: Report) -> None:
+        """Tell the workers that asked."""
+        asked, self.asked = self.asked, set()
+        for worker in asked:
+            sock = self._ours[worker]
+            if sock is not None:
+                try:
+                    send(sock, ("report", 0, report), b"")
+                except OSError:
+                    self._close(worker)
+
+    def _close(self, worker: int) -> None:
+        sock, self._ours[worker] = self._ours[worker], None
+        if sock is not None:
+            sock.close()
+        self.asked.discard(worker)
+
+
+NO_ANSWER = object()

@@ -11,8 +11,10 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from dragoman.gateway.processes.backoff import BackOff
+from dragoman.gateway.processes.reload import WorkerLinks
 from dragoman.gateway.processes.table import WorkerTable
 from dragoman.gateway.processes.take_over import Offer
 from dragoman.gateway.processes.worker import SHOW_STACK, Lifeline, reset_signals
@@ -49,15 +51,30 @@ class _Place:
     """Whether its stack was logged since the last sign of life."""
 
 
+class Reloads(Protocol):
+    """Reads the configuration anew, for all workers; each has a link."""
+
+    @property
+    def links(self) -> WorkerLinks:
+        """The links to the workers."""
+
+    def ask(self) -> None:
+        """Do it when there is time for it. Called from a handler of signals."""
+
+    def work(self) -> None:
+        """Do what there is to do."""
+
+
 class Supervisor:
     """Forks the workers of `table`, each of which calls `work` with its number, and replaces those
     that end or give no sign of life for `stuck_after_s` seconds (0: however long).
 
     A worker that keeps ending is started at growing intervals; the others serve on. SIGINT and
     SIGTERM are passed on, and processes that are not gone `grace_s` seconds later, and a little,
-    are killed; SIGHUP is passed on. Workers stop by themselves when this process is gone.
-    `on_serving` is called when all workers serve for the first time; `on_stop` before they are told
-    to stop: it gives up here what they share, such as the sockets they listen on.
+    are killed; SIGHUP has `reloads` read the configuration anew. Workers stop by themselves when
+    this process is gone. `on_serving` is called when all workers serve for the first time;
+    `on_stop` before they are told to stop: it gives up here what they share, such as the sockets
+    they listen on.
     """
 
     def __init__(
@@ -70,7 +87,9 @@ class Supervisor:
         offer: Offer,
         on_serving: Callable[[], None],
         on_stop: Callable[[], None],
+        reloads: Reloads | None = None,
     ) -> None:
+        self._reloads = reloads
         self._table = table
         self._work = work
         self._grace_s = grace_s
@@ -81,7 +100,6 @@ class Supervisor:
         self._places = [_Place(number) for number in range(table.workers)]
         self._lifeline = Lifeline()
         self._stopping = False
-        self._reloading = False
         self._any_served = False
         self._all_served = False
         self._failed_starts = 0
@@ -126,8 +144,14 @@ class Supervisor:
     def _on_signal(self, number: int, frame: object) -> None:
         if number in _STOP:
             self._stopping = True
-        elif number == signal.SIGHUP:
-            self._reloading = True
+        elif number == signal.SIGHUP and self._reloads is not None:
+            self._reloads.ask()
+
+    def replace(self, number: int) -> None:
+        """Have worker `number` end what it serves, and start another."""
+        place = self._places[number]
+        if place.pid:
+            _send(place.pid, signal.SIGTERM)
 
     def _look_after(self) -> None:
         self._reap()
@@ -136,9 +160,8 @@ class Supervisor:
             if not place.pid and now >= place.due:
                 self._fork(place)
         self._watch(now)
-        if self._reloading:
-            self._reloading = False
-            self._tell(signal.SIGHUP)
+        if self._reloads is not None:
+            self._reloads.work()
         if not self._all_served:
             serving = self._table.count_serving()
             self._any_served = self._any_served or serving > 0
@@ -153,8 +176,12 @@ class Supervisor:
         place.born = time.monotonic()
         place.silent_s, place.shown = 0.0, False
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        if self._reloads is not None:
+            self._reloads.links.open(place.number)
         place.pid = os.fork()
         if place.pid:
+            if self._reloads is not None:
+                self._reloads.links.opened()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             return
         status = 1

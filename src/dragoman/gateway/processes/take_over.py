@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -34,11 +35,14 @@ _log = logging.getLogger("dragoman.gateway")
 _ASK = b"dragoman: sockets, please"
 _SERVING = b"dragoman: serving"
 _STOPPING = b"dragoman: stopping"
+_RELOAD = b"dragoman: reload, please"
 
 _MOST_FILES = 100
 """Sockets in one message; the kernel takes up to 253 (SCM_MAX_FD, unix(7))."""
 
 _MESSAGE_BYTES = 4096
+_REPORT_BYTES = 1024 * 1024
+_RELOAD_S = 60.0
 _ANSWER_S = 5.0
 """Seconds in which the gateway that runs has to answer."""
 
@@ -120,15 +124,46 @@ def ask(address: tuple[str, int]) -> Predecessor | None:
         raise OSError(errno.EADDRINUSE, message) from None
 
 
+def ask_to_reload(address: tuple[str, int]) -> bytes | None:
+    """Have the gateway that runs on `address` read its configuration anew. Returns what it says of
+    that; None if there is none, or none that can be asked from here.
+
+    Raises:
+        OSError: it does not answer.
+    """
+    if not _is_possible():
+        return None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+        link.settimeout(_RELOAD_S)
+        try:
+            link.connect(_name(address))
+        except ConnectionRefusedError:
+            return None
+        if not _is_trusted(link):
+            raise _Distrusted(errno.EPERM, "another user's gateway has this address")
+        link.send(_RELOAD)
+        told = link.recv(_REPORT_BYTES)
+        if not told:
+            raise OSError(errno.EPIPE, "the gateway that runs there did not answer")
+        return told
+
+
 class Offer:
-    """The running gateway's side. `on_taken` is called when another has taken over.
+    """The running gateway's side. `on_taken` is called when another has taken over, `on_reload`
+    when its configuration is to be read anew, with what takes the answer.
 
     It is driven by whatever loop the process has: `work` is to be called when `fileno` is readable.
     """
 
-    def __init__(self, sockets: Sequence[socket.socket], on_taken: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        on_taken: Callable[[], None],
+        on_reload: Callable[[Callable[[bytes], None]], None] | None = None,
+    ) -> None:
         self._sockets = sockets
         self._on_taken = on_taken
+        self._on_reload = on_reload
         self._peer: socket.socket | None = None
         self._peer_until = 0.0
         self._selector = selectors.DefaultSelector()
@@ -213,6 +248,11 @@ class Offer:
             _log.info("another gateway took over; this one ends")
             self._on_taken()
             return
+        elif said == _RELOAD and self._on_reload is not None:
+            peer, self._peer = self._peer, None
+            self._selector.unregister(peer)
+            self._on_reload(partial(_answer, peer))
+            return
         self._drop_peer()
 
     def _give(self, peer: socket.socket) -> None:
@@ -227,6 +267,11 @@ class Offer:
             self._selector.unregister(self._peer)
             self._peer.close()
             self._peer = None
+
+
+def _answer(peer: socket.socket, told: bytes) -> None:
+    with peer, suppress(OSError):
+        peer.send(told)
 
 
 def _is_possible() -> bool:

@@ -19,14 +19,15 @@ from dragoman.translation import ALL_REASONING
 
 
 class Conversations:
-    """Identifies conversations, and fits their requests to the account that is asked."""
+    """Identifies conversations, and fits their requests to the account that is asked. `foreign`
+    remembers what accounts could not use."""
 
     __slots__ = ("_foreign", "_large", "_pool")
 
-    def __init__(self, pool: AccountPool, large: LargeBodies) -> None:
+    def __init__(self, pool: AccountPool, large: LargeBodies, foreign: ForeignReasoning) -> None:
         self._pool = pool
         self._large = large
-        self._foreign = ForeignReasoning()
+        self._foreign = foreign
 
     def identify(self, context: RequestContext) -> None:
         """Find the keys of the request's conversation at its target, if they matter there.

@@ -26,6 +26,7 @@ from dragoman.gateway.edge.idempotency import POLICY, key_for
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.trace_context import HEADER as TRACEPARENT
+from dragoman.gateway.serving.affinity import ForeignReasoning
 from dragoman.gateway.serving.answer_delivery import (
     deliver_fault,
     deliver_refusal,
@@ -80,6 +81,7 @@ class Exchange:
         upstreams: Upstreams,
         large: LargeBodies,
         prices: Prices,
+        foreign: ForeignReasoning,
         attributor: Attributor | None = None,
         *,
         shows_cost: bool = False,
@@ -93,7 +95,7 @@ class Exchange:
         self._large = large
         self._router = router
         self._upstreams = upstreams
-        self._conversations = Conversations(upstreams.pool, large)
+        self._conversations = Conversations(upstreams.pool, large, foreign)
 
     async def serve(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """Read, forward and answer one request.

@@ -9,7 +9,7 @@ from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.upstream.client import UpstreamClient
 
 
-class Upstreams(Struct, frozen=True):
+class Upstreams(Struct, frozen=True, weakref=True):
     """The accounts of all upstreams, the builders of their requests, and the client that sends
     these."""
 

@@ -67,30 +67,14 @@ _STOPPED = Fault(
 )
 
 
-class Background:
-    """Runs responses in the background of one worker. `run` answers a request; `count` is told what
-    became of each; `log` is given the line of each, None for no lines; `keepalive_s` is as in
-    `Delivery`; `most` may run at once."""
+class BackgroundTasks:
+    """The responses that one worker makes in the background, whatever configuration they began
+    with, and the cleanup after those of other workers."""
 
-    def __init__(
-        self,
-        conversations: StoredConversations,
-        run: Run,
-        clock: Callable[[], Clock],
-        count: Callable[[IncomingRequest, Record], None],
-        log: Callable[[bytes], None] | None,
-        keepalive_s: float,
-        most: int,
-    ) -> None:
-        self._conversations = conversations
-        self._run = run
-        self._clock = clock
-        self._count = count
-        self._log = log
-        self._keepalive_s = keepalive_s
-        self._most = most
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+    def __init__(self, conversations: StoredConversations) -> None:
+        self._responses = conversations.responses
         self._cleanup: asyncio.Task[None] | None = None
+        self.running: dict[str, asyncio.Task[None]] = {}
 
     def start(self, responses: ResponseStoreThread | None) -> None:
         """Run the periodic cleanup in the running loop: fail orphaned responses, delete expired
@@ -108,6 +92,53 @@ class Background:
                     swept = await responses.ask(lambda store: store.sweep(time.time()))
                     # Others come first: what is too old can wait.
                     await asyncio.sleep(_BETWEEN_SWEEPS_S)
+
+    async def fail_orphans(self, now: float) -> None:
+        """Fail orphaned responses: those whose worker died.
+
+        Raises:
+            DragomanError: the store cannot be used.
+        """
+        responses = self._responses
+        if responses is None:
+            return
+        for stored in await responses.ask(lambda store: store.abandoned(now)):
+            await responses.ask(partial(_put, _failed(stored, _STOPPED)))
+
+    async def aclose(self) -> None:
+        """Stop what runs, and say so in the store."""
+        tasks = list(self.running.values())
+        if self._cleanup is not None:
+            tasks.append(self._cleanup)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Background:
+    """Runs responses in the background, with one configuration. `tasks` are all that run; `run`
+    answers a request; `count` is told what became of each; `log` is given the line of each, None
+    for no lines; `keepalive_s` is as in `Delivery`; `most` may run at once."""
+
+    def __init__(
+        self,
+        conversations: StoredConversations,
+        tasks: BackgroundTasks,
+        run: Run,
+        clock: Callable[[], Clock],
+        count: Callable[[IncomingRequest, Record], None],
+        log: Callable[[bytes], None] | None,
+        keepalive_s: float,
+        most: int,
+    ) -> None:
+        self._conversations = conversations
+        self._run = run
+        self._clock = clock
+        self._count = count
+        self._log = log
+        self._keepalive_s = keepalive_s
+        self._most = most
+        self._tasks = tasks.running
 
     async def begin(
         self,
@@ -227,27 +258,6 @@ class Background:
             task.cancel()
         # It may have been finished just before.
         return await responses.ask(lambda store: store.get(stored.id, stored.owner)) or cancelled
-
-    async def fail_orphans(self, now: float) -> None:
-        """Fail orphaned responses: those whose worker died.
-
-        Raises:
-            DragomanError: the store cannot be used.
-        """
-        if self._conversations.responses is None:
-            return
-        responses = self._responses()
-        for stored in await responses.ask(lambda store: store.abandoned(now)):
-            await responses.ask(partial(_put, _failed(stored, _STOPPED)))
-
-    async def aclose(self) -> None:
-        """Stop what runs, and say so in the store."""
-        tasks = list(self._tasks.values())
-        if self._cleanup is not None:
-            tasks.append(self._cleanup)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _responses(self) -> ResponseStoreThread:
         responses = self._conversations.responses

@@ -89,7 +89,7 @@ _response = decoder(_Response)
 
 class UpstreamResponses:
     """Which client owns each response that an upstream stores, and which account made it: kept in
-    the store `responses`, or without one for this process alone."""
+    the store `responses`, or without one in `names` for this process alone."""
 
     def __init__(
         self,
@@ -100,6 +100,7 @@ class UpstreamResponses:
         responses: ResponseStoreThread | None,
         conversations: StoredConversations,
         keys: KeyRing,
+        names: OrderedDict[tuple[str, str], str],
     ) -> None:
         self._conversations = conversations
         self._upstreams = {
@@ -112,7 +113,7 @@ class UpstreamResponses:
         self._client = client
         self._builders = builders
         self._responses = responses
-        self._names: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._names = names
 
     @property
     def _alone(self) -> bool:

@@ -63,6 +63,11 @@ class Exporting:
         )
         self._thread.start()
 
+    def know(self, places: Mapping[str, Place]) -> None:
+        """Upstreams of another configuration are called there. Requests of the one before, which
+        may still be under way, go on being told of as before."""
+        self._places = {**self._places, **places}
+
     def add(self, finished: Finished) -> None:
         """Send a request's spans, later."""
         if len(self._waiting) >= _MOST_WAITING:

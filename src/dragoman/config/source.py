@@ -1,0 +1,113 @@
+"""A configuration that can be read again: at a reload, by several processes alike."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.config.load import Loaded, parse_config, read_text, with_files
+from dragoman.config.secret import Secret, resolve_secret
+from dragoman.config.settings import Config
+
+Stamp = tuple[tuple[int, int, int, int] | None, ...]
+"""What tells that one of some files is another than before."""
+
+
+class Source(Struct, frozen=True):
+    """Where a configuration is: the path of its file, and settings that win over those of its
+    `[server]`."""
+
+    path: str
+    server: dict[str, Any] = {}
+
+    def read(self, environ: Mapping[str, str] = os.environ) -> tuple[Snapshot, Loaded]:
+        """All that the file says now, and the configuration that it makes.
+
+        Raises:
+            ConfigError: as `read_config`.
+        """
+        secrets: dict[str, str] = {}
+        directory = Path(self.path).parent
+
+        def resolve(reference: str) -> Secret:
+            found = resolve_secret(reference, environ=environ, directory=directory)
+            secrets[reference] = found.reveal()
+            return found
+
+        snapshot = Snapshot(self, read_text(self.path), secrets)
+        return snapshot, snapshot.parse(resolve)
+
+
+class Snapshot(Struct, frozen=True):
+    """What a file said at one time: its text, and what each reference to a secret stood for then.
+    It makes the same configuration in every process, whatever the files say meanwhile."""
+
+    source: Source
+    text: str
+    secrets: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.source.path!r}, {self.digest})"
+
+    @property
+    def digest(self) -> str:
+        """What distinguishes it from others, without showing a secret: 12 hexadecimal digits."""
+        digest = hashlib.sha256(b"dragoman.configuration\0" + self.text.encode())
+        for reference, value in sorted(self.secrets.items()):
+            digest.update(hashlib.sha256(f"{reference}\0{value}".encode()).digest())
+        return digest.hexdigest()[:12]
+
+    def parse(self, resolve: Any = None) -> Loaded:
+        """The configuration.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+        directory = Path(self.source.path).parent
+        loaded = parse_config(
+            self.text,
+            file=self.source.path,
+            directory=directory,
+            server=self.source.server,
+            resolve=resolve or self._resolve,
+        )
+        return with_files(loaded, directory)
+
+    def _resolve(self, reference: str) -> Secret:
+        return Secret(self.secrets[reference])
+
+    def files(self, config: Config) -> tuple[str, ...]:
+        """The files that the configuration depends on, its own first."""
+        return tuple(dict.fromkeys(self._files(config)))
+
+    def _files(self, config: Config) -> Iterator[str]:
+        yield self.source.path
+        directory = Path(self.source.path).parent
+        for reference in self.secrets:
+            if reference.startswith("file:"):
+                yield os.fspath(directory / Path(reference[5:]).expanduser())
+        for path in (
+            config.server.tls_certificate,
+            config.server.tls_key,
+            config.pricing.table,
+        ):
+            if path is not None:
+                yield path
+
+
+def stamp(files: tuple[str, ...]) -> Stamp:
+    """What the files are now. Links are followed, so that one led elsewhere is another file."""
+    return tuple(_stamp(file) for file in files)
+
+
+def _stamp(file: str) -> tuple[int, int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
