@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.storage.shared_counts import PROCESSES, SharedCounts
+from dragoman.storage.shared_counts import SharedCounts
+from dragoman.storage.shared_file import PROCESSES
 
 
 @pytest.fixture

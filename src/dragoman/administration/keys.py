@@ -17,7 +17,7 @@ from dragoman.administration.drafts import FieldError, InvalidDraft, shortened
 from dragoman.administration.errors import Conflict
 from dragoman.config import AccessRules, Client, Config, KeyRules, access_faults
 from dragoman.config.access_rules import ANYONE, Name
-from dragoman.config.convert import suggestion
+from dragoman.config.convert import dotted, suggestion
 from dragoman.keys.records import KEPT_SECRETS, KeyStore, StoredKey, StoredSecret, StoredTeam
 from dragoman.keys.secrets import RANDOM_BYTES, digest_of, ending_of, make_key
 
@@ -284,7 +284,7 @@ class KeyAdministration:
 
     def _checked(self, rules: _R) -> _R:
         known = [upstream.name for upstream in self._config.upstreams]
-        faults = tuple(FieldError(*fault) for fault in access_faults(rules, known))
+        faults = tuple(FieldError(dotted(path), told) for path, told in access_faults(rules, known))
         if faults:
             raise InvalidDraft(faults)
         return rules

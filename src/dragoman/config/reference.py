@@ -25,6 +25,7 @@ from dragoman.canonical.losses import Policy
 from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
 from dragoman.config.convert import registered
+from dragoman.config.limits import Limit
 from dragoman.config.secret import Secret
 from dragoman.config.settings import (
     Account,
@@ -50,6 +51,7 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[server]`", Server),
     ("`[[clients]]`", Client),
     ("`[[teams]]`", Team),
+    ("`[[clients.limits]]` and `[[teams.limits]]`", Limit),
     ("`[[upstreams]]`", Upstream),
     ("`[upstreams.timeouts]`", Timeouts),
     ("`[upstreams.capabilities]` and `[routes.capabilities]`", Capabilities),

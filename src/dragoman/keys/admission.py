@@ -1,0 +1,326 @@
+"""Whether a request may go on: it is reserved for at all of its limits, or at none.
+
+    admit -> the call -> settle
+
+What is reserved is an estimate; what is settled is what the answer is known to have used. Pure:
+counters and the time are given, and whoever calls holds the lock of the counters.
+
+Requests count as used from the moment they are admitted, and are taken back if no upstream was
+asked. Tokens and costs are reserved while the request is under way, and used once it is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from math import inf
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from dragoman.config.limits import Limit
+from dragoman.config.names import matches
+from dragoman.config.windows import Window, parse_window
+from dragoman.keys.counters import RESERVED, RESTORED, USED, Cells, Counter, counter_of
+
+LEAST_OUTPUT: Final = 256
+"""Tokens of output for which a request that is clamped is still worth sending."""
+
+MOST_AMOUNT: Final = 10**16
+"""What one request is counted as at most, whatever an upstream tells: sums must fit 64 bits."""
+
+SHARES: Final = (50, 80, 100)
+"""Percent of a limit that are told of when they are reached."""
+
+_SOON_S: Final = 1.0
+"""Seconds after which to come again when only what is under way stands in the way."""
+
+
+class Kind(IntEnum):
+    """What is counted, as an index into amounts: input with and without what was read from a
+    prompt cache."""
+
+    REQUESTS = 0
+    INPUT_TOKENS = 1
+    OUTPUT_TOKENS = 2
+    TOKENS = 3
+    COST = 4
+    CONCURRENT = 5
+    ALL_INPUT_TOKENS = 6
+    ALL_TOKENS = 7
+
+
+def kind_of(limit: Limit) -> Kind:
+    """What a limit counts."""
+    name = f"all_{limit.kind}" if limit.count_cached else limit.kind
+    return Kind[name.upper()]
+
+
+Amounts = Sequence[int]
+"""How much of each kind; costs in pico-dollars."""
+
+OWN_RESERVED, OWN_UNWRITTEN = 0, 1
+"""Cells of one process for one counter: what it has reserved, and what it has counted as used that
+is in no row of usage yet. Both are void when the process is gone."""
+OWN_CELLS: Final = 2
+
+
+class Row:
+    """A counter's cells, those of this process for it, and what it has used since rows of usage
+    were last written, as far as it is settled."""
+
+    __slots__ = ("cells", "own", "settled")
+
+    def __init__(self, cells: Cells, own: Cells) -> None:
+        self.cells = cells
+        self.own = own
+        self.settled = 0
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether the counter has what was used before it was made."""
+        return bool(self.cells[RESTORED])
+
+
+class Counters(Protocol):
+    """Where counters are: in memory that the processes of a machine share, or in that of one.
+    Instances on several machines can each have their own over a part of each limit that is lent to
+    them: what is counted is in the cells, whoever filled them."""
+
+    def row(self, name: str, cells: int) -> Row:
+        """The counter of this name, which has so many cells; made if there is none. Not to be
+        called while locked."""
+
+    def lock(self) -> None:
+        """Keep all others from the cells, for a moment."""
+
+    def unlock(self) -> None:
+        """Let others go on."""
+
+    def reclaim_lost(self) -> int:
+        """Give back what processes have reserved that are gone. Returns how many these were. Not to
+        be called while locked."""
+
+    def close(self) -> None:
+        """Give up what this process has reserved. Harmless if it was done before."""
+
+
+class BoundLimit:
+    """A limit with its counter. `owner` is whose it is, by its name, and `is_team` what that is."""
+
+    __slots__ = (
+        "amount",
+        "clamps",
+        "counter",
+        "enforced",
+        "is_team",
+        "kind",
+        "limit",
+        "models",
+        "owner",
+        "row",
+        "window",
+    )
+
+    def __init__(self, limit: Limit, owner: str, row: Row, *, is_team: bool = False) -> None:
+        self.limit = limit
+        self.owner = owner
+        self.is_team = is_team
+        self.row = row
+        self.kind = kind_of(limit)
+        self.amount = limit.units
+        self.models = limit.models
+        self.enforced = limit.mode == "enforce"
+        self.clamps = limit.clamp and self.enforced
+        self.window = window_of(limit)
+        self.counter: Counter = counter_of(self.window, row.cells)
+
+    def concerns(self, model: str) -> bool:
+        """Whether requests for a model count."""
+        return self.models is None or any(matches(pattern, model) for pattern in self.models)
+
+    @property
+    def name(self) -> str:
+        """How the limit is called where it is told of: `key:cost:month`."""
+        window = "" if self.limit.window is None else f":{self.limit.window}"
+        return f"{'team' if self.is_team else 'key'}:{self.limit.kind}{window}"
+
+    def left(self, now: float) -> int:
+        """How much may still be reserved: less than nothing where more was used."""
+        return self.amount - self.counter.used(now) - self.row.cells[RESERVED]
+
+    def free_at(self, now: float, amount: int) -> float:
+        """When `amount` may be reserved, if nothing else is until then: infinity for never."""
+        if amount > self.amount:
+            return inf
+        missing = amount - (self.amount - self.counter.used(now))
+        return now + _SOON_S if missing <= 0 else self.counter.frees_at(now, missing)
+
+
+def window_of(limit: Limit) -> Window | None:
+    """The window of a limit; None for requests at one time."""
+    return None if limit.window is None else parse_window(limit.window, limit.zone)
+
+
+class Refusal(Struct, frozen=True):
+    """A request is refused by `limit`, at which it would have counted `amount`. `free_at` is when
+    it would be admitted if nothing else were until then (Unix seconds; infinity: never as it
+    is)."""
+
+    limit: BoundLimit
+    amount: int
+    free_at: float
+
+
+class Crossing(Struct, frozen=True):
+    """`percent` of a limit were reached within its window."""
+
+    limit: BoundLimit
+    percent: int
+
+
+class Reservation:
+    """What a request has reserved: at which limits, when and how much. `exceeded` are limits that
+    would have refused it if they were enforced, `crossings` the shares of limits that it reached.
+    """
+
+    __slots__ = ("amounts", "at", "crossings", "exceeded", "limits")
+
+    def __init__(
+        self,
+        limits: Sequence[BoundLimit],
+        amounts: Amounts,
+        at: float,
+        exceeded: Sequence[BoundLimit] = (),
+        crossings: Sequence[Crossing] = (),
+    ) -> None:
+        self.limits = limits
+        self.amounts = amounts
+        self.at = at
+        self.exceeded = exceeded
+        self.crossings = crossings
+
+
+def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:
+    """Reserve at all limits, or at none of them. Of several that refuse, that one is told which
+    does so longest: a client that waits for it is not refused by another."""
+    refusal: Refusal | None = None
+    exceeded: list[BoundLimit] = []
+    for limit in limits:
+        amount = amounts[limit.kind]
+        if amount <= limit.amount - limit.counter.used(now) - limit.row.cells[RESERVED]:
+            continue
+        if not limit.enforced:
+            exceeded.append(limit)
+            continue
+        free_at = limit.free_at(now, amount)
+        if refusal is None or free_at > refusal.free_at:
+            refusal = Refusal(limit, amount, free_at)
+    if refusal is not None:
+        return refusal
+    crossings: list[Crossing] = []
+    for limit in limits:
+        amount = amounts[limit.kind]
+        row = limit.row
+        # The cells of this process come first, here, and last where something is given back: if it
+        # is killed in between, whoever reclaims what it had finds something to look at.
+        if limit.kind:
+            row.own[OWN_RESERVED] += amount
+            row.cells[RESERVED] += amount
+        else:
+            row.own[OWN_UNWRITTEN] += amount
+            limit.counter.add(now, amount)
+            _note_crossings(crossings, limit, amount)
+    return Reservation(limits, amounts, now, exceeded, crossings)
+
+
+def settle(
+    reservation: Reservation, spent: Amounts, now: float
+) -> tuple[Sequence[Row], Sequence[Crossing]]:
+    """The request is over and came to `spent`. To be called exactly once for each reservation.
+
+    Returns the rows in which something is to be written, whose `settled` has it, and what shares of
+    limits were reached by it.
+    """
+    changed: list[Row] = []
+    crossings: list[Crossing] = []
+    for limit in reservation.limits:
+        kind, row = limit.kind, limit.row
+        reserved, used = reservation.amounts[kind], min(spent[kind], MOST_AMOUNT)
+        if kind is Kind.REQUESTS:
+            if used < reserved:
+                limit.counter.take_back(reservation.at, reserved - used)
+                row.own[OWN_UNWRITTEN] -= reserved - used
+        else:
+            row.cells[RESERVED] -= reserved
+            row.own[OWN_RESERVED] -= reserved
+            if not used or kind is Kind.CONCURRENT:
+                continue
+            row.own[OWN_UNWRITTEN] += used
+            limit.counter.add(now, used)
+            _note_crossings(crossings, limit, used)
+        if used:
+            row.settled += used
+            changed.append(row)
+    return changed, crossings
+
+
+def _note_crossings(crossings: list[Crossing], limit: BoundLimit, added: int) -> None:
+    """Add the shares that were reached when `added` was counted."""
+    after = limit.row.cells[USED] * 100
+    if after >= SHARES[0] * limit.amount:
+        before = after - added * 100
+        crossings += [
+            Crossing(limit, share) for share in SHARES if before < share * limit.amount <= after
+        ]
+
+
+def written(row: Row, amount: int) -> None:
+    """So much of what this process has used is in rows of usage."""
+    row.own[OWN_UNWRITTEN] -= amount
+
+
+def reclaim(counter: Counter, row: Row, reserved_by_others: int) -> None:
+    """Give back what a process that is gone had reserved, and what no row of usage will tell of.
+    `row` has the cells of that process as its own; what all others have reserved is given, since
+    it may have been killed between two steps."""
+    row.cells[RESERVED] = reserved_by_others
+    counter.take_back_latest(row.own[OWN_UNWRITTEN])
+    row.own[OWN_RESERVED] = row.own[OWN_UNWRITTEN] = 0
+
+
+class Wanted(Struct, frozen=True):
+    """What a request may come to, for what is reserved. `plain_cost` is the cost without output,
+    and `cost` with all of `output`, None if no price is known."""
+
+    input: int
+    output: int
+    plain_cost: int = 0
+    cost: int | None = 0
+
+    def amounts(self) -> Amounts:
+        """What is reserved of each kind."""
+        total = self.input + self.output
+        return 1, self.input, self.output, total, self.cost or 0, 1, self.input, total
+
+
+def fitting_output(limits: Sequence[BoundLimit], wanted: Wanted, now: float) -> int | None:
+    """The output limit with which a request fits what is left of the limits that clamp, if it is
+    less than what it wants and still worth sending; None if it is to be taken as it is."""
+    most = wanted.output
+    for limit in limits:
+        if not limit.clamps:
+            continue
+        left = limit.left(now)
+        match limit.kind:
+            case Kind.OUTPUT_TOKENS:
+                fits = left
+            case Kind.TOKENS | Kind.ALL_TOKENS:
+                fits = left - wanted.input
+            case Kind.COST if wanted.cost is not None and wanted.cost > wanted.plain_cost:
+                room, priced = left - wanted.plain_cost, wanted.cost - wanted.plain_cost
+                fits = room * wanted.output // priced
+            case _:
+                continue
+        most = min(most, fits)
+    return most if LEAST_OUTPUT <= most < wanted.output else None
