@@ -31,6 +31,7 @@ class Interrupted:
         self.deciding = store.deciding
         self.add = store.add
         self.save = store.save
+        self.used = store.used
 
     def _act(self, act: Callable[[], object]) -> None:
         try:

@@ -14,6 +14,7 @@ from dragoman.gateway.edge.errors import refusal
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.models import ModelEndpoints
+from dragoman.gateway.self_service import SelfService
 from dragoman.gateway.services import Services
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Operation
@@ -52,6 +53,7 @@ class Routes:
         self.fixed: dict[str, Route] = {}
         for codec in CODECS.values():
             self._add_endpoint(codec)
+        self.fixed["/v1/key"] = _reading(SelfService(services.admission).key, None)
         for path, handler in open_handlers.items():
             self.fixed[path] = Route({"GET": handler, "HEAD": handler}, open=True)
 

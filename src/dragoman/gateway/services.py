@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -22,6 +22,7 @@ from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.operation.webhook import Alerts
+from dragoman.gateway.serving.admission import Admission, UsedSince
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.routing import Router
@@ -33,10 +34,11 @@ from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.gateway.stored.responses import StoredResponses
 from dragoman.gateway.stored.upstream_responses import UpstreamResponses
 from dragoman.http.limits import files_to_share
+from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import FixedKey, KeyRing
 from dragoman.keys.secrets import digest_of
 from dragoman.prices.loading import load_prices
-from dragoman.storage.opening import cipher_for, counts_for, responses_for, store_for
+from dragoman.storage.opening import cipher_for, counts_for, limits_for, responses_for, store_for
 from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman")
@@ -48,6 +50,7 @@ class Services(Struct, frozen=True, kw_only=True):
 
     pool: AccountPool
     keys: KeyRing
+    admission: Admission
     account_sync: AccountSync | None
     meter: Meter
     client: UpstreamClient
@@ -86,6 +89,7 @@ class Services(Struct, frozen=True, kw_only=True):
             await self.responses.aclose()
         if self.account_sync is not None:
             await self.account_sync.close()
+        await self.admission.close()
         self.pool.share(None)
         await self.scrape.close()
         self.large.close()
@@ -104,6 +108,10 @@ def make_services(
     keys = _key_ring(config)
     account_sync = _account_sync(config, pool, meter, keys)
     keys.is_loaded = account_sync is None
+    counts = None if slot is None else slot.counts
+    admission = Admission(keys, partial(limits_for, config, counts), _used_since(account_sync))
+    if account_sync is not None:
+        account_sync.settled = admission
     builders = UpstreamRequestBuilders(config.upstreams)
     upstreams = Upstreams(pool, builders, client)
     router = Router(config, _sealer(config))
@@ -115,11 +123,12 @@ def make_services(
         upstreams,
         large,
         prices,
+        admission,
         shows_cost=config.pricing.header,
     )
 
     scrape = Scrape(config, pool, account_sync, in_flight, slot)
-    tally = Tally(scrape.metrics, None if account_sync is None else meter)
+    tally = Tally(scrape.metrics, None if account_sync is None else meter, admission.settle)
 
     responses = _responses(config)
     conversations = StoredConversations(responses if config.storage.responses else None, large)
@@ -138,6 +147,7 @@ def make_services(
     return Services(
         pool=pool,
         keys=keys,
+        admission=admission,
         account_sync=account_sync,
         meter=meter,
         client=client,
@@ -162,7 +172,7 @@ def make_services(
             worker=0 if slot is None else slot.number,
             workers=1 if slot is None else slot.total,
         ),
-        open_counts=partial(counts_for, config, None if slot is None else slot.counts),
+        open_counts=partial(counts_for, config, counts),
     )
 
 
@@ -205,6 +215,17 @@ def _account_sync(
     return AccountSync(
         pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter, keys=keys
     )
+
+
+def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
+    """What reads rows of usage; None if nothing is stored."""
+    if account_sync is None:
+        return None
+
+    async def used_since(names: Sequence[str], since: float) -> Sequence[UsedInHour]:
+        return await account_sync.ask(lambda store: store.client_keys.used(names, since))
+
+    return used_since
 
 
 def _configured_models(config: Config) -> set[str]:

@@ -201,6 +201,22 @@ class Reservation:
         self.crossings = crossings
 
 
+class Admitted:
+    """A request of `caller` that was let in: what it has reserved, and of how many bytes its
+    prompt was estimated, 0 where nothing is to be learned from it. `refuses_unpriced`: it may go
+    to no model without a price."""
+
+    __slots__ = ("caller", "refuses_unpriced", "reservation", "size")
+
+    def __init__(
+        self, caller: str, reservation: Reservation, size: int, *, refuses_unpriced: bool
+    ) -> None:
+        self.caller = caller
+        self.reservation = reservation
+        self.size = size
+        self.refuses_unpriced = refuses_unpriced
+
+
 def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:
     """Reserve at all limits, or at none of them. Of several that refuse, that one is told which
     does so longest: a client that waits for it is not refused by another."""

@@ -115,6 +115,13 @@ FORMS: Mapping[FaultKind, Form] = {
 """How each kind looks to a client. A payment problem is 429: the SDKs know no 402."""
 
 
+def shown_type(fault: Fault) -> str:
+    """The type of a fault. A rate limit says what it counts (OpenAI's guide to rate limits)."""
+    if fault.kind is FaultKind.RATE_LIMITED and fault.limited in ("requests", "tokens"):
+        return fault.limited
+    return FORMS[fault.kind].type
+
+
 def shown_status(fault: Fault) -> int:
     """The status of a fault: the upstream's own where it is to be kept."""
     if fault.status is None or fault.kind in FIXED_STATUS:

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
 from dragoman.gateway.edge.log_format import timestamp
+from dragoman.keys.admission import Admitted
 from dragoman.prices.lookup import Charge
 from dragoman.prices.rates import dollars
 from dragoman.sse import escape
@@ -70,6 +71,8 @@ class _Line(Struct, gc=False):
     usage: Usage | UnsetType = UNSET
     cost_usd: str | UnsetType = UNSET
     unpriced: bool | UnsetType = UNSET
+    limit: str | UnsetType = UNSET
+    exceeded: list[str] | UnsetType = UNSET
     losses: list[str] | UnsetType = UNSET
     losses_total: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
@@ -82,19 +85,24 @@ class Record:
     and counted then: what is told now only says so. `failed` are the attempts that failed, in
     order, `accounts` is how many the upstream of the last of them has. `charge` is what the answer
     costs, None without `usage`. `replayed` says that the answer was that of an earlier request with
-    the same `Idempotency-Key`.
+    the same `Idempotency-Key`. `admitted` is what the request has reserved of its caller's limits,
+    None if nothing; `limit` names the limit that refused it, `exceeded` those that would have, if
+    they were enforced, each with its mode.
     """
 
     __slots__ = (
         "account",
         "accounts",
         "address",
+        "admitted",
         "attempts",
         "caller",
         "charge",
         "deferred",
         "error",
+        "exceeded",
         "failed",
+        "limit",
         "losses",
         "model",
         "replayed",
@@ -120,6 +128,9 @@ class Record:
         self.stream = False
         self.usage: Usage | None = None
         self.charge: Charge | None = None
+        self.admitted: Admitted | None = None
+        self.limit = ""
+        self.exceeded: Sequence[str] = ()
         self.losses: Sequence[Loss] = ()
         self.replayed = False
         self.error = ""
@@ -156,6 +167,10 @@ class Record:
                 line.unpriced = True
             else:
                 line.cost_usd = dollars(self.charge.cost)
+        if self.limit:
+            line.limit = self.limit
+        if self.exceeded:
+            line.exceeded = list(self.exceeded)
         if self.losses:
             line.losses = [_told(loss) for loss in self.losses[:_LOGGED_LOSSES]]
             line.losses_total = len(self.losses)

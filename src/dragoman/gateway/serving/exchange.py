@@ -25,6 +25,7 @@ from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.gateway.edge.idempotency import key_for
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
+from dragoman.gateway.serving.admission import Admission
 from dragoman.gateway.serving.answer_delivery import (
     deliver_fault,
     deliver_refusal,
@@ -77,10 +78,12 @@ class Exchange:
         upstreams: Upstreams,
         large: LargeBodies,
         prices: Prices,
+        admission: Admission,
         *,
         shows_cost: bool = False,
     ) -> None:
         self._prices = prices
+        self._admission = admission
         self._shows_cost = shows_cost
         self._server = server
         self._large = large
@@ -115,6 +118,10 @@ class Exchange:
         """
         if target is None:
             target = self.resolve(request, caller, record)
+        if caller.is_limited:
+            request = await self._admission.admit(
+                incoming, caller, record, request, target, self._prices
+            )
         attempts = Attempts(self._upstreams.pool, record)
         context = RequestContext(
             incoming,
@@ -297,6 +304,8 @@ class Exchange:
             return False
         target = detoured(fallback, context.request)
         if not context.caller.may_reach(target.upstream.name):
+            return False
+        if self._admission.refuses_target(context.record, target, self._prices):
             return False
         try:
             await self._retarget(context, target, is_fallback=True)

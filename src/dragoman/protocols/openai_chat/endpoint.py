@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.protocols.base import Endpoint
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
+from dragoman.protocols.openai_limits import limit_headers
 
 ENDPOINT = Endpoint(
     path="/chat/completions",
@@ -14,4 +15,6 @@ ENDPOINT = Endpoint(
     forwarded=("openai-beta",),
     idempotency_key="idempotency-key",
     capabilities=ChatCapabilities,
+    output_limits=("max_completion_tokens", "max_tokens"),
+    limit_headers=limit_headers,
 )

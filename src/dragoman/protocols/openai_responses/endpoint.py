@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.counting import read_count
 from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.openai_limits import limit_headers
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
 
 _COUNTING = Counting(
@@ -42,4 +43,6 @@ ENDPOINT = Endpoint(
     binds_reasoning=True,
     stores_responses=True,
     capabilities=ResponsesCapabilities,
+    output_limits=("max_output_tokens",),
+    limit_headers=limit_headers,
 )

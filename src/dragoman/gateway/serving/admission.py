@@ -1,0 +1,575 @@
+"""Requests are held to the limits of keys and teams, exactly over the workers of a machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import NamedTuple, NoReturn, Protocol
+
+from msgspec.structs import replace
+
+from dragoman.accounts.store import StoreError
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.usage import Usage
+from dragoman.config.limits import Limit
+from dragoman.config.windows import Rolling, span_of
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.errors import Headers
+from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.serving.limits_told import (
+    CLAMPED_HEADER,
+    queue_full,
+    rate_headers,
+    refused,
+    soft_headers,
+    unpriced,
+)
+from dragoman.gateway.serving.routing import Target
+from dragoman.gateway.serving.turn_queue import TurnQueue
+from dragoman.keys.admission import (
+    Admitted,
+    BoundLimit,
+    Counters,
+    Crossing,
+    Kind,
+    Refusal,
+    Reservation,
+    Row,
+    Wanted,
+    admit,
+    fitting_output,
+    settle,
+    window_of,
+    written,
+)
+from dragoman.keys.counters import RESERVED, RESTORED, cells_of
+from dragoman.keys.estimates import Estimates, text_and_files
+from dragoman.keys.records import UsedInHour
+from dragoman.keys.ring import KeyRing
+from dragoman.prices.lookup import Prices
+from dragoman.prices.rates import TIERS
+from dragoman.protocols.base import to_json
+from dragoman.translation import ClientRequest
+from dragoman.translation.estimate import estimate_tokens
+from dragoman.upstream.errors import UNSENT_CAUSES
+
+_log = logging.getLogger("dragoman.limits")
+
+_RECLAIM_S = 0.5
+"""Seconds between two looks for workers that are gone."""
+
+_HOUR_S = 3600
+_PLAIN = Usage()
+
+
+class UsedSince(Protocol):
+    """What keys have used together since a time (Unix seconds), from rows of usage.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+
+    def __call__(
+        self, names: Sequence[str], since: float, /
+    ) -> Awaitable[Sequence[UsedInHour]]: ...
+
+
+class LimitView(NamedTuple):
+    """A limit, what is used of it and what is reserved; `resets_at` is when nothing of what is used
+    counts any more, in Unix seconds, infinity for never."""
+
+    bound: BoundLimit
+    used: int
+    reserved: int
+    resets_at: float
+
+
+class Admission:
+    """Lets requests in and settles what they came to.
+
+    `ring` tells which keys a team has. `open_counters` is called for the first limit: whoever sets
+    none has no counters. `used_since` reads rows of usage; None if nothing is stored, and then what
+    was used before the process began counts for nothing.
+    """
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        open_counters: Callable[[], Counters],
+        used_since: UsedSince | None = None,
+    ) -> None:
+        self._ring = ring
+        self._open_counters = open_counters
+        self._used_since = used_since
+        self._opened: Counters | None = None
+        self._estimates = Estimates()
+        self._queues: dict[Row, TurnQueue[Reservation | Refusal]] = {}
+        self._unwritten: list[Row] = []
+        self._restoring = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self.on_crossing: Callable[[Crossing], None] = _log_crossing
+
+    async def close(self) -> None:
+        """Give up what is reserved."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        if self._opened is not None:
+            self._opened.close()
+
+    @property
+    def _counters(self) -> Counters:
+        """The counters; those that were had by workers that are gone are given back from the time
+        they are opened."""
+        if self._opened is None:
+            self._opened = self._open_counters()
+            self._task = asyncio.create_task(self._look_after(self._opened))
+        return self._opened
+
+    async def admit(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        request: ClientRequest,
+        target: Target,
+        prices: Prices,
+    ) -> ClientRequest:
+        """Reserve for a request at all limits of its caller. Returns the request, with a lower
+        output limit if it was clamped.
+
+        Raises:
+            DragomanError: a limit refuses it, or the model has no price; nothing is reserved.
+            ClientGone: the client left while it waited for its turn.
+        """
+        limits = caller.bound
+        if limits is None:
+            limits = await self._bind(caller)
+        if any(limit.models is not None for limit in limits):
+            limits = tuple([one for one in limits if one.concerns(record.model)])
+        wanted, size = self._wanted(limits, caller, record, request, target, prices)
+        if wanted.cost is None:
+            for limit in limits:
+                if limit.kind is Kind.COST and limit.limit.unpriced == "refuse" and limit.enforced:
+                    self._refuse(incoming, record, limit, unpriced(limit, record.model))
+        counters = self._counters
+        if wanted.output and any(limit.clamps for limit in limits):
+            counters.lock()
+            try:
+                fits = fitting_output(limits, wanted, time.time())
+            finally:
+                counters.unlock()
+            if fits is not None:
+                request = _clamped(request, fits)
+                incoming.shared.append((CLAMPED_HEADER, b"%d" % fits))
+                wanted, size = self._wanted(limits, caller, record, request, target, prices)
+        amounts = wanted.amounts()
+        found = self._try(limits, amounts)
+        if isinstance(found, Refusal):
+            found = await self._waited(incoming, caller, record, limits, amounts, found)
+        record.admitted = Admitted(
+            caller.name,
+            found,
+            size,
+            refuses_unpriced=any(
+                one.kind is Kind.COST and one.enforced and one.limit.unpriced == "refuse"
+                for one in limits
+            ),
+        )
+        if found.exceeded:
+            record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in found.exceeded])
+        for crossing in found.crossings:
+            self.on_crossing(crossing)
+        if caller.shows_amounts:
+            incoming.shared += rate_headers(incoming.codec, limits, found.at)
+        incoming.shared += soft_headers(limits, found.at)
+        return request
+
+    def settle(self, record: Record) -> None:
+        """A request is over: what it reserved is given back, and what it used is counted. Harmless
+        for one that has reserved nothing, or was settled before."""
+        admitted, record.admitted = record.admitted, None
+        if admitted is None:
+            return
+        counters = self._counters
+        spent = spent_by(record)
+        counters.lock()
+        try:
+            changed, crossings = settle(admitted.reservation, spent, time.time())
+        finally:
+            counters.unlock()
+        if self._used_since is not None:
+            self._unwritten += changed
+        else:
+            for row in changed:
+                _write(row, row.settled)
+        for crossing in crossings:
+            self.on_crossing(crossing)
+        self._learn(admitted, record)
+        if self._queues:
+            self._serve_queues(admitted.reservation.limits)
+
+    # What rows of usage tell
+
+    def take_unwritten(self) -> Mapping[Row, int]:
+        """What was settled since the last call, and goes into rows of usage."""
+        rows, self._unwritten = self._unwritten, []
+        taken: dict[Row, int] = {}
+        for row in rows:
+            if row.settled:
+                taken[row] = row.settled
+                row.settled = 0
+        return taken
+
+    def note_written(self, taken: Mapping[Row, int]) -> None:
+        """What was taken is in rows of usage."""
+        for row, amount in taken.items():
+            written(row, amount)
+
+    def restore_unwritten(self, taken: Mapping[Row, int]) -> None:
+        """What was taken could not be written."""
+        for row, amount in taken.items():
+            row.settled += amount
+        self._unwritten += taken
+
+    # Limits
+
+    async def views(self, caller: Caller) -> tuple[LimitView, ...]:
+        """The limits of a caller, and what was used of them."""
+        limits = caller.bound or await self._bind(caller)
+        counters, now = self._counters, time.time()
+        counters.lock()
+        try:
+            return tuple(
+                LimitView(
+                    one,
+                    one.counter.used(now),
+                    one.row.cells[RESERVED],
+                    one.counter.resets_at(now),
+                )
+                for one in limits
+            )
+        finally:
+            counters.unlock()
+
+    def refuses_target(self, record: Record, target: Target, prices: Prices) -> bool:
+        """Whether a fallback may not be asked, for it has no price and the caller has a budget."""
+        admitted = record.admitted
+        if admitted is None or not admitted.refuses_unpriced:
+            return False
+        return prices.charge(target.upstream.name, target.model, _PLAIN, time.time()).cost is None
+
+    async def _bind(self, caller: Caller) -> tuple[BoundLimit, ...]:
+        limits = tuple(
+            chain(
+                (self._bound_limit(one, caller.name) for one in caller.limits),
+                (self._bound_limit(one, caller.team, True) for one in caller.team_limits),
+            )
+        )
+        if not all(limit.row.is_restored for limit in limits):
+            async with self._restoring:
+                for limit in limits:
+                    if not limit.row.is_restored:
+                        await self._restore(limit)
+        caller.bound = limits
+        return limits
+
+    def _bound_limit(self, limit: Limit, owner: str, is_team: bool = False) -> BoundLimit:
+        kind = "team" if is_team else "key"
+        name = "\n".join([kind, owner, *map(str, limit.counted_as)])
+        row = self._counters.row(name, cells_of(window_of(limit)))
+        return BoundLimit(limit, owner, row, is_team=is_team)
+
+    async def _restore(self, limit: BoundLimit) -> None:
+        """Count what was used before the counter was made, as far as rows of usage tell. These are
+        sums of hours, so windows shorter than one begin empty."""
+        used: Sequence[tuple[float, int]] = ()
+        since = _restored_since(limit, time.time())
+        if since is not None and self._used_since is not None:
+            try:
+                used = await self._read_used(limit, since)
+            except StoreError as error:
+                _log.error("what was used of a limit is not known, so it begins at 0: %s", error)
+        self._counters.lock()
+        try:
+            if limit.row.is_restored:
+                return
+            now = time.time()
+            for end, amount in used:
+                limit.counter.add(min(end, now), amount)
+            limit.row.cells[RESTORED] = 1
+        finally:
+            self._counters.unlock()
+
+    async def _read_used(self, limit: BoundLimit, since: float) -> list[tuple[float, int]]:
+        """When hours ended, and what was used in each."""
+        assert self._used_since is not None
+        names = self._ring.members(limit.owner) if limit.is_team else [limit.owner]
+        rows = await self._used_since(names, since)
+        return [
+            (row.hour + _HOUR_S, _counted(row, limit.kind))
+            for row in rows
+            if limit.concerns(row.model)
+        ]
+
+    # Within
+
+    def _wanted(
+        self,
+        limits: Iterable[BoundLimit],
+        caller: Caller,
+        record: Record,
+        request: ClientRequest,
+        target: Target,
+        prices: Prices,
+    ) -> tuple[Wanted, int]:
+        """What a request may come to, and of how many bytes its prompt is."""
+        kinds = {limit.kind for limit in limits}
+        if kinds <= _WITHOUT_TOKENS:
+            return _NO_TOKENS, 0
+        upstream, model = target.upstream.name, target.model
+        size, files = text_and_files(request.body)
+        if size:
+            prompt = self._estimates.input(upstream, model, size, files)
+        else:
+            prompt = estimate_tokens(request.read(_UNSEALED))
+        output = _asked_output(request)
+        if output is None:
+            output = self._estimates.output(caller.name, model)
+        most = target.capabilities.max_output_tokens
+        if most is not None:
+            output = min(output, most)
+        size = 0 if files else size
+        if Kind.COST not in kinds:
+            return Wanted(prompt, output), size
+        usage = Usage(
+            input=prompt,
+            cache_write=prompt if b'"cache_control"' in request.body else None,
+            tier=_asked_tier(request),
+        )
+        now = time.time()
+        plain = prices.charge(upstream, model, usage, now).cost
+        if plain is None:
+            return Wanted(prompt, output, 0, None), size
+        whole = prices.charge(upstream, model, replace(usage, output=output), now).cost
+        return Wanted(prompt, output, plain, whole), size
+
+    def _try(self, limits: Sequence[BoundLimit], amounts: Sequence[int]) -> Reservation | Refusal:
+        counters, queues = self._counters, self._queues
+        assert counters is not None
+        if queues:
+            # Whoever waits comes before whoever has just come.
+            for limit in limits:
+                queue = queues.get(limit.row)
+                if queue is not None and queue.count:
+                    return Refusal(limit, 1, time.time() + 1.0)
+        counters.lock()
+        try:
+            return admit(limits, amounts, time.time())
+        finally:
+            counters.unlock()
+
+    async def _waited(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        limits: Sequence[BoundLimit],
+        amounts: Sequence[int],
+        refusal: Refusal,
+    ) -> Reservation:
+        """What a request is given that waits for its turn, where that is to be.
+
+        Raises:
+            DragomanError: it is refused.
+            ClientGone: the client left.
+        """
+        limit = refusal.limit
+        counters = self._counters
+        if limit.kind is Kind.CONCURRENT and limit.limit.queue_s and limit.amount:
+            queue = self._queues.get(limit.row)
+            if queue is None:
+                queue = self._queues[limit.row] = TurnQueue(self._give_back)
+            if queue.count >= limit.limit.queue_size:
+                self._refuse(incoming, record, limit, queue_full(limit))
+
+            def attempt() -> Reservation | Refusal | None:
+                counters.lock()
+                try:
+                    found = admit(limits, amounts, time.time())
+                finally:
+                    counters.unlock()
+                if isinstance(found, Refusal) and found.limit.row is limit.row:
+                    return None
+                return found
+
+            given: list[Reservation | Refusal | None] = []
+
+            async def wait() -> None:
+                given.append(await queue.wait(caller.name, attempt, limit.limit.queue_s))
+
+            try:
+                await while_connected(incoming, wait())
+            except BaseException:
+                # It may have been cancelled in the same turn of the loop in which it was given.
+                for one in given:
+                    if one is not None:
+                        self._give_back(one)
+                raise
+            finally:
+                if not queue.count:
+                    self._queues.pop(limit.row, None)
+            found = given[0]
+            if isinstance(found, Reservation):
+                return found
+            refusal = found or refusal
+        counters.lock()
+        try:
+            told = refused(refusal, time.time(), shows_amounts=caller.shows_amounts)
+        finally:
+            counters.unlock()
+        self._refuse(incoming, record, refusal.limit, told)
+
+    def _refuse(
+        self,
+        incoming: IncomingRequest,
+        record: Record,
+        limit: BoundLimit,
+        told: tuple[Exception, Headers],
+    ) -> NoReturn:
+        error, headers = told
+        record.limit = limit.name
+        incoming.shared += headers
+        raise error
+
+    def _give_back(self, given: Reservation | Refusal) -> None:
+        """Nothing came of what was reserved."""
+        if isinstance(given, Reservation):
+            self._counters.lock()
+            try:
+                settle(given, _NOTHING, time.time())
+            finally:
+                self._counters.unlock()
+            self._serve_queues(given.limits)
+
+    def _serve_queues(self, limits: Iterable[BoundLimit]) -> None:
+        for limit in limits:
+            queue = self._queues.get(limit.row)
+            if queue is not None:
+                queue.serve()
+
+    def _learn(self, admitted: Admitted, record: Record) -> None:
+        usage = record.usage
+        if usage is None or record.error:
+            return
+        model = record.upstream_model
+        if admitted.size and usage.input:
+            self._estimates.learn_input(record.upstream, model, admitted.size, usage.input)
+        self._estimates.learn_output(admitted.caller, model, usage.output)
+
+    async def _look_after(self, counters: Counters) -> None:
+        while True:
+            await asyncio.sleep(_RECLAIM_S)
+            if counters.reclaim_lost():
+                for queue in list(self._queues.values()):
+                    queue.serve()
+
+
+_WITHOUT_TOKENS = frozenset({Kind.REQUESTS, Kind.CONCURRENT})
+_NO_TOKENS = Wanted(0, 0)
+_NOTHING = (0,) * len(Kind)
+_UNSEALED = Sealer()
+
+
+def spent_by(record: Record) -> Sequence[int]:
+    """What a request came to, by what is told of it: it counts as a request where an upstream was
+    reached."""
+    unreached = sum(one.kind in UNSENT_CAUSES for one in record.failed)
+    usage, charge = record.usage, record.charge
+    if usage is None:
+        return (int(record.attempts > unreached), *_NOTHING[1:])
+    cost = 0 if charge is None else charge.cost or 0
+    fresh = usage.input - min(usage.cached or 0, usage.input)
+    total = fresh + usage.output
+    return 1, fresh, usage.output, total, cost, 0, usage.input, usage.total
+
+
+def _counted(row: UsedInHour, kind: Kind) -> int:
+    """What a row of usage comes to for a limit."""
+    fresh = row.input - row.cached
+    return (
+        row.requests,
+        fresh,
+        row.output,
+        fresh + row.output,
+        row.cost,
+        0,
+        row.input,
+        row.input + row.output,
+    )[kind]
+
+
+def _restored_since(limit: BoundLimit, now: float) -> float | None:
+    """From when on rows of usage count for a limit; None if they tell nothing of its window."""
+    window = limit.window
+    if window is None:
+        return None
+    if isinstance(window, Rolling):
+        if window.seconds < _HOUR_S:
+            return None
+        since = now - window.seconds - _HOUR_S
+    else:
+        since = span_of(window, now)[0]
+    if limit.limit.since is not None:
+        since = max(since, limit.limit.since.timestamp())
+    return since
+
+
+def _write(row: Row, amount: int) -> None:
+    row.settled -= amount
+    written(row, amount)
+
+
+def _asked_output(request: ClientRequest) -> int | None:
+    """The output limit that a client gives; None if it gives none."""
+    for name in request.codec.endpoint.output_limits:
+        if name in request.members:
+            value = request.member(name)
+            if type(value) is int and value >= 0:
+                return value
+    if not request.body:
+        return request.read(_UNSEALED).max_output_tokens
+    return None
+
+
+def _asked_tier(request: ClientRequest) -> str | None:
+    """The service tier that a client asks for, if it has a price of its own."""
+    if "service_tier" not in request.members:
+        return None
+    tier = request.member("service_tier")
+    return tier if tier in TIERS else None
+
+
+def _clamped(request: ClientRequest, most: int) -> ClientRequest:
+    """The request with a lower output limit."""
+    names = request.codec.endpoint.output_limits
+    if not request.body or not names:
+        return request
+    given = [name for name in names if name in request.members] or names[:1]
+    body = to_json({**request.members, **dict.fromkeys(given, most)})
+    clamped = request.with_body(body, request.shown)
+    clamped.is_large = request.is_large
+    return clamped
+
+
+def _log_crossing(crossing: Crossing) -> None:
+    limit = crossing.limit
+    if isinstance(limit.window, Rolling) and limit.window.seconds < _HOUR_S:
+        return
+    _log.warning("%d %% of %s of %s are used", crossing.percent, limit.name, limit.owner)
