@@ -26,6 +26,9 @@ GRACE_S = 24 * 3600.0
 
 _R = TypeVar("_R", bound=AccessRules)
 
+Fields = Mapping[str, Any] | Callable[[_R], Mapping[str, Any]]
+"""Fields of rules by name, or what tells them by the rules as they are."""
+
 State = Literal["active", "disabled", "early", "expired"]
 
 
@@ -130,8 +133,9 @@ class KeyAdministration:
                 raise Conflict(f"{name} is, or was, the name of a key, and stays its own", "name")
             return MadeKey(name=name, secret=secret, key=self._view(key))
 
-    def change(self, name: str, fields: Mapping[str, Any]) -> KeyView:
-        """Change the rules that `fields` names; None stands for the default.
+    def change(self, name: str, fields: Fields[KeyRules]) -> KeyView:
+        """Change the rules that `fields` names; None stands for the default. A function is called
+        with the rules as they are, and nobody changes these meanwhile.
 
         Raises:
             Unknown: there is no key of this name.
@@ -140,7 +144,8 @@ class KeyAdministration:
         """
         with self._store.deciding():
             key = self._find(name)
-            changed = replace(key, rules=self._checked_key(_changed(key.rules, fields)))
+            given = fields(key.rules) if callable(fields) else fields
+            changed = replace(key, rules=self._checked_key(_changed(key.rules, given)))
             self._store.save([changed])
             return self._view(changed)
 
@@ -228,8 +233,8 @@ class KeyAdministration:
             self._store.save(teams=[StoredTeam(name=name, created=self._clock(), rules=rules)])
             return self.team(name)
 
-    def change_team(self, name: str, fields: Mapping[str, Any]) -> TeamView:
-        """Change the rules that `fields` names; None stands for the default.
+    def change_team(self, name: str, fields: Fields[AccessRules]) -> TeamView:
+        """As `change`, for a team.
 
         Raises:
             Unknown: there is no team of this name.
@@ -238,7 +243,8 @@ class KeyAdministration:
         """
         with self._store.deciding():
             team = self._find_team(name)
-            rules = self._checked(_changed(team.rules, fields))
+            given = fields(team.rules) if callable(fields) else fields
+            rules = self._checked(_changed(team.rules, given))
             self._store.save(teams=[replace(team, rules=rules)])
             return self.team(name)
 

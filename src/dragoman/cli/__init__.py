@@ -11,6 +11,7 @@ from dragoman.cli.classify import classify
 from dragoman.cli.doctor import doctor
 from dragoman.cli.init import init
 from dragoman.cli.keys import key, team
+from dragoman.cli.limits import limit
 from dragoman.cli.prices import prices
 from dragoman.cli.serve import demo, serve, simulate
 from dragoman.cli.translate import translate
@@ -31,6 +32,7 @@ for command in (
     doctor,
     init,
     key,
+    limit,
     prices,
     serve,
     simulate,

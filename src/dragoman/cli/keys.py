@@ -132,7 +132,8 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[KeyAdministration]:
+def opened(path: Path) -> Iterator[KeyAdministration]:
+    """The administration of keys of a configuration; what is wrong is told as commands do."""
     config = read_config(path, warn=False)
     from dragoman.administration.errors import Conflict
     from dragoman.administration.keys import KeyAdministration, Unknown
@@ -157,7 +158,7 @@ def _opened(path: Path) -> Iterator[KeyAdministration]:
 @click.argument("name")
 def add(config: Path, as_json: bool, name: str, **options: Any) -> None:
     """Make a key and print it. It is shown this once, and can be replaced by `rotate`."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         made = administration.add(name, _given(options))
     _print_made(made, as_json)
 
@@ -178,7 +179,7 @@ def rotate(config: Path, grace: float, as_json: bool, name: str) -> None:
 
     What is counted stays the key's.
     """
-    with _opened(config) as administration:
+    with opened(config) as administration:
         made = administration.rotate(name, grace)
     _print_made(made, as_json)
 
@@ -196,7 +197,7 @@ def _print_made(made: MadeKey, as_json: bool) -> None:
 @JSON
 def list_keys(config: Path, as_json: bool) -> None:
     """List keys, those of the configuration file included."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         views = administration.keys()
     if as_json:
         print_json(views)
@@ -227,7 +228,7 @@ def show_key(config: Path, name: str) -> None:
 
     Of its secrets that is their last four signs.
     """
-    with _opened(config) as administration:
+    with opened(config) as administration:
         print_json(administration.key(name))
 
 
@@ -237,7 +238,7 @@ def show_key(config: Path, name: str) -> None:
 @click.argument("name")
 def set_key(config: Path, name: str, **options: Any) -> None:
     """Change rules of the key NAME; `none` takes one away."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.change(name, _given(options))
 
 
@@ -246,7 +247,7 @@ def set_key(config: Path, name: str, **options: Any) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def disable_keys(config: Path, names: tuple[str, ...]) -> None:
     """Refuse keys until they are enabled."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         for name in names:
             administration.change(name, {"enabled": False})
 
@@ -256,7 +257,7 @@ def disable_keys(config: Path, names: tuple[str, ...]) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def enable_keys(config: Path, names: tuple[str, ...]) -> None:
     """Accept keys again."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         for name in names:
             administration.change(name, {"enabled": True})
 
@@ -266,7 +267,7 @@ def enable_keys(config: Path, names: tuple[str, ...]) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def remove_keys(config: Path, names: tuple[str, ...]) -> None:
     """Remove keys for good. Their names are given to no others."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         done = administration.remove(names)
     click.echo(f"{count(done, 'key')} removed")
 
@@ -277,7 +278,7 @@ def remove_keys(config: Path, names: tuple[str, ...]) -> None:
 @click.argument("name")
 def add_team(config: Path, name: str, **options: Any) -> None:
     """Make a team."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.add_team(name, _given(options))
 
 
@@ -286,7 +287,7 @@ def add_team(config: Path, name: str, **options: Any) -> None:
 @JSON
 def list_teams(config: Path, as_json: bool) -> None:
     """List teams."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         views = administration.teams()
     if as_json:
         print_json(views)
@@ -304,7 +305,7 @@ def _team_line(view: TeamView) -> tuple[str, ...]:
 @click.argument("name")
 def show_team(config: Path, name: str) -> None:
     """Show all there is of the team NAME, as JSON."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         print_json(administration.team(name))
 
 
@@ -314,7 +315,7 @@ def show_team(config: Path, name: str) -> None:
 @click.argument("name")
 def set_team(config: Path, name: str, **options: Any) -> None:
     """Change rules of the team NAME; `none` takes one away."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.change_team(name, _given(options))
 
 
@@ -323,7 +324,7 @@ def set_team(config: Path, name: str, **options: Any) -> None:
 @click.argument("name")
 def disable_team(config: Path, name: str) -> None:
     """Refuse all keys of a team until it is enabled."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.change_team(name, {"enabled": False})
 
 
@@ -332,7 +333,7 @@ def disable_team(config: Path, name: str) -> None:
 @click.argument("name")
 def enable_team(config: Path, name: str) -> None:
     """Accept a team's keys again."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.change_team(name, {"enabled": True})
 
 
@@ -341,5 +342,5 @@ def enable_team(config: Path, name: str) -> None:
 @click.argument("name")
 def remove_team(config: Path, name: str) -> None:
     """Remove a team that has no keys."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.remove_team(name)
