@@ -312,7 +312,8 @@ def test_a_client_does_not_see_what_another_stored(gateway: RunningGateway) -> N
 
 def test_limits_are_set_reset_and_taken_away_while_it_serves(gateway: RunningGateway) -> None:
     secret = made(gateway, "ci")
-    added = admin(gateway, "POST", "/keys/ci/limits", {"kind": "requests", "amount": 1, "window": "day"})  # fmt: skip
+    limit = {"kind": "requests", "amount": 1, "window": "day"}
+    added = admin(gateway, "POST", "/keys/ci/limits", limit)
     assert added.status == 201, added.body
     assert added.json["limits"][0]["number"] == 1
     becomes(gateway, secret, {429})

@@ -101,6 +101,10 @@ class Counters(Protocol):
         """Give back what processes have reserved that are gone. Returns how many these were. Not to
         be called while locked."""
 
+    def unwritten(self, row: Row) -> int:
+        """What all processes have counted as used that is in no row of usage yet. To be called
+        while locked."""
+
     def close(self) -> None:
         """Give up what this process has reserved. Harmless if it was done before."""
 

@@ -59,6 +59,7 @@ class SharedLimits(SharedFile):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, _MAGIC, _SIZE)
         self._rows: dict[str, Row] = {}
+        self._indexes: dict[Row, int] = {}
         self._is_full = False
 
     def close(self) -> None:
@@ -108,6 +109,14 @@ class SharedLimits(SharedFile):
                 self._release_column(number)
         return lost
 
+    def unwritten(self, row: Row) -> int:
+        """What all processes have counted as used that is in no row of usage yet. To be called
+        while locked."""
+        if row not in self._indexes:
+            return row.own[OWN_UNWRITTEN]
+        cells, place = self._cells, OWN_CELLS * self._indexes[row] + OWN_UNWRITTEN
+        return sum(cells[_column(number) + place] for number in range(cells[_COLUMNS_USED]))
+
     # Within
 
     def _prepare(self, is_alone: bool) -> None:
@@ -138,7 +147,7 @@ class SharedLimits(SharedFile):
         for _ in range(ROWS):
             at = _TABLE // 8 + 2 * place
             if cells[at] == key:
-                return self._row_at(cells[at + 1], self._number)
+                return self._own_row(cells[at + 1])
             if not cells[at]:
                 index, begin = cells[_ROWS_USED], cells[_CELLS_USED]
                 if begin + size > _AREA_CELLS:
@@ -147,12 +156,17 @@ class SharedLimits(SharedFile):
                 cells[_ROWS_USED], cells[_CELLS_USED] = index + 1, begin + size
                 cells[at + 1] = index
                 cells[at] = key
-                return self._row_at(index, self._number)
+                return self._own_row(index)
             place = (place + 1) % ROWS
         if not self._is_full:
             self._is_full = True
             _log.error("further limits hold for each worker by itself: %d are shared", ROWS)
         return private_row(size)
+
+    def _own_row(self, index: int) -> Row:
+        row = self._row_at(index, self._number)
+        self._indexes[row] = index
+        return row
 
     def _row_at(self, index: int, number: int) -> Row:
         """A counter with the cells of process `number`."""
@@ -202,6 +216,10 @@ class PrivateLimits:
     def reclaim_lost(self) -> int:
         """There is nobody else."""
         return 0
+
+    def unwritten(self, row: Row) -> int:
+        """See `SharedLimits.unwritten`."""
+        return row.own[OWN_UNWRITTEN]
 
     def close(self) -> None:
         """There is nothing to give up."""

@@ -16,7 +16,7 @@ from dragoman.accounts.store import StoreError
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.usage import Usage
 from dragoman.config.limits import Limit
-from dragoman.config.windows import Rolling, span_of
+from dragoman.config.windows import Fixed, Rolling, span_of
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
@@ -47,7 +47,7 @@ from dragoman.keys.admission import (
     window_of,
     written,
 )
-from dragoman.keys.counters import RESERVED, RESTORED, cells_of
+from dragoman.keys.counters import RESERVED, RESTORED, USED, WHEN, cells_of
 from dragoman.keys.estimates import Estimates, text_and_files
 from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import KeyRing
@@ -62,6 +62,11 @@ _log = logging.getLogger("dragoman.limits")
 
 _RECLAIM_S = 0.5
 """Seconds between two looks for workers that are gone."""
+
+_AUDIT_S = 300.0
+"""Seconds between two comparisons of counters with rows of usage."""
+
+_AUDIT_SOON_S = 1.0
 
 _HOUR_S = 3600
 _PLAIN = Usage()
@@ -111,6 +116,9 @@ class Admission:
         self._queues: dict[Row, TurnQueue[Reservation | Refusal]] = {}
         self._unwritten: list[Row] = []
         self._restoring = asyncio.Lock()
+        self._audited: dict[Row, BoundLimit] = {}
+        self.drift = 0
+        """How much the last audit had to add or take away, in units of whatever it was."""
         self._task: asyncio.Task[None] | None = None
         self.on_crossing: Callable[[Crossing], None] = _log_crossing
 
@@ -277,6 +285,7 @@ class Admission:
                 for limit in limits:
                     if not limit.row.is_restored:
                         await self._restore(limit)
+        self._audited |= {limit.row: limit for limit in limits if _is_audited(limit)}
         caller.bound = limits
         return limits
 
@@ -474,11 +483,85 @@ class Admission:
         self._estimates.learn_output(admitted.caller, model, usage.output)
 
     async def _look_after(self, counters: Counters) -> None:
+        due = time.monotonic() + _AUDIT_S
         while True:
             await asyncio.sleep(_RECLAIM_S)
             if counters.reclaim_lost():
                 for queue in list(self._queues.values()):
                     queue.serve()
+                # What it had just written may have been taken back as if it had not.
+                due = min(due, time.monotonic() + _AUDIT_SOON_S)
+            if self._used_since is not None and time.monotonic() >= due:
+                due = time.monotonic() + _AUDIT_S
+                try:
+                    done = await self.audit()
+                except Exception as error:
+                    done = isinstance(error, StoreError)
+                    if not done:
+                        _log.exception("limits could not be compared with rows of usage")
+                if not done:
+                    due = time.monotonic() + _AUDIT_SOON_S
+
+    async def audit(self) -> bool:
+        """Compare counters with rows of usage, and set right those that differ. Returns whether all
+        were compared: what is being used while they are is left out.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        done, drift, now = True, 0, time.time()
+        for row, limit in list(self._audited.items()):
+            before = self._stand(limit, now)
+            since = _restored_since(limit, now)
+            assert since is not None
+            told = sum(amount for _, amount in await self._read_used(limit, since))
+            self._counters.lock()
+            try:
+                if before is None or self._look(limit, now) != before:
+                    done = False
+                    continue
+                wrong = row.cells[USED] - told
+                # Rows that are too old are dropped, so that what was ever used is more than they
+                # tell.
+                if not wrong or (limit.limit.window == "total" and wrong > 0):
+                    continue
+                row.cells[USED] = told
+            finally:
+                self._counters.unlock()
+            drift += abs(wrong)
+            _log.warning(
+                "%s of %s was counted as %+d of what rows of usage tell, and is set right",
+                limit.name,
+                limit.owner,
+                wrong,
+            )
+        self.drift = drift
+        return done
+
+    def _stand(self, limit: BoundLimit, now: float) -> tuple[int, int] | None:
+        self._counters.lock()
+        try:
+            return self._look(limit, now)
+        finally:
+            self._counters.unlock()
+
+    def _look(self, limit: BoundLimit, now: float) -> tuple[int, int] | None:
+        """How a counter stands, with the lock held; None if something is used that is in no row."""
+        if self._counters.unwritten(limit.row):
+            return None
+        used = limit.counter.used(now)
+        return limit.row.cells[WHEN], used
+
+
+def _is_audited(limit: BoundLimit) -> bool:
+    """Whether rows of usage tell exactly what a counter must be: those of the calendar's whole
+    hours, by key and by what is in rows. Keys change their teams, and rows count requests that
+    reached no upstream."""
+    if limit.is_team or limit.kind in (Kind.REQUESTS, Kind.CONCURRENT):
+        return False
+    if not isinstance(limit.window, Fixed) or limit.limit.since is not None:
+        return False
+    return span_of(limit.window, time.time())[0] % _HOUR_S == 0
 
 
 _WITHOUT_TOKENS = frozenset({Kind.REQUESTS, Kind.CONCURRENT})
