@@ -50,6 +50,9 @@ class Kind(IntEnum):
     ALL_TOKENS = 7
 
 
+_CONCURRENT: Final = int(Kind.CONCURRENT)
+
+
 def kind_of(limit: Limit) -> Kind:
     """What a limit counts."""
     name = f"all_{limit.kind}" if limit.count_cached else limit.kind
@@ -117,6 +120,7 @@ class BoundLimit:
         "clamps",
         "counter",
         "enforced",
+        "index",
         "is_team",
         "kind",
         "limit",
@@ -132,12 +136,18 @@ class BoundLimit:
         self.is_team = is_team
         self.row = row
         self.kind = kind_of(limit)
+        self.index = int(self.kind)
         self.amount = limit.units
         self.models = limit.models
         self.enforced = limit.mode == "enforce"
         self.clamps = limit.clamp and self.enforced
         self.window = window_of(limit)
         self.counter: Counter = counter_of(self.window, row.cells)
+
+    @property
+    def refuses_unpriced(self) -> bool:
+        """Whether models may not be used that have no price."""
+        return self.kind is Kind.COST and self.enforced and self.limit.unpriced == "refuse"
 
     def concerns(self, model: str) -> bool:
         """Whether requests for a model count."""
@@ -159,6 +169,51 @@ class BoundLimit:
             return inf
         missing = amount - (self.amount - self.counter.used(now))
         return now + _SOON_S if missing <= 0 else self.counter.frees_at(now, missing)
+
+
+_RATES: Final = frozenset({"requests", "tokens", "input_tokens", "output_tokens"})
+_MOST_MODELS: Final = 256
+
+
+class BoundLimits:
+    """The limits that hold for a request, and what follows from them: `clamps`, whether any does;
+    `budget`, one that refuses models without a price, None if none does; whether tokens and costs
+    have to be known; and those whose state answers tell of, `rates` and `soft`."""
+
+    __slots__ = (
+        "_by_model",
+        "all",
+        "budget",
+        "clamps",
+        "has_models",
+        "needs_cost",
+        "needs_tokens",
+        "rates",
+        "soft",
+    )
+
+    def __init__(self, limits: Sequence[BoundLimit]) -> None:
+        self.all = tuple(limits)
+        self.has_models = any(one.models is not None for one in limits)
+        self.clamps = any(one.clamps for one in limits)
+        self.needs_cost = any(one.kind is Kind.COST for one in limits)
+        self.needs_tokens = any(one.kind not in (Kind.REQUESTS, Kind.CONCURRENT) for one in limits)
+        self.budget = next((one for one in limits if one.refuses_unpriced), None)
+        self.rates = tuple(one for one in limits if one.enforced and one.limit.kind in _RATES)
+        self.soft = tuple(one for one in limits if one.limit.mode == "soft")
+        self._by_model: dict[str, BoundLimits] = {}
+
+    def concerning(self, model: str) -> BoundLimits:
+        """Those that count requests for a model."""
+        if not self.has_models:
+            return self
+        found = self._by_model.get(model)
+        if found is None:
+            if len(self._by_model) >= _MOST_MODELS:
+                self._by_model.clear()
+            found = BoundLimits([one for one in self.all if one.concerns(model)])
+            self._by_model[model] = found
+        return found
 
 
 def window_of(limit: Limit) -> Window | None:
@@ -213,7 +268,7 @@ class Admitted:
     __slots__ = ("caller", "refuses_unpriced", "reservation", "size")
 
     def __init__(
-        self, caller: str, reservation: Reservation, size: int, *, refuses_unpriced: bool
+        self, caller: str, reservation: Reservation, size: int, refuses_unpriced: bool
     ) -> None:
         self.caller = caller
         self.reservation = reservation
@@ -227,7 +282,7 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
     refusal: Refusal | None = None
     exceeded: list[BoundLimit] = []
     for limit in limits:
-        amount = amounts[limit.kind]
+        amount = amounts[limit.index]
         if amount <= limit.amount - limit.counter.used(now) - limit.row.cells[RESERVED]:
             continue
         if not limit.enforced:
@@ -240,17 +295,18 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
         return refusal
     crossings: list[Crossing] = []
     for limit in limits:
-        amount = amounts[limit.kind]
-        row = limit.row
+        index, row = limit.index, limit.row
+        amount = amounts[index]
         # The cells of this process come first, here, and last where something is given back: if it
         # is killed in between, whoever reclaims what it had finds something to look at.
-        if limit.kind:
+        if index:
             row.own[OWN_RESERVED] += amount
             row.cells[RESERVED] += amount
         else:
             row.own[OWN_UNWRITTEN] += amount
             limit.counter.add(now, amount)
-            _note_crossings(crossings, limit, amount)
+            if row.cells[USED] * 2 >= limit.amount:
+                _note_crossings(crossings, limit, amount)
     return Reservation(limits, amounts, now, exceeded, crossings)
 
 
@@ -264,21 +320,25 @@ def settle(
     """
     changed: list[Row] = []
     crossings: list[Crossing] = []
+    amounts = reservation.amounts
     for limit in reservation.limits:
-        kind, row = limit.kind, limit.row
-        reserved, used = reservation.amounts[kind], min(spent[kind], MOST_AMOUNT)
-        if kind is Kind.REQUESTS:
+        index, row = limit.index, limit.row
+        reserved, used = amounts[index], spent[index]
+        if not index:
             if used < reserved:
                 limit.counter.take_back(reservation.at, reserved - used)
                 row.own[OWN_UNWRITTEN] -= reserved - used
         else:
             row.cells[RESERVED] -= reserved
             row.own[OWN_RESERVED] -= reserved
-            if not used or kind is Kind.CONCURRENT:
+            if not used or index == _CONCURRENT:
                 continue
+            if used > MOST_AMOUNT:
+                used = MOST_AMOUNT
             row.own[OWN_UNWRITTEN] += used
             limit.counter.add(now, used)
-            _note_crossings(crossings, limit, used)
+            if row.cells[USED] * 2 >= limit.amount:
+                _note_crossings(crossings, limit, used)
         if used:
             row.settled += used
             changed.append(row)
@@ -288,11 +348,10 @@ def settle(
 def _note_crossings(crossings: list[Crossing], limit: BoundLimit, added: int) -> None:
     """Add the shares that were reached when `added` was counted."""
     after = limit.row.cells[USED] * 100
-    if after >= SHARES[0] * limit.amount:
-        before = after - added * 100
-        crossings += [
-            Crossing(limit, share) for share in SHARES if before < share * limit.amount <= after
-        ]
+    before = after - added * 100
+    crossings += [
+        Crossing(limit, share) for share in SHARES if before < share * limit.amount <= after
+    ]
 
 
 def written(row: Row, amount: int) -> None:

@@ -15,7 +15,7 @@ from dragoman.config.access_rules import AccessRules, KeyRules
 from dragoman.config.limits import Limit
 from dragoman.config.names import matches
 from dragoman.http.addresses import Address, Network, network
-from dragoman.keys.admission import BoundLimit
+from dragoman.keys.admission import BoundLimits
 from dragoman.keys.records import StoredKey, StoredTeam, Uses
 from dragoman.keys.secrets import digest_of, is_mistyped
 from dragoman.protocols.dialects import Dialect
@@ -160,7 +160,7 @@ class Caller:
         self.team_limits = team_limits
         self.is_limited = bool(limits or team_limits)
         """Whether there are any."""
-        self.bound: tuple[BoundLimit, ...] | None = None
+        self.bound: BoundLimits | None = None
         """All of them with their counters, for whoever counts; None before that."""
         self.shows_amounts = all(one.show_amounts for one in given)
         self.ends = min((_seconds(one.expires, inf) for one in given), default=inf)

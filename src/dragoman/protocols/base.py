@@ -345,7 +345,7 @@ class ModelList(Struct, frozen=True, kw_only=True):
     """The part of a list of such models that a client's query asks for. Raises InvalidRequest."""
 
 
-class RateStatus(Struct, frozen=True):
+class RateStatus(Struct, frozen=True, gc=False):
     """How much of a rate limit of a client key is left: of `requests`, `tokens`, `input_tokens` or
     `output_tokens`. `resets_at` is when all of it is, in Unix seconds, `reset_s` seconds from
     now."""
@@ -357,8 +357,8 @@ class RateStatus(Struct, frozen=True):
     resets_at: float
 
 
-def _tell_no_limits(statuses: Iterable[RateStatus]) -> list[tuple[bytes, bytes]]:
-    return []
+def _tell_no_limits(statuses: Iterable[RateStatus]) -> bytes:
+    return b""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -403,8 +403,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """None where it cannot count."""
     output_limits: tuple[str, ...] = ()
     """Members of a request that limit the tokens of the answer; the first is set where none is."""
-    limit_headers: Callable[[Iterable[RateStatus]], list[tuple[bytes, bytes]]] = _tell_no_limits
-    """The headers that tell clients what is left, at most one status of each kind."""
+    limit_lines: Callable[[Iterable[RateStatus]], bytes] = _tell_no_limits
+    """The header lines that tell clients what is left, from at most one status of each kind."""
     models: ModelList
     capabilities: type[Struct] | None = None
     """The protocol's own capabilities of an upstream, see `Capabilities.of`; None if it has

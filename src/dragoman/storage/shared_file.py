@@ -13,6 +13,7 @@ import fcntl
 import os
 import struct
 import sys
+from functools import lru_cache
 from mmap import mmap
 
 PROCESSES = 64
@@ -115,14 +116,14 @@ class SharedFile:
         self._unlock(_COLUMN_LOCKS + number)
 
     def _lock(self, place: int = _TABLE_LOCK) -> None:
-        _change(self._file, fcntl.F_WRLCK, place, wait=True)
+        _change(self._file, _LOCK, place)
 
     def _unlock(self, place: int = _TABLE_LOCK) -> None:
-        _change(self._file, fcntl.F_UNLCK, place, wait=False)
+        _change(self._file, _UNLOCK, place)
 
     def _try_lock(self, place: int) -> bool:
         try:
-            _change(self._file, fcntl.F_WRLCK, place, wait=False)
+            _change(self._file, _TRY, place)
         except BlockingIOError:
             return False
         except PermissionError:  # what some systems say instead
@@ -130,18 +131,26 @@ class SharedFile:
         return True
 
 
+_LOCK, _TRY, _UNLOCK = range(3)
+
 if sys.platform == "linux":
     _FLOCK = struct.Struct("@hhqqi4x")
     """`struct flock`: type, whence, start, length, process (0 for these locks)."""
+    _COMMANDS = (
+        (fcntl.F_OFD_SETLKW, fcntl.F_WRLCK),
+        (fcntl.F_OFD_SETLK, fcntl.F_WRLCK),
+        (fcntl.F_OFD_SETLK, fcntl.F_UNLCK),
+    )
 
-    def _change(file: int, kind: int, place: int, *, wait: bool) -> None:
-        command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
-        fcntl.fcntl(file, command, _FLOCK.pack(kind, os.SEEK_SET, place, 1, 0))
+    @lru_cache(maxsize=1024)
+    def _packed(what: int, place: int) -> tuple[int, bytes]:
+        command, kind = _COMMANDS[what]
+        return command, _FLOCK.pack(kind, os.SEEK_SET, place, 1, 0)
+
+    def _change(file: int, what: int, place: int) -> None:
+        fcntl.fcntl(file, *_packed(what, place))
 else:
-    _COMMANDS = {fcntl.F_WRLCK: fcntl.LOCK_EX, fcntl.F_UNLCK: fcntl.LOCK_UN}
+    _FLAGS = (fcntl.LOCK_EX, fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN)
 
-    def _change(file: int, kind: int, place: int, *, wait: bool) -> None:
-        command = _COMMANDS[kind]
-        if not wait and kind == fcntl.F_WRLCK:
-            command |= fcntl.LOCK_NB
-        fcntl.lockf(file, command, 1, place, os.SEEK_SET)
+    def _change(file: int, what: int, place: int) -> None:
+        fcntl.lockf(file, _FLAGS[what], 1, place, os.SEEK_SET)

@@ -10,8 +10,6 @@ from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple, NoReturn, Protocol
 
-from msgspec.structs import replace
-
 from dragoman.accounts.store import StoreError
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.usage import Usage
@@ -24,7 +22,7 @@ from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.limits_told import (
     CLAMPED_HEADER,
     queue_full,
-    rate_headers,
+    rate_lines,
     refused,
     soft_headers,
     unpriced,
@@ -34,6 +32,7 @@ from dragoman.gateway.serving.turn_queue import TurnQueue
 from dragoman.keys.admission import (
     Admitted,
     BoundLimit,
+    BoundLimits,
     Counters,
     Crossing,
     Kind,
@@ -62,6 +61,9 @@ _log = logging.getLogger("dragoman.limits")
 
 _RECLAIM_S = 0.5
 """Seconds between two looks for workers that are gone."""
+
+_LEARNT_ALL = 100
+"""Requests of a worker that all are learned from; later, every fourth."""
 
 _AUDIT_S = 300.0
 """Seconds between two comparisons of counters with rows of usage."""
@@ -113,6 +115,7 @@ class Admission:
         self._used_since = used_since
         self._opened: Counters | None = None
         self._estimates = Estimates()
+        self._settled = 0
         self._queues: dict[Row, TurnQueue[Reservation | Refusal]] = {}
         self._unwritten: list[Row] = []
         self._restoring = asyncio.Lock()
@@ -156,48 +159,44 @@ class Admission:
             DragomanError: a limit refuses it, or the model has no price; nothing is reserved.
             ClientGone: the client left while it waited for its turn.
         """
-        limits = caller.bound
-        if limits is None:
-            limits = await self._bind(caller)
-        if any(limit.models is not None for limit in limits):
-            limits = tuple([one for one in limits if one.concerns(record.model)])
-        wanted, size = self._wanted(limits, caller, record, request, target, prices)
-        if wanted.cost is None:
-            for limit in limits:
-                if limit.kind is Kind.COST and limit.limit.unpriced == "refuse" and limit.enforced:
-                    self._refuse(incoming, record, limit, unpriced(limit, record.model))
-        counters = self._counters
-        if wanted.output and any(limit.clamps for limit in limits):
-            counters.lock()
-            try:
-                fits = fitting_output(limits, wanted, time.time())
-            finally:
-                counters.unlock()
-            if fits is not None:
-                request = _clamped(request, fits)
-                incoming.shared.append((CLAMPED_HEADER, b"%d" % fits))
-                wanted, size = self._wanted(limits, caller, record, request, target, prices)
+        bound = caller.bound
+        if bound is None:
+            bound = await self._bind(caller)
+        if bound.has_models:
+            bound = bound.concerning(record.model)
+        wanted, size = _NO_TOKENS, 0
+        if bound.needs_tokens:
+            wanted, size = self._wanted(bound, caller, request, target, prices)
+            if wanted.cost is None and bound.budget is not None:
+                told = unpriced(bound.budget, record.model)
+                self._refuse(incoming, record, bound.budget, told)
+            if bound.clamps and wanted.output:
+                fits = self._fitting(bound, wanted)
+                if fits is not None:
+                    request = _clamped(request, fits)
+                    incoming.shared.append((CLAMPED_HEADER, b"%d" % fits))
+                    wanted, size = self._wanted(bound, caller, request, target, prices)
         amounts = wanted.amounts()
-        found = self._try(limits, amounts)
+        found = self._try(bound.all, amounts)
         if isinstance(found, Refusal):
-            found = await self._waited(incoming, caller, record, limits, amounts, found)
-        record.admitted = Admitted(
-            caller.name,
-            found,
-            size,
-            refuses_unpriced=any(
-                one.kind is Kind.COST and one.enforced and one.limit.unpriced == "refuse"
-                for one in limits
-            ),
-        )
+            found = await self._waited(incoming, caller, record, bound.all, amounts, found)
+        record.admitted = Admitted(caller.name, found, size, bound.budget is not None)
         if found.exceeded:
             record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in found.exceeded])
         for crossing in found.crossings:
             self.on_crossing(crossing)
-        if caller.shows_amounts:
-            incoming.shared += rate_headers(incoming.codec, limits, found.at)
-        incoming.shared += soft_headers(limits, found.at)
+        if bound.rates and caller.shows_amounts:
+            incoming.lines += rate_lines(incoming.codec, bound.rates, found.at)
+        if bound.soft:
+            incoming.shared += soft_headers(bound.soft, found.at)
         return request
+
+    def _fitting(self, bound: BoundLimits, wanted: Wanted) -> int | None:
+        self._counters.lock()
+        try:
+            return fitting_output(bound.all, wanted, time.time())
+        finally:
+            self._counters.unlock()
 
     def settle(self, record: Record) -> None:
         """A request is over: what it reserved is given back, and what it used is counted. Harmless
@@ -216,10 +215,13 @@ class Admission:
             self._unwritten += changed
         else:
             for row in changed:
-                _write(row, row.settled)
+                written(row, row.settled)
+                row.settled = 0
         for crossing in crossings:
             self.on_crossing(crossing)
-        self._learn(admitted, record)
+        self._settled += 1
+        if record.usage is not None and (self._settled < _LEARNT_ALL or not self._settled & 3):
+            self._learn(admitted, record, record.usage)
         if self._queues:
             self._serve_queues(admitted.reservation.limits)
 
@@ -250,7 +252,7 @@ class Admission:
 
     async def views(self, caller: Caller) -> tuple[LimitView, ...]:
         """The limits of a caller, and what was used of them."""
-        limits = caller.bound or await self._bind(caller)
+        bound = caller.bound or await self._bind(caller)
         counters, now = self._counters, time.time()
         counters.lock()
         try:
@@ -261,7 +263,7 @@ class Admission:
                     one.row.cells[RESERVED],
                     one.counter.resets_at(now),
                 )
-                for one in limits
+                for one in bound.all
             )
         finally:
             counters.unlock()
@@ -273,7 +275,7 @@ class Admission:
             return False
         return prices.charge(target.upstream.name, target.model, _PLAIN, time.time()).cost is None
 
-    async def _bind(self, caller: Caller) -> tuple[BoundLimit, ...]:
+    async def _bind(self, caller: Caller) -> BoundLimits:
         limits = tuple(
             chain(
                 (self._bound_limit(one, caller.name) for one in caller.limits),
@@ -286,8 +288,8 @@ class Admission:
                     if not limit.row.is_restored:
                         await self._restore(limit)
         self._audited |= {limit.row: limit for limit in limits if _is_audited(limit)}
-        caller.bound = limits
-        return limits
+        bound = caller.bound = BoundLimits(limits)
+        return bound
 
     def _bound_limit(self, limit: Limit, owner: str, is_team: bool = False) -> BoundLimit:
         kind = "team" if is_team else "key"
@@ -331,17 +333,13 @@ class Admission:
 
     def _wanted(
         self,
-        limits: Iterable[BoundLimit],
+        bound: BoundLimits,
         caller: Caller,
-        record: Record,
         request: ClientRequest,
         target: Target,
         prices: Prices,
     ) -> tuple[Wanted, int]:
         """What a request may come to, and of how many bytes its prompt is."""
-        kinds = {limit.kind for limit in limits}
-        if kinds <= _WITHOUT_TOKENS:
-            return _NO_TOKENS, 0
         upstream, model = target.upstream.name, target.model
         size, files = text_and_files(request.body)
         if size:
@@ -352,22 +350,20 @@ class Admission:
         if output is None:
             output = self._estimates.output(caller.name, model)
         most = target.capabilities.max_output_tokens
-        if most is not None:
-            output = min(output, most)
-        size = 0 if files else size
-        if Kind.COST not in kinds:
+        if most is not None and output > most:
+            output = most
+        if files:
+            size = 0
+        if not bound.needs_cost:
             return Wanted(prompt, output), size
-        usage = Usage(
-            input=prompt,
-            cache_write=prompt if b'"cache_control"' in request.body else None,
-            tier=_asked_tier(request),
-        )
-        now = time.time()
-        plain = prices.charge(upstream, model, usage, now).cost
-        if plain is None:
-            return Wanted(prompt, output, 0, None), size
-        whole = prices.charge(upstream, model, replace(usage, output=output), now).cost
-        return Wanted(prompt, output, plain, whole), size
+        written = prompt if b'"cache_control"' in request.body else None
+        tier = _asked_tier(request) if "service_tier" in request.members else None
+        now, plain = time.time(), 0
+        if bound.clamps:
+            without = Usage(input=prompt, cache_write=written, tier=tier)
+            plain = prices.charge(upstream, model, without, now).cost or 0
+        usage = Usage(input=prompt, output=output, cache_write=written, tier=tier)
+        return Wanted(prompt, output, plain, prices.charge(upstream, model, usage, now).cost), size
 
     def _try(self, limits: Sequence[BoundLimit], amounts: Sequence[int]) -> Reservation | Refusal:
         counters, queues = self._counters, self._queues
@@ -473,9 +469,8 @@ class Admission:
             if queue is not None:
                 queue.serve()
 
-    def _learn(self, admitted: Admitted, record: Record) -> None:
-        usage = record.usage
-        if usage is None or record.error:
+    def _learn(self, admitted: Admitted, record: Record, usage: Usage) -> None:
+        if record.error:
             return
         model = record.upstream_model
         if admitted.size and usage.input:
@@ -564,7 +559,6 @@ def _is_audited(limit: BoundLimit) -> bool:
     return span_of(limit.window, time.time())[0] % _HOUR_S == 0
 
 
-_WITHOUT_TOKENS = frozenset({Kind.REQUESTS, Kind.CONCURRENT})
 _NO_TOKENS = Wanted(0, 0)
 _NOTHING = (0,) * len(Kind)
 _UNSEALED = Sealer()
@@ -573,14 +567,14 @@ _UNSEALED = Sealer()
 def spent_by(record: Record) -> Sequence[int]:
     """What a request came to, by what is told of it: it counts as a request where an upstream was
     reached."""
-    unreached = sum(one.kind in UNSENT_CAUSES for one in record.failed)
     usage, charge = record.usage, record.charge
     if usage is None:
+        unreached = sum(one.kind in UNSENT_CAUSES for one in record.failed)
         return (int(record.attempts > unreached), *_NOTHING[1:])
     cost = 0 if charge is None else charge.cost or 0
-    fresh = usage.input - min(usage.cached or 0, usage.input)
-    total = fresh + usage.output
-    return 1, fresh, usage.output, total, cost, 0, usage.input, usage.total
+    given, output = usage.input, usage.output
+    fresh = given - min(usage.cached, given) if usage.cached else given
+    return 1, fresh, output, fresh + output, cost, 0, given, given + output
 
 
 def _counted(row: UsedInHour, kind: Kind) -> int:
@@ -614,11 +608,6 @@ def _restored_since(limit: BoundLimit, now: float) -> float | None:
     return since
 
 
-def _write(row: Row, amount: int) -> None:
-    row.settled -= amount
-    written(row, amount)
-
-
 def _asked_output(request: ClientRequest) -> int | None:
     """The output limit that a client gives; None if it gives none."""
     for name in request.codec.endpoint.output_limits:
@@ -633,8 +622,6 @@ def _asked_output(request: ClientRequest) -> int | None:
 
 def _asked_tier(request: ClientRequest) -> str | None:
     """The service tier that a client asks for, if it has a price of its own."""
-    if "service_tier" not in request.members:
-        return None
     tier = request.member("service_tier")
     return tier if tier in TIERS else None
 

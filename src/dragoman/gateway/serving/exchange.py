@@ -15,7 +15,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease
-from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
+from dragoman.canonical.errors import (
+    DragomanError,
+    Fault,
+    FaultKind,
+    InvalidRequest,
+    UpstreamError,
+)
 from dragoman.canonical.losses import Policy
 from dragoman.config import Server
 from dragoman.gateway.edge.auth import Caller
@@ -119,9 +125,14 @@ class Exchange:
         if target is None:
             target = self.resolve(request, caller, record)
         if caller.is_limited:
-            request = await self._admission.admit(
-                incoming, caller, record, request, target, self._prices
-            )
+            try:
+                request = await self._admission.admit(
+                    incoming, caller, record, request, target, self._prices
+                )
+            except DragomanError:
+                # The error is told as the route has it.
+                self.settings(incoming, caller, target)
+                raise
         attempts = Attempts(self._upstreams.pool, record)
         context = RequestContext(
             incoming,

@@ -6,6 +6,7 @@ Counters are read here: with the lock held, or as of the time at which the reque
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
@@ -27,12 +28,9 @@ LONGEST_WAIT_S = 60.0
 """Seconds that a client is asked to wait. SDKs do wait, for hours if they are told to, so what
 takes longer is told as what it is: used up."""
 
-_RATES = {
-    "requests": Kind.REQUESTS,
-    "tokens": Kind.TOKENS,
-    "input_tokens": Kind.INPUT_TOKENS,
-    "output_tokens": Kind.OUTPUT_TOKENS,
-}
+_LIKE_A_STATUS = re.compile("429|50[0234]|524")
+"""Amounts are left out that look like these. opencode and pi ask again whenever an error's text has
+such digits in it."""
 
 
 def refused(refusal: Refusal, now: float, *, shows_amounts: bool) -> tuple[DragomanError, Headers]:
@@ -97,22 +95,22 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
     return DragomanError(fault), [(LIMIT_HEADER, limit.name.encode())]
 
 
-def rate_headers(codec: Codec, limits: Sequence[BoundLimit], now: float) -> Headers:
-    """The client's protocol's own headers for what is left: of each kind, of the tightest limit."""
+def rate_lines(codec: Codec, limits: Sequence[BoundLimit], now: float) -> bytes:
+    """The lines of the client's protocol's own headers for what is left: of each kind, of the
+    tightest limit."""
     tightest: dict[str, RateStatus] = {}
     for limit in limits:
+        amount = limit.amount
+        remaining = limit.left(now)
+        if remaining < 0:
+            remaining = 0
         kind = limit.limit.kind
-        if kind not in _RATES or not limit.enforced:
-            continue
-        remaining = max(0, limit.left(now))
         known = tightest.get(kind)
-        if known is None or remaining * known.limit < known.remaining * limit.amount:
+        if known is None or remaining * known.limit < known.remaining * amount:
             resets_at = limit.counter.resets_at(now)
-            if math.isinf(resets_at):
-                continue
-            reset_s = resets_at - now
-            tightest[kind] = RateStatus(kind, limit.amount, remaining, reset_s, resets_at)
-    return codec.endpoint.limit_headers(tightest.values()) if tightest else []
+            if resets_at != math.inf:
+                tightest[kind] = RateStatus(kind, amount, remaining, resets_at - now, resets_at)
+    return codec.endpoint.limit_lines(tightest.values()) if tightest else b""
 
 
 def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:
@@ -173,7 +171,8 @@ def _amounts(refusal: Refusal, now: float, shown: bool) -> str:
             ("requested", refusal.amount),
         )
     ]
-    return f" ({', '.join(told)})"
+    text = f" ({', '.join(told)})"
+    return "" if _LIKE_A_STATUS.search(text) else text
 
 
 def _resets(limit: BoundLimit, now: float) -> str:

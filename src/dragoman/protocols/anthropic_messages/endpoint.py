@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.anthropic_messages.counting import COUNTING
-from dragoman.protocols.anthropic_messages.limits import limit_headers
+from dragoman.protocols.anthropic_messages.limits import limit_lines
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Endpoint
 from dragoman.protocols.model_lists import MODELS
@@ -58,5 +58,5 @@ ENDPOINT = Endpoint(
     headers=version_headers,
     forwarded=("anthropic-version", "anthropic-beta"),
     output_limits=("max_tokens",),
-    limit_headers=limit_headers,
+    limit_lines=limit_lines,
 )

@@ -8,7 +8,6 @@ from typing import Any
 from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
 from dragoman.canonical.options import Options
 from dragoman.failing import retry_after
-from dragoman.protocols.anthropic_messages.settings import MessagesOptions
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.error_body import error_in, read_error_body, report_of
 from dragoman.protocols.faults import FIXED_STATUS, kept_status, kind_of, message_of
@@ -40,7 +39,12 @@ _SHOWN: dict[FaultKind, tuple[int, str]] = {
 }
 """Status and `error.type` of each kind, as the service itself uses them."""
 
-_BUDGET_TYPES = {402: "billing_error", 400: "invalid_request_error", 429: "rate_limit_error"}
+_BUDGET_TYPES = {
+    400: "invalid_request_error",
+    402: "billing_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
 """The type that belongs to each status of a spent budget."""
 
 _TOO_LONG = "prompt is too long"
@@ -113,8 +117,8 @@ def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> R
     if status is None or fault.kind in FIXED_STATUS:
         status = _SHOWN[fault.kind][0]
     error = error_object(fault)
-    if fault.limited == "budget":
-        status = options.of(MessagesOptions).budget_status
+    if fault.limited == "budget" and options.budget_status is not None:
+        status = options.budget_status
         error["type"] = _BUDGET_TYPES[status]
     return Rendered(status, {"type": "error", "error": error, "request_id": request_id})
 

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from dragoman.protocols.base import RateStatus
 
 
-def limit_headers(statuses: Iterable[RateStatus]) -> list[tuple[bytes, bytes]]:
-    """The headers for what is left of each kind."""
-    headers: list[tuple[bytes, bytes]] = []
-    for status in statuses:
-        name = b"anthropic-ratelimit-" + status.kind.replace("_", "-").encode()
-        reset = datetime.fromtimestamp(math.ceil(status.resets_at), UTC)
-        headers += (
-            (name + b"-limit", b"%d" % status.limit),
-            (name + b"-remaining", b"%d" % status.remaining),
-            (name + b"-reset", reset.strftime("%Y-%m-%dT%H:%M:%SZ").encode()),
+def _lines(kind: bytes) -> bytes:
+    name = b"anthropic-ratelimit-" + kind
+    return b"".join(
+        (
+            name + b"-limit: %d\r\n",
+            name + b"-remaining: %d\r\n",
+            name + b"-reset: %04d-%02d-%02dT%02d:%02d:%02dZ\r\n",
         )
-    return headers
+    )
+
+
+_LINES = {
+    "requests": _lines(b"requests"),
+    "tokens": _lines(b"tokens"),
+    "input_tokens": _lines(b"input-tokens"),
+    "output_tokens": _lines(b"output-tokens"),
+}
+
+
+def limit_lines(statuses: Iterable[RateStatus]) -> bytes:
+    """The headers for what is left of each kind."""
+    lines = b""
+    for status in statuses:
+        reset = time.gmtime(math.ceil(status.resets_at))
+        lines += _LINES[status.kind] % (status.limit, status.remaining, *reset[:6])
+    return lines

@@ -20,9 +20,6 @@ class MessagesOptions(Struct, frozen=True, kw_only=True):
     """A final assistant message toward Messages upstreams, where it becomes a prefill."""
     default_max_tokens: Annotated[int, Meta(ge=1)] = 16384
     """Output limit, in tokens, sent to Messages upstreams when the client gave none."""
-    budget_status: Literal[402, 400, 429] = 402
-    """Status with which Messages clients are told that the budget of their key is spent, with the
-    type that belongs to it: `billing_error`, `invalid_request_error` or `rate_limit_error`."""
 
 
 class MessagesCapabilities(Struct, frozen=True, kw_only=True):

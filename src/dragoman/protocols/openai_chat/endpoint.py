@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.protocols.base import Endpoint
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
-from dragoman.protocols.openai_limits import limit_headers
+from dragoman.protocols.openai_limits import limit_lines
 
 ENDPOINT = Endpoint(
     path="/chat/completions",
@@ -16,5 +16,5 @@ ENDPOINT = Endpoint(
     idempotency_key="idempotency-key",
     capabilities=ChatCapabilities,
     output_limits=("max_completion_tokens", "max_tokens"),
-    limit_headers=limit_headers,
+    limit_lines=limit_lines,
 )

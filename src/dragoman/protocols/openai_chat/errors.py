@@ -27,7 +27,7 @@ def failure(reason: str) -> Fault:
 
 def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
     """The status and body of a fault. The request id has its place in a header."""
-    return Rendered(shown_status(fault), {"error": error_object(fault)})
+    return Rendered(shown_status(fault, options), {"error": error_object(fault)})
 
 
 def error_object(fault: Fault) -> JsonObject:

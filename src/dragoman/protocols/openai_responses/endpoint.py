@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.counting import read_count
 from dragoman.protocols.model_lists import MODELS
-from dragoman.protocols.openai_limits import limit_headers
+from dragoman.protocols.openai_limits import limit_lines
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
 
 _COUNTING = Counting(
@@ -44,5 +44,5 @@ ENDPOINT = Endpoint(
     stores_responses=True,
     capabilities=ResponsesCapabilities,
     output_limits=("max_output_tokens",),
-    limit_headers=limit_headers,
+    limit_lines=limit_lines,
 )

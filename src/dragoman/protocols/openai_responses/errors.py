@@ -123,4 +123,4 @@ def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> R
     if options.of(ResponsesOptions).error_style == "openresponses":
         status, _ = _open_responses(fault)
         return Rendered(status, {"error": error_object(fault, options)})
-    return Rendered(shown_status(fault), {"error": error_object(fault)})
+    return Rendered(shown_status(fault, options), {"error": error_object(fault)})
