@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Client, Config, OwnPrice, Secret, Storage, Team
+from dragoman.config import Client, Config, OwnPrice, Route, Secret, Storage, Team
 from dragoman.config.limits import Limit
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
@@ -277,6 +277,16 @@ def test_limits_of_some_models_hold_for_these(simulator: RunningSimulator) -> No
         assert ask(gateway, model="messages/sim-text").status == 429
 
 
+def test_no_other_name_of_a_model_leads_past_its_limit(simulator: RunningSimulator) -> None:
+    made = config(simulator.base_url, limit("requests", 1, models=("sim-text",)))
+    routes = (Route(match="fast", upstream="chat", model="sim-text"),)
+    with serving(replace(made, routes=routes)) as (gateway, _):
+        assert ask(gateway, model="fast").status == 200
+        for model in ("fast", "chat/sim-text", "messages/sim-text"):
+            assert ask(gateway, model=model).status == 429
+        assert ask(gateway, model="chat/sim-reasoning").status == 200
+
+
 def test_what_is_not_enforced_refuses_nothing_and_is_told(simulator: RunningSimulator) -> None:
     limits = (limit("requests", 1, "1h", mode="shadow"), limit("requests", 2, "day", mode="soft"))
     with serving(config(simulator.base_url, *limits)) as (gateway, lines):
@@ -436,7 +446,7 @@ def test_who_waits_is_served_in_turn(simulator: RunningSimulator) -> None:
         for name, key in (("a1", KEY), ("a2", KEY), ("a3", KEY), ("b1", OTHER_KEY)):
             threads.append(threading.Thread(target=wait, args=(name, key)))
             threads[-1].start()
-            waiting = gateway.app._services.admission._queues
+            waiting = gateway.app._services.exchange._admission._queues
             simulator.wait_for(
                 lambda: sum(one.count for one in list(waiting.values())) == len(threads)  # noqa: B023
             )

@@ -378,10 +378,10 @@ def test_the_output_that_fits(
 
 def test_models_are_counted_together() -> None:
     some = bound(1, models=("gpt-*", "o4"))
-    assert some.concerns("gpt-5.5")
-    assert some.concerns("o4")
-    assert not some.concerns("claude")
-    assert bound(1).concerns("claude")
+    assert some.concerns(["gpt-5.5"])
+    assert some.concerns(["fast", "o4"])
+    assert not some.concerns(["claude", "fast"])
+    assert bound(1).concerns(["claude"])
 
 
 def test_tokens_from_a_cache_count_where_that_is_wanted() -> None:

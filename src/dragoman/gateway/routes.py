@@ -53,7 +53,7 @@ class Routes:
         self.fixed: dict[str, Route] = {}
         for codec in CODECS.values():
             self._add_endpoint(codec)
-        self.fixed["/v1/key"] = _reading(SelfService(services.admission).key, None)
+        self.fixed["/v1/key"] = _reading(SelfService(services.limits).key, None)
         for path, handler in open_handlers.items():
             self.fixed[path] = Route({"GET": handler, "HEAD": handler}, open=True)
 

@@ -7,7 +7,7 @@ from typing import Any
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
-from dragoman.gateway.serving.admission import Admission, LimitView
+from dragoman.gateway.serving.limit_counters import LimitCounters, LimitView
 from dragoman.gateway.serving.limits_told import amount_text, moment_text
 from dragoman.keys.admission import Kind
 from dragoman.prices.rates import PICO
@@ -17,12 +17,12 @@ from dragoman.protocols.base import to_json
 class SelfService:
     """Handlers of `/v1/key`."""
 
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
+    def __init__(self, limits: LimitCounters) -> None:
+        self._limits = limits
 
     async def key(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         """`GET /v1/key`: the key's name, when it expires, its limits, and what is left of them."""
-        views = await self._admission.views(caller) if caller.is_limited else ()
+        views = await self._limits.views(caller) if caller.is_limited else ()
         told: dict[str, Any] = {"name": caller.name, "expires_at": moment_text(caller.ends)}
         told["limits"] = [_told(view, shows_amounts=caller.shows_amounts) for view in views]
         if caller.shows_amounts:

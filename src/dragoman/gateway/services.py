@@ -22,9 +22,10 @@ from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.operation.webhook import Alerts
-from dragoman.gateway.serving.admission import Admission, UsedSince
+from dragoman.gateway.serving.admission import Admission
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.large import LargeBodies
+from dragoman.gateway.serving.limit_counters import LimitCounters, UsedSince
 from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.serving.upstreams import Upstreams
@@ -50,7 +51,7 @@ class Services(Struct, frozen=True, kw_only=True):
 
     pool: AccountPool
     keys: KeyRing
-    admission: Admission
+    limits: LimitCounters
     account_sync: AccountSync | None
     meter: Meter
     client: UpstreamClient
@@ -89,7 +90,7 @@ class Services(Struct, frozen=True, kw_only=True):
             await self.responses.aclose()
         if self.account_sync is not None:
             await self.account_sync.close()
-        await self.admission.close()
+        await self.limits.close()
         self.pool.share(None)
         await self.scrape.close()
         self.large.close()
@@ -109,9 +110,10 @@ def make_services(
     account_sync = _account_sync(config, pool, meter, keys)
     keys.is_loaded = account_sync is None
     counts = None if slot is None else slot.counts
-    admission = Admission(keys, partial(limits_for, config, counts), _used_since(account_sync))
+    limits = LimitCounters(keys, partial(limits_for, config, counts), _used_since(account_sync))
+    admission = Admission(limits)
     if account_sync is not None:
-        account_sync.settled = admission
+        account_sync.settled = limits
     builders = UpstreamRequestBuilders(config.upstreams)
     upstreams = Upstreams(pool, builders, client)
     router = Router(config, _sealer(config))
@@ -147,7 +149,7 @@ def make_services(
     return Services(
         pool=pool,
         keys=keys,
-        admission=admission,
+        limits=limits,
         account_sync=account_sync,
         meter=meter,
         client=client,

@@ -11,7 +11,7 @@ asked. Tokens and costs are reserved while the request is under way, and used on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from math import inf
 from typing import Final, Protocol
@@ -94,11 +94,13 @@ class Counters(Protocol):
         """The counter of this name, which has so many cells; made if there is none. Not to be
         called while locked."""
 
-    def lock(self) -> None:
-        """Keep all others from the cells, for a moment."""
+    @property
+    def lock(self) -> Callable[[], object]:
+        """Keeps all others from the cells, for a moment."""
 
-    def unlock(self) -> None:
-        """Let others go on."""
+    @property
+    def unlock(self) -> Callable[[], object]:
+        """Lets others go on."""
 
     def reclaim_lost(self) -> int:
         """Give back what processes have reserved that are gone. Returns how many these were. Not to
@@ -149,9 +151,10 @@ class BoundLimit:
         """Whether models may not be used that have no price."""
         return self.kind is Kind.COST and self.enforced and self.limit.unpriced == "refuse"
 
-    def concerns(self, model: str) -> bool:
-        """Whether requests for a model count."""
-        return self.models is None or any(matches(pattern, model) for pattern in self.models)
+    def concerns(self, names: Sequence[str]) -> bool:
+        """Whether requests count for a model that has these names."""
+        models = self.models
+        return models is None or any(matches(one, name) for one in models for name in names)
 
     @property
     def name(self) -> str:
@@ -201,18 +204,18 @@ class BoundLimits:
         self.budget = next((one for one in limits if one.refuses_unpriced), None)
         self.rates = tuple(one for one in limits if one.enforced and one.limit.kind in _RATES)
         self.soft = tuple(one for one in limits if one.limit.mode == "soft")
-        self._by_model: dict[str, BoundLimits] = {}
+        self._by_model: dict[tuple[str, ...], BoundLimits] = {}
 
-    def concerning(self, model: str) -> BoundLimits:
-        """Those that count requests for a model."""
+    def concerning(self, names: tuple[str, ...]) -> BoundLimits:
+        """Those that count requests for a model that has these names."""
         if not self.has_models:
             return self
-        found = self._by_model.get(model)
+        found = self._by_model.get(names)
         if found is None:
             if len(self._by_model) >= _MOST_MODELS:
                 self._by_model.clear()
-            found = BoundLimits([one for one in self.all if one.concerns(model)])
-            self._by_model[model] = found
+            found = BoundLimits([one for one in self.all if one.concerns(names)])
+            self._by_model[names] = found
         return found
 
 

@@ -13,7 +13,8 @@ import fcntl
 import os
 import struct
 import sys
-from functools import lru_cache
+from collections.abc import Callable
+from functools import partial
 from mmap import mmap
 
 PROCESSES = 64
@@ -115,6 +116,13 @@ class SharedFile:
     def _release_column(self, number: int) -> None:
         self._unlock(_COLUMN_LOCKS + number)
 
+    def _locking(self) -> tuple[Callable[[], object], Callable[[], object]]:
+        """What takes the lock of the table, and what gives it back, made ready to be called."""
+        return (
+            _changing(self._file, _LOCK, _TABLE_LOCK),
+            _changing(self._file, _UNLOCK, _TABLE_LOCK),
+        )
+
     def _lock(self, place: int = _TABLE_LOCK) -> None:
         _change(self._file, _LOCK, place)
 
@@ -142,15 +150,18 @@ if sys.platform == "linux":
         (fcntl.F_OFD_SETLK, fcntl.F_UNLCK),
     )
 
-    @lru_cache(maxsize=1024)
-    def _packed(what: int, place: int) -> tuple[int, bytes]:
+    def _changing(file: int, what: int, place: int) -> Callable[[], object]:
         command, kind = _COMMANDS[what]
-        return command, _FLOCK.pack(kind, os.SEEK_SET, place, 1, 0)
+        return partial(fcntl.fcntl, file, command, _FLOCK.pack(kind, os.SEEK_SET, place, 1, 0))
 
     def _change(file: int, what: int, place: int) -> None:
-        fcntl.fcntl(file, *_packed(what, place))
+        command, kind = _COMMANDS[what]
+        fcntl.fcntl(file, command, _FLOCK.pack(kind, os.SEEK_SET, place, 1, 0))
 else:
     _FLAGS = (fcntl.LOCK_EX, fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN)
+
+    def _changing(file: int, what: int, place: int) -> Callable[[], object]:
+        return partial(fcntl.lockf, file, _FLAGS[what], 1, place, os.SEEK_SET)
 
     def _change(file: int, what: int, place: int) -> None:
         fcntl.lockf(file, _FLAGS[what], 1, place, os.SEEK_SET)

@@ -61,6 +61,7 @@ class SharedLimits(SharedFile):
         self._rows: dict[str, Row] = {}
         self._indexes: dict[Row, int] = {}
         self._is_full = False
+        self.lock, self.unlock = self._locking()
 
     def close(self) -> None:
         """Give up what this process has reserved, and the file. Harmless if it was done before."""
@@ -71,14 +72,6 @@ class SharedLimits(SharedFile):
             finally:
                 self._unlock()
             super().close()
-
-    def lock(self) -> None:
-        """Keep all other processes from the cells, for a moment."""
-        self._lock()
-
-    def unlock(self) -> None:
-        """Let others go on."""
-        self._unlock()
 
     def row(self, name: str, cells: int) -> Row:
         """The counter of this name, which has so many cells; made if there is none. Not to be

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from itertools import chain
-from typing import NamedTuple, NoReturn, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
-from dragoman.accounts.store import StoreError
 from dragoman.canonical.envelope import Sealer
 from dragoman.canonical.usage import Usage
-from dragoman.config.limits import Limit
-from dragoman.config.windows import Fixed, Rolling, span_of
+from dragoman.config.windows import Rolling
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
+from dragoman.gateway.serving.limit_counters import LimitCounters
 from dragoman.gateway.serving.limits_told import (
     CLAMPED_HEADER,
     queue_full,
@@ -33,7 +29,6 @@ from dragoman.keys.admission import (
     Admitted,
     BoundLimit,
     BoundLimits,
-    Counters,
     Crossing,
     Kind,
     Refusal,
@@ -43,105 +38,35 @@ from dragoman.keys.admission import (
     admit,
     fitting_output,
     settle,
-    window_of,
-    written,
 )
-from dragoman.keys.counters import RESERVED, RESTORED, USED, WHEN, cells_of
 from dragoman.keys.estimates import Estimates, text_and_files
-from dragoman.keys.records import UsedInHour
-from dragoman.keys.ring import KeyRing
 from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import TIERS
 from dragoman.protocols.base import to_json
+from dragoman.protocols.limits import whole
 from dragoman.translation import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 from dragoman.upstream.errors import UNSENT_CAUSES
 
 _log = logging.getLogger("dragoman.limits")
 
-_RECLAIM_S = 0.5
-"""Seconds between two looks for workers that are gone."""
-
 _LEARNT_ALL = 100
 """Requests of a worker that all are learned from; later, every fourth."""
-
-_AUDIT_S = 300.0
-"""Seconds between two comparisons of counters with rows of usage."""
-
-_AUDIT_SOON_S = 1.0
 
 _HOUR_S = 3600
 _PLAIN = Usage()
 
 
-class UsedSince(Protocol):
-    """What keys have used together since a time (Unix seconds), from rows of usage.
-
-    Raises:
-        StoreError: the store cannot be used.
-    """
-
-    def __call__(
-        self, names: Sequence[str], since: float, /
-    ) -> Awaitable[Sequence[UsedInHour]]: ...
-
-
-class LimitView(NamedTuple):
-    """A limit, what is used of it and what is reserved; `resets_at` is when nothing of what is used
-    counts any more, in Unix seconds, infinity for never."""
-
-    bound: BoundLimit
-    used: int
-    reserved: int
-    resets_at: float
-
-
 class Admission:
-    """Lets requests in and settles what they came to.
+    """Lets requests in and settles what they came to, by the limits in `counters`."""
 
-    `ring` tells which keys a team has. `open_counters` is called for the first limit: whoever sets
-    none has no counters. `used_since` reads rows of usage; None if nothing is stored, and then what
-    was used before the process began counts for nothing.
-    """
-
-    def __init__(
-        self,
-        ring: KeyRing,
-        open_counters: Callable[[], Counters],
-        used_since: UsedSince | None = None,
-    ) -> None:
-        self._ring = ring
-        self._open_counters = open_counters
-        self._used_since = used_since
-        self._opened: Counters | None = None
+    def __init__(self, counters: LimitCounters) -> None:
+        self._limits = counters
         self._estimates = Estimates()
         self._settled = 0
         self._queues: dict[Row, TurnQueue[Reservation | Refusal]] = {}
-        self._unwritten: list[Row] = []
-        self._restoring = asyncio.Lock()
-        self._audited: dict[Row, BoundLimit] = {}
-        self.drift = 0
-        """How much the last audit had to add or take away, in units of whatever it was."""
-        self._task: asyncio.Task[None] | None = None
         self.on_crossing: Callable[[Crossing], None] = _log_crossing
-
-    async def close(self) -> None:
-        """Give up what is reserved."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-        if self._opened is not None:
-            self._opened.close()
-
-    @property
-    def _counters(self) -> Counters:
-        """The counters; those that were had by workers that are gone are given back from the time
-        they are opened."""
-        if self._opened is None:
-            self._opened = self._open_counters()
-            self._task = asyncio.create_task(self._look_after(self._opened))
-        return self._opened
+        counters.on_freed = self._serve_all_queues
 
     async def admit(
         self,
@@ -161,9 +86,10 @@ class Admission:
         """
         bound = caller.bound
         if bound is None:
-            bound = await self._bind(caller)
+            bound = await self._limits.bind(caller)
         if bound.has_models:
-            bound = bound.concerning(record.model)
+            # Whatever it is called: no other name of a model leads past its limit.
+            bound = bound.concerning((record.model, target.name, target.model))
         wanted, size = _NO_TOKENS, 0
         if bound.needs_tokens:
             wanted, size = self._wanted(bound, caller, request, target, prices)
@@ -192,11 +118,11 @@ class Admission:
         return request
 
     def _fitting(self, bound: BoundLimits, wanted: Wanted) -> int | None:
-        self._counters.lock()
+        self._limits.shared.lock()
         try:
             return fitting_output(bound.all, wanted, time.time())
         finally:
-            self._counters.unlock()
+            self._limits.shared.unlock()
 
     def settle(self, record: Record) -> None:
         """A request is over: what it reserved is given back, and what it used is counted. Harmless
@@ -204,19 +130,14 @@ class Admission:
         admitted, record.admitted = record.admitted, None
         if admitted is None:
             return
-        counters = self._counters
+        counters = self._limits.shared
         spent = spent_by(record)
         counters.lock()
         try:
             changed, crossings = settle(admitted.reservation, spent, time.time())
         finally:
             counters.unlock()
-        if self._used_since is not None:
-            self._unwritten += changed
-        else:
-            for row in changed:
-                written(row, row.settled)
-                row.settled = 0
+        self._limits.note_settled(changed)
         for crossing in crossings:
             self.on_crossing(crossing)
         self._settled += 1
@@ -225,111 +146,12 @@ class Admission:
         if self._queues:
             self._serve_queues(admitted.reservation.limits)
 
-    # What rows of usage tell
-
-    def take_unwritten(self) -> Mapping[Row, int]:
-        """What was settled since the last call, and goes into rows of usage."""
-        rows, self._unwritten = self._unwritten, []
-        taken: dict[Row, int] = {}
-        for row in rows:
-            if row.settled:
-                taken[row] = row.settled
-                row.settled = 0
-        return taken
-
-    def note_written(self, taken: Mapping[Row, int]) -> None:
-        """What was taken is in rows of usage."""
-        for row, amount in taken.items():
-            written(row, amount)
-
-    def restore_unwritten(self, taken: Mapping[Row, int]) -> None:
-        """What was taken could not be written."""
-        for row, amount in taken.items():
-            row.settled += amount
-        self._unwritten += taken
-
-    # Limits
-
-    async def views(self, caller: Caller) -> tuple[LimitView, ...]:
-        """The limits of a caller, and what was used of them."""
-        bound = caller.bound or await self._bind(caller)
-        counters, now = self._counters, time.time()
-        counters.lock()
-        try:
-            return tuple(
-                LimitView(
-                    one,
-                    one.counter.used(now),
-                    one.row.cells[RESERVED],
-                    one.counter.resets_at(now),
-                )
-                for one in bound.all
-            )
-        finally:
-            counters.unlock()
-
     def refuses_target(self, record: Record, target: Target, prices: Prices) -> bool:
         """Whether a fallback may not be asked, for it has no price and the caller has a budget."""
         admitted = record.admitted
         if admitted is None or not admitted.refuses_unpriced:
             return False
         return prices.charge(target.upstream.name, target.model, _PLAIN, time.time()).cost is None
-
-    async def _bind(self, caller: Caller) -> BoundLimits:
-        limits = tuple(
-            chain(
-                (self._bound_limit(one, caller.name) for one in caller.limits),
-                (self._bound_limit(one, caller.team, True) for one in caller.team_limits),
-            )
-        )
-        if not all(limit.row.is_restored for limit in limits):
-            async with self._restoring:
-                for limit in limits:
-                    if not limit.row.is_restored:
-                        await self._restore(limit)
-        self._audited |= {limit.row: limit for limit in limits if _is_audited(limit)}
-        bound = caller.bound = BoundLimits(limits)
-        return bound
-
-    def _bound_limit(self, limit: Limit, owner: str, is_team: bool = False) -> BoundLimit:
-        kind = "team" if is_team else "key"
-        name = "\n".join([kind, owner, *map(str, limit.counted_as)])
-        row = self._counters.row(name, cells_of(window_of(limit)))
-        return BoundLimit(limit, owner, row, is_team=is_team)
-
-    async def _restore(self, limit: BoundLimit) -> None:
-        """Count what was used before the counter was made, as far as rows of usage tell. These are
-        sums of hours, so windows shorter than one begin empty."""
-        used: Sequence[tuple[float, int]] = ()
-        since = _restored_since(limit, time.time())
-        if since is not None and self._used_since is not None:
-            try:
-                used = await self._read_used(limit, since)
-            except StoreError as error:
-                _log.error("what was used of a limit is not known, so it begins at 0: %s", error)
-        self._counters.lock()
-        try:
-            if limit.row.is_restored:
-                return
-            now = time.time()
-            for end, amount in used:
-                limit.counter.add(min(end, now), amount)
-            limit.row.cells[RESTORED] = 1
-        finally:
-            self._counters.unlock()
-
-    async def _read_used(self, limit: BoundLimit, since: float) -> list[tuple[float, int]]:
-        """When hours ended, and what was used in each."""
-        assert self._used_since is not None
-        names = self._ring.members(limit.owner) if limit.is_team else [limit.owner]
-        rows = await self._used_since(names, since)
-        return [
-            (row.hour + _HOUR_S, _counted(row, limit.kind))
-            for row in rows
-            if limit.concerns(row.model)
-        ]
-
-    # Within
 
     def _wanted(
         self,
@@ -366,7 +188,7 @@ class Admission:
         return Wanted(prompt, output, plain, prices.charge(upstream, model, usage, now).cost), size
 
     def _try(self, limits: Sequence[BoundLimit], amounts: Sequence[int]) -> Reservation | Refusal:
-        counters, queues = self._counters, self._queues
+        counters, queues = self._limits.shared, self._queues
         assert counters is not None
         if queues:
             # Whoever waits comes before whoever has just come.
@@ -396,7 +218,7 @@ class Admission:
             ClientGone: the client left.
         """
         limit = refusal.limit
-        counters = self._counters
+        counters = self._limits.shared
         if limit.kind is Kind.CONCURRENT and limit.limit.queue_s and limit.amount:
             queue = self._queues.get(limit.row)
             if queue is None:
@@ -456,11 +278,11 @@ class Admission:
     def _give_back(self, given: Reservation | Refusal) -> None:
         """Nothing came of what was reserved."""
         if isinstance(given, Reservation):
-            self._counters.lock()
+            self._limits.shared.lock()
             try:
                 settle(given, _NOTHING, time.time())
             finally:
-                self._counters.unlock()
+                self._limits.shared.unlock()
             self._serve_queues(given.limits)
 
     def _serve_queues(self, limits: Iterable[BoundLimit]) -> None:
@@ -469,6 +291,10 @@ class Admission:
             if queue is not None:
                 queue.serve()
 
+    def _serve_all_queues(self) -> None:
+        for queue in list(self._queues.values()):
+            queue.serve()
+
     def _learn(self, admitted: Admitted, record: Record, usage: Usage) -> None:
         if record.error:
             return
@@ -476,87 +302,6 @@ class Admission:
         if admitted.size and usage.input:
             self._estimates.learn_input(record.upstream, model, admitted.size, usage.input)
         self._estimates.learn_output(admitted.caller, model, usage.output)
-
-    async def _look_after(self, counters: Counters) -> None:
-        due = time.monotonic() + _AUDIT_S
-        while True:
-            await asyncio.sleep(_RECLAIM_S)
-            if counters.reclaim_lost():
-                for queue in list(self._queues.values()):
-                    queue.serve()
-                # What it had just written may have been taken back as if it had not.
-                due = min(due, time.monotonic() + _AUDIT_SOON_S)
-            if self._used_since is not None and time.monotonic() >= due:
-                due = time.monotonic() + _AUDIT_S
-                try:
-                    done = await self.audit()
-                except Exception as error:
-                    done = isinstance(error, StoreError)
-                    if not done:
-                        _log.exception("limits could not be compared with rows of usage")
-                if not done:
-                    due = time.monotonic() + _AUDIT_SOON_S
-
-    async def audit(self) -> bool:
-        """Compare counters with rows of usage, and set right those that differ. Returns whether all
-        were compared: what is being used while they are is left out.
-
-        Raises:
-            StoreError: the store cannot be used.
-        """
-        done, drift, now = True, 0, time.time()
-        for row, limit in list(self._audited.items()):
-            before = self._stand(limit, now)
-            since = _restored_since(limit, now)
-            assert since is not None
-            told = sum(amount for _, amount in await self._read_used(limit, since))
-            self._counters.lock()
-            try:
-                if before is None or self._look(limit, now) != before:
-                    done = False
-                    continue
-                wrong = row.cells[USED] - told
-                # Rows that are too old are dropped, so that what was ever used is more than they
-                # tell.
-                if not wrong or (limit.limit.window == "total" and wrong > 0):
-                    continue
-                row.cells[USED] = told
-            finally:
-                self._counters.unlock()
-            drift += abs(wrong)
-            _log.warning(
-                "%s of %s was counted as %+d of what rows of usage tell, and is set right",
-                limit.name,
-                limit.owner,
-                wrong,
-            )
-        self.drift = drift
-        return done
-
-    def _stand(self, limit: BoundLimit, now: float) -> tuple[int, int] | None:
-        self._counters.lock()
-        try:
-            return self._look(limit, now)
-        finally:
-            self._counters.unlock()
-
-    def _look(self, limit: BoundLimit, now: float) -> tuple[int, int] | None:
-        """How a counter stands, with the lock held; None if something is used that is in no row."""
-        if self._counters.unwritten(limit.row):
-            return None
-        used = limit.counter.used(now)
-        return limit.row.cells[WHEN], used
-
-
-def _is_audited(limit: BoundLimit) -> bool:
-    """Whether rows of usage tell exactly what a counter must be: those of the calendar's whole
-    hours, by key and by what is in rows. Keys change their teams, and rows count requests that
-    reached no upstream."""
-    if limit.is_team or limit.kind in (Kind.REQUESTS, Kind.CONCURRENT):
-        return False
-    if not isinstance(limit.window, Fixed) or limit.limit.since is not None:
-        return False
-    return span_of(limit.window, time.time())[0] % _HOUR_S == 0
 
 
 _NO_TOKENS = Wanted(0, 0)
@@ -577,43 +322,13 @@ def spent_by(record: Record) -> Sequence[int]:
     return 1, fresh, output, fresh + output, cost, 0, given, given + output
 
 
-def _counted(row: UsedInHour, kind: Kind) -> int:
-    """What a row of usage comes to for a limit."""
-    fresh = row.input - row.cached
-    return (
-        row.requests,
-        fresh,
-        row.output,
-        fresh + row.output,
-        row.cost,
-        0,
-        row.input,
-        row.input + row.output,
-    )[kind]
-
-
-def _restored_since(limit: BoundLimit, now: float) -> float | None:
-    """From when on rows of usage count for a limit; None if they tell nothing of its window."""
-    window = limit.window
-    if window is None:
-        return None
-    if isinstance(window, Rolling):
-        if window.seconds < _HOUR_S:
-            return None
-        since = now - window.seconds - _HOUR_S
-    else:
-        since = span_of(window, now)[0]
-    if limit.limit.since is not None:
-        since = max(since, limit.limit.since.timestamp())
-    return since
-
-
 def _asked_output(request: ClientRequest) -> int | None:
     """The output limit that a client gives; None if it gives none."""
+    members = request.members
     for name in request.codec.endpoint.output_limits:
-        if name in request.members:
-            value = request.member(name)
-            if type(value) is int and value >= 0:
+        if name in members:
+            value = whole(members[name])
+            if value is not None and value >= 0:
                 return value
     if not request.body:
         return request.read(_UNSEALED).max_output_tokens

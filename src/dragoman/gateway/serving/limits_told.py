@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.config.limits import LimitKind
 from dragoman.gateway.edge.errors import Headers
 from dragoman.keys.admission import SHARES, BoundLimit, Kind, Refusal
 from dragoman.keys.counters import PARTS
@@ -98,19 +99,19 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
 def rate_lines(codec: Codec, limits: Sequence[BoundLimit], now: float) -> bytes:
     """The lines of the client's protocol's own headers for what is left: of each kind, of the
     tightest limit."""
-    tightest: dict[str, RateStatus] = {}
+    tightest: dict[LimitKind, tuple[int, BoundLimit]] = {}
     for limit in limits:
-        amount = limit.amount
         remaining = limit.left(now)
-        if remaining < 0:
-            remaining = 0
-        kind = limit.limit.kind
-        known = tightest.get(kind)
-        if known is None or remaining * known.limit < known.remaining * amount:
-            resets_at = limit.counter.resets_at(now)
-            if resets_at != math.inf:
-                tightest[kind] = RateStatus(kind, amount, remaining, resets_at - now, resets_at)
-    return codec.endpoint.limit_lines(tightest.values()) if tightest else b""
+        known = tightest.get(limit.limit.kind)
+        if known is None or remaining * known[1].amount < known[0] * limit.amount:
+            tightest[limit.limit.kind] = remaining, limit
+    statuses: list[RateStatus] = []
+    for kind, (remaining, limit) in tightest.items():
+        resets_at = limit.counter.resets_at(now)
+        if resets_at != math.inf:
+            left = max(0, remaining)
+            statuses.append(RateStatus(kind, limit.amount, left, resets_at - now, resets_at))
+    return codec.endpoint.limit_lines(statuses)
 
 
 def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:
