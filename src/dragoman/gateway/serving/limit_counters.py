@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dragoman.accounts.store import StoreError
 from dragoman.config.limits import Limit
@@ -63,6 +63,16 @@ class LimitView(NamedTuple):
     resets_at: float
 
 
+class _Closed:
+    """Stands where no counters are open."""
+
+    def close(self) -> None:
+        """There is nothing to give up."""
+
+
+_CLOSED: Any = _Closed()
+
+
 class LimitCounters:
     """The counters of the limits of all callers.
 
@@ -81,7 +91,8 @@ class LimitCounters:
         self._ring = ring
         self._open_counters = open_counters
         self._used_since = used_since
-        self._opened: Counters | None = None
+        self.shared: Counters = _CLOSED
+        """Where they are, once a caller with limits was bound."""
         self._unwritten: list[Row] = []
         self._restoring = asyncio.Lock()
         self._audited: dict[Row, BoundLimit] = {}
@@ -94,17 +105,14 @@ class LimitCounters:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-        if self._opened is not None:
-            self._opened.close()
+        self.shared.close()
 
-    @property
-    def shared(self) -> Counters:
-        """Where they are. From the time that they are opened, what workers had that are gone is
-        given back."""
-        if self._opened is None:
-            self._opened = self._open_counters()
-            self._task = asyncio.create_task(self._look_after(self._opened))
-        return self._opened
+    def _open(self) -> Counters:
+        """From now on, what workers had that are gone is given back."""
+        if self.shared is _CLOSED:
+            self.shared = self._open_counters()
+            self._task = asyncio.create_task(self._look_after(self.shared))
+        return self.shared
 
     async def views(self, caller: Caller) -> tuple[LimitView, ...]:
         """The limits of a caller, and what was used of them."""
@@ -174,7 +182,7 @@ class LimitCounters:
     def _bound_limit(self, limit: Limit, owner: str, is_team: bool = False) -> BoundLimit:
         kind = "team" if is_team else "key"
         name = "\n".join([kind, owner, *map(str, limit.counted_as)])
-        row = self.shared.row(name, cells_of(window_of(limit)))
+        row = self._open().row(name, cells_of(window_of(limit)))
         return BoundLimit(limit, owner, row, is_team=is_team)
 
     async def _restore(self, limit: BoundLimit) -> None:
