@@ -514,3 +514,56 @@ def test_no_limit_leaves_no_trace(simulator: RunningSimulator, tmp_path: Path) -
         assert ask(gateway).status == 200
         assert told(gateway)["limits"] == []
     assert not (tmp_path / "kept.db-limits").exists()
+
+
+def test_what_is_made_in_the_background_is_settled(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    limits = (limit("requests", 5), limit("tokens", 10**9, "day"), limit("concurrent", 1))
+    made = config(simulator.base_url, *limits, store=str(tmp_path / "kept.db"))
+    with serving(made) as (gateway, _):
+        asked = body("responses", "responses/sim-text", background=True)
+        for number in range(1, 4):
+            begun = call(gateway.base_url, "POST", "/v1/responses", asked)
+            assert begun.json["status"] == "queued"
+            simulator.wait_for(lambda: told(gateway)["limits"][0]["used"] == number)  # noqa: B023
+            simulator.wait_for(lambda: told(gateway)["limits"][2]["reserved"] == 0)
+        assert told(gateway)["limits"][1]["used"] > 0
+
+
+def test_an_answer_that_is_given_again_counts_once(simulator: RunningSimulator) -> None:
+    with serving(config(simulator.base_url, limit("requests", 1))) as (gateway, _):
+        for _ in range(3):
+            answer = call(
+                gateway.base_url,
+                "POST",
+                PATHS["chat"],
+                body("chat", "chat/sim-text"),
+                {"idempotency-key": "one"},
+            )
+            assert answer.status == 200
+        assert ask(gateway).status == 429
+
+
+def test_large_bodies_are_held_to_limits(simulator: RunningSimulator) -> None:
+    text = "word " * 200_000
+    with serving(config(simulator.base_url, limit("tokens", 10**6), limit("concurrent", 1))) as (
+        gateway,
+        _,
+    ):
+        assert ask(gateway, "messages", "chat/sim-text", text).status == 200
+        assert [one["reserved"] for one in told(gateway)["limits"]] == [0, 0]
+        assert ask(gateway, "messages", "chat/sim-text", text * 4).status == 429
+
+
+@pytest.mark.parametrize(
+    "more", [{"max_tokens": 10**30}, {"max_tokens": 200, "n": 8}, {"n": 10**30}]
+)
+def test_all_that_may_be_answered_is_reserved(
+    simulator: RunningSimulator, more: dict[str, Any]
+) -> None:
+    with serving(config(simulator.base_url, limit("output_tokens", 1500))) as (gateway, _):
+        asked = body("chat", "chat/sim-text", **more)
+        answer = call(gateway.base_url, "POST", PATHS["chat"], asked)
+        assert answer.status == 429
+        assert "Request too large" in error_of(answer)["message"]

@@ -102,6 +102,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"kind": "cost", "amount": "-5"}, "amount", "US dollars"),
     ({"kind": "cost", "amount": "1e3"}, "amount", "US dollars"),
     ({"kind": "cost", "amount": "0.1234567"}, "amount", "six decimals"),
+    ({"kind": "cost", "amount": "1000001"}, "amount", "at most"),
     ({"window": None}, "window", "required"),
     ({"window": "1 minute"}, "window", "expected a window"),
     ({"window": "0s"}, "window", "expected a window"),
@@ -307,6 +308,21 @@ def test_when_to_come_again() -> None:
     refused = admit([total], ONE, NOW)
     assert isinstance(refused, Refusal)
     assert refused.free_at == inf
+
+
+def test_amounts_beyond_all_measure_break_nothing() -> None:
+    for limits in (
+        [bound(1, "tokens", mode="shadow")],
+        [bound(1, "tokens", window="day", mode="soft")],
+    ):
+        for _ in range(1000):
+            found = admit(limits, amounts(10**16), NOW)
+            assert isinstance(found, Reservation)
+            for row in settle(found, amounts(10**30), NOW)[0]:
+                written(row, row.settled)
+                row.settled = 0
+        assert limits[0].counter.used(NOW) > 10**18
+        assert limits[0].row.cells[RESERVED] == 0
 
 
 def test_shares_of_a_limit_are_told_once_each() -> None:

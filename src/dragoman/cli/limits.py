@@ -103,7 +103,10 @@ def remove(config: Path, of_team: bool, name: str, number: int) -> None:
 @click.argument("name")
 @click.argument("number", type=int, required=False)
 def reset(config: Path, of_team: bool, name: str, number: int | None) -> None:
-    """Count a limit of the key NAME from now on, by its number; without one, all."""
+    """Count limits of the key NAME from now on.
+
+    NUMBER is that of the limit; without one, all begin anew.
+    """
     with _opened(config) as administration:
         administration.reset(_owner(of_team), name, number)
 

@@ -16,9 +16,10 @@ LimitKind = Literal["requests", "tokens", "input_tokens", "output_tokens", "cost
 LimitMode = Literal["enforce", "shadow", "soft"]
 
 MOST = 10**15
-"""The largest amount of a limit; of a cost, in millionths of a dollar."""
+"""The largest amount of a limit that is no cost."""
 
-_DOLLARS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?\Z")
+_DOLLARS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?\Z")
+_MOST_DOLLARS = 1_000_000
 _PICO = 10**12
 
 
@@ -127,3 +128,5 @@ def _amount_faults(limit: Limit) -> Iterator[tuple[str, str]]:
     elif not _DOLLARS.match(amount):
         told = 'expected US dollars as a text such as "12.50", with at most six decimals'
         yield "amount", told
+    elif Decimal(amount) > _MOST_DOLLARS:
+        yield "amount", f"expected {_MOST_DOLLARS} US dollars at most"

@@ -29,6 +29,9 @@ _RING: Final = PARTS + 1
 
 _NOTHING: Final = memoryview(bytes(8 * _RING)).cast("q")
 
+_MOST: Final = 1 << 62
+"""Where a counter stays: more does not fit a cell."""
+
 FIXED_CELLS: Final = _HEAD
 ROLLING_CELLS: Final = _HEAD + _RING
 
@@ -87,7 +90,8 @@ class RollingCounter:
 
     def add(self, now: float, amount: int) -> None:
         """See `Counter.add`."""
-        self.used(now)
+        if self.used(now) + amount > _MOST:
+            return
         cells = self._cells
         # Never before the last: the time of one process may be a little behind that of another.
         cells[_HEAD + cells[WHEN] % _RING] += amount
@@ -189,8 +193,7 @@ class FixedCounter:
 
     def add(self, now: float, amount: int) -> None:
         """See `Counter.add`."""
-        self.used(now)
-        self._cells[USED] += amount
+        self._cells[USED] = min(self.used(now) + amount, _MOST)
 
     def take_back(self, at: float, amount: int) -> None:
         """See `Counter.take_back`."""

@@ -403,6 +403,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """None where it cannot count."""
     output_limits: tuple[str, ...] = ()
     """Members of a request that limit the tokens of the answer; the first is set where none is."""
+    choices: str = ""
+    """Member of a request that asks for several answers at once, each of which may be as long;
+    empty where there is none."""
     limit_lines: Callable[[Iterable[RateStatus]], bytes] = _tell_no_limits
     """The header lines that tell clients what is left, from at most one status of each kind."""
     models: ModelList

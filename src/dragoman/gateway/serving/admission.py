@@ -56,6 +56,12 @@ _LEARNT_ALL = 100
 _HOUR_S = 3600
 _PLAIN = Usage()
 
+_MOST_OUTPUT = 10**7
+"""Tokens of output that are reserved at most, whatever a client asks for."""
+
+_MOST_CHOICES = 128
+"""Answers to one request, at most (create_chat_completion, `n`)."""
+
 
 class Admission:
     """Lets requests in and settles what they came to, by the limits in `counters`."""
@@ -174,6 +180,10 @@ class Admission:
         most = target.capabilities.max_output_tokens
         if most is not None and output > most:
             output = most
+        if request.codec.endpoint.choices in request.members:
+            output *= _choices(request)
+        if output > _MOST_OUTPUT:
+            output = _MOST_OUTPUT
         if files:
             size = 0
         if not bound.needs_cost:
@@ -333,6 +343,12 @@ def _asked_output(request: ClientRequest) -> int | None:
     if not request.body:
         return request.read(_UNSEALED).max_output_tokens
     return None
+
+
+def _choices(request: ClientRequest) -> int:
+    """How many answers a client asks for at once."""
+    asked = whole(request.members[request.codec.endpoint.choices])
+    return max(1, min(asked or 1, _MOST_CHOICES))
 
 
 def _asked_tier(request: ClientRequest) -> str | None:

@@ -16,5 +16,6 @@ ENDPOINT = Endpoint(
     idempotency_key="idempotency-key",
     capabilities=ChatCapabilities,
     output_limits=("max_completion_tokens", "max_tokens"),
+    choices="n",
     limit_lines=limit_lines,
 )
