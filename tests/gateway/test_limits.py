@@ -340,6 +340,23 @@ def test_a_request_is_clamped_to_what_is_left(
         assert "x-dragoman-clamped" not in small.headers
 
 
+def test_a_budget_is_used_to_its_end_by_clamping(simulator: RunningSimulator) -> None:
+    """Each kind of limit, where the client names no limit of its own."""
+    for one in (
+        limit("cost", "2", "day", clamp=True),
+        limit("tokens", 2000, "day", clamp=True),
+    ):
+        with serving(config(simulator.base_url, one)) as (gateway, _):
+            first = ask(gateway, max_tokens=10**6)
+            assert first.status == 200
+            assert int(first.headers["x-dragoman-clamped"]) > 1000
+            statuses = {ask(gateway, max_tokens=10**6).status for _ in range(100)}
+            assert statuses == {200, 429}
+            (shown,) = told(gateway)["limits"]
+            assert float(shown["used"]) <= 2000
+            assert float(shown["remaining"]) < 0.3 * float(shown["amount"])
+
+
 # What becomes of a request, and what is counted of it in the end: requests, and whether anything
 # was spent.
 ENDS = [
@@ -567,3 +584,21 @@ def test_all_that_may_be_answered_is_reserved(
         answer = call(gateway.base_url, "POST", PATHS["chat"], asked)
         assert answer.status == 429
         assert "Request too large" in error_of(answer)["message"]
+
+
+def test_a_budget_holds_however_many_ask_at_once(simulator: RunningSimulator) -> None:
+    """To the last request that fits, for what is reserved is no less than what is used."""
+    with serving(config(simulator.base_url, limit("cost", "2", "day"))) as (gateway, lines):
+
+        def spend(_: int) -> int:
+            return ask(gateway, max_tokens=40).status
+
+        with ThreadPoolExecutor(32) as clients:
+            statuses = list(clients.map(spend, range(400)))
+        assert set(statuses) == {200, 429}
+        (budget,) = told(gateway)["limits"]
+        assert budget["reserved"] == "0"
+        spent = sum(int(float(line.get("cost_usd", 0)) * 10**6 + 0.5) for line in lines)
+        assert round(float(budget["used"]) * 10**6) == spent
+        dearest = max(float(line.get("cost_usd", 0)) for line in lines)
+        assert 2 - 4 * dearest < float(budget["used"]) <= 2

@@ -389,7 +389,11 @@ def test_the_output_that_fits(
     given, output, plain, whole = wants
     cost = None if whole is None else int(whole * 10**12)
     wanted = Wanted(given, output, int(plain * 10**12), cost)
-    assert fitting_output(limits, wanted, NOW) == fits
+    found = fitting_output(limits, wanted, NOW)
+    assert found == fits
+    if found is not None:
+        lowered = wanted.with_output(found).amounts()
+        assert isinstance(admit(limits, lowered, NOW), Reservation), "it fits"
 
 
 def test_models_are_counted_together() -> None:

@@ -385,6 +385,13 @@ class Wanted(Struct, frozen=True):
         total = self.input + self.output
         return 1, self.input, self.output, total, self.cost or 0, 1, self.input, total
 
+    def with_output(self, output: int) -> Wanted:
+        """The same with less output."""
+        if not self.cost:
+            return Wanted(self.input, output, self.plain_cost, self.cost)
+        priced = (self.cost - self.plain_cost) * output // self.output
+        return Wanted(self.input, output, self.plain_cost, self.plain_cost + priced)
+
 
 def fitting_output(limits: Sequence[BoundLimit], wanted: Wanted, now: float) -> int | None:
     """The output limit with which a request fits what is left of the limits that clamp, if it is

@@ -107,7 +107,7 @@ class Admission:
                 if fits is not None:
                     request = _clamped(request, fits)
                     incoming.shared.append((CLAMPED_HEADER, b"%d" % fits))
-                    wanted, size = self._wanted(bound, caller, request, target, prices)
+                    wanted = wanted.with_output(fits)
         amounts = wanted.amounts()
         found = self._try(bound.all, amounts)
         if isinstance(found, Refusal):
@@ -199,7 +199,6 @@ class Admission:
 
     def _try(self, limits: Sequence[BoundLimit], amounts: Sequence[int]) -> Reservation | Refusal:
         counters, queues = self._limits.shared, self._queues
-        assert counters is not None
         if queues:
             # Whoever waits comes before whoever has just come.
             for limit in limits:
