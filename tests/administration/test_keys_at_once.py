@@ -33,6 +33,7 @@ class Interrupted:
         self.save = store.save
         self.note = store.note
         self.audit = store.audit
+        self.used = store.used
 
     def _act(self, act: Callable[[], object]) -> None:
         try:

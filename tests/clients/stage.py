@@ -10,8 +10,19 @@ from typing import Any
 
 import msgspec
 
-from dragoman.canonical.options import Capabilities
-from dragoman.config import Account, Client, Config, Route, Secret, Server, Storage, Upstream
+from dragoman.canonical.options import Capabilities, Options
+from dragoman.config import (
+    Account,
+    Client,
+    Config,
+    OwnPrice,
+    Route,
+    Secret,
+    Server,
+    Storage,
+    Upstream,
+)
+from dragoman.config.limits import Limit
 from dragoman.gateway.testing import running_gateway
 from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.testing import RunningSimulator
@@ -96,12 +107,16 @@ def playing(
     store: Path | None = None,
     capabilities: Capabilities | None = None,
     key: str = "sk-sim-account",
+    limits: tuple[Limit, ...] = (),
+    options: Options = Options(),  # noqa: B008 -- frozen
 ) -> Iterator[Stage]:
     """A gateway before `simulator` as an upstream of that kind, with so many accounts, whose keys
-    begin with `key`, and a store in the file `store`, while the context lasts."""
+    begin with `key`, and a store in the file `store`, while the context lasts. `limits` are those
+    of its client, and `options` those of all requests."""
     config = Config(
         server=Server(keepalive_s=5.0, commit_after_s=10.0, shutdown_grace_s=2.0),
-        clients=(Client(name="tester", key=Secret(KEY)),),
+        clients=(Client(name="tester", key=Secret(KEY), limits=limits),),
+        prices=(OwnPrice(model="*", input="1", output="1"),) if limits else (),
         upstreams=(
             Upstream(
                 name=kind,
@@ -114,7 +129,8 @@ def playing(
             Account(name=f"{kind}-{number}", upstream=kind, key=Secret(f"{key}-{number}"))
             for number in range(accounts)
         ),
-        routes=(Route(match="*", upstream=kind),),
+        routes=(Route(match="*", upstream=kind, options=options),),
+        options=options,
         storage=Storage(path=None if store is None else str(store)),
     )
     lines: list[dict[str, Any]] = []

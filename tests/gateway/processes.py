@@ -91,10 +91,11 @@ def gateway_process(
     files: int | None = None,
     account: str = "",
     store: str = STORE,
+    tables: str = "",
 ) -> Iterator[GatewayProcess]:
     """Serve with an account for each of `keys`; gateways of one folder share a store. `server` are
-    further settings of it, `account` of each account, `files` those that each process may have
-    open."""
+    further settings of it, `account` of each account, `tables` further tables, `files` those that
+    each process may have open."""
     from dragoman.gateway.processes.listening import bind
 
     with bind("127.0.0.1", 0) as plug:
@@ -110,7 +111,9 @@ def gateway_process(
         sync_s=SYNC_S,
     )
     file.write_text(
-        text + "".join(ACCOUNT.format(name=name, key=key) + account for name, key in keys.items())
+        text
+        + "".join(ACCOUNT.format(name=name, key=key) + account for name, key in keys.items())
+        + tables
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "dragoman", "serve", "--config", str(file)],

@@ -308,3 +308,42 @@ def test_a_client_does_not_see_what_another_stored(gateway: RunningGateway) -> N
     name = answer.json["id"]
     assert call(gateway.base_url, "GET", f"/v1/responses/{name}", key=one).status == 200
     assert call(gateway.base_url, "GET", f"/v1/responses/{name}", key=two).status == 404
+
+
+def test_limits_are_set_reset_and_taken_away_while_it_serves(gateway: RunningGateway) -> None:
+    secret = made(gateway, "ci")
+    limit = {"kind": "requests", "amount": 1, "window": "day"}
+    added = admin(gateway, "POST", "/keys/ci/limits", limit)
+    assert added.status == 201, added.body
+    assert added.json["limits"][0]["number"] == 1
+    becomes(gateway, secret, {429})
+    again = admin(gateway, "POST", "/keys/ci/limits/1/reset").json
+    assert "since" in again["limits"][0]["limit"]
+    becomes(gateway, secret, {200})
+    becomes(gateway, secret, {429})
+    admin(gateway, "PATCH", "/keys/ci", {"note": "the same limits"})
+    becomes(gateway, secret, {429})
+    # Another secret of the key has no more.
+    second = admin(gateway, "POST", "/keys/ci/rotate").json["secret"]
+    becomes(gateway, second, {429})
+    assert admin(gateway, "DELETE", "/keys/ci/limits/1").json == {"limits": []}
+    becomes(gateway, secret, {200})
+
+
+def test_limits_that_cannot_be_are_told(gateway: RunningGateway) -> None:
+    made(gateway, "ci")
+    for path, value, status in (
+        ("/keys/none/limits", {"kind": "requests", "amount": 1, "window": "day"}, 404),
+        ("/teams/none/limits", {"kind": "requests", "amount": 1, "window": "day"}, 404),
+        ("/keys/ci/limits", {"kind": "requests", "amount": -1, "window": "day"}, 400),
+        ("/keys/ci/limits", {"kind": "cost", "amount": 1.5, "window": "day"}, 400),
+        ("/keys/ci/limits", {"kind": "requests", "amount": 1, "window": "day", "zone": "M"}, 400),
+        ("/keys/ci/limits", {"amount": 1, "window": "day"}, 400),
+        ("/keys/ci/limits", {"kind": "requests", "amount": 1, "window": "day", "x": 1}, 400),
+        ("/keys/ci/limits/1/reset", None, 404),
+        ("/keys/ci/limits/0/reset", None, 404),
+        ("/keys/ci/limits/x/reset", None, 404),
+    ):
+        answer = admin(gateway, "POST", path, value)
+        assert answer.status == status, (path, value, answer.body)
+    assert admin(gateway, "GET", "/keys/ci/limits").json == {"limits": []}

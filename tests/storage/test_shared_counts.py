@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.storage import shared_counts
-from dragoman.storage.shared_counts import PROCESSES, RING, SharedCounts
+from dragoman.storage.shared_counts import RING, SharedCounts
+from dragoman.storage.shared_file import PROCESSES
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,6 +43,7 @@ from dragoman.accounts.usage import Meter
 from dragoman.config import Account
 from dragoman.config.secret import fingerprint
 from dragoman.failing import Verdict
+from dragoman.keys.admission import Row
 from dragoman.keys.ring import KeyRing
 
 _log = logging.getLogger("dragoman.accounts")
@@ -62,6 +63,19 @@ _MOST_PINS = 50_000
 """Pins that are held for a store that cannot be used."""
 
 
+class Settled(Protocol):
+    """Whoever counts what goes into rows of usage as used, and must know when it is in them."""
+
+    def take_unwritten(self) -> Mapping[Row, int]:
+        """What was counted since the last call."""
+
+    def note_written(self, taken: Mapping[Row, int], /) -> None:
+        """What was taken is in rows."""
+
+    def restore_unwritten(self, taken: Mapping[Row, int], /) -> None:
+        """What was taken could not be written."""
+
+
 class _Received(Struct, frozen=True):
     """What an exchange brought, with the secrets of new accounts opened."""
 
@@ -74,7 +88,8 @@ class AccountSync:
 
     `fixed` are the accounts of the configuration: they win over stored ones of the same name.
     `meter` counts what goes into the store as usage, `keys` gets the client keys in it. `failures`
-    counts exchanges that failed. All methods are for the event loop.
+    counts exchanges that failed. All methods are for the event loop. `settled` is told when usage
+    was written, None if nobody is.
     """
 
     def __init__(
@@ -89,6 +104,7 @@ class AccountSync:
         keys: KeyRing | None = None,
     ) -> None:
         self._keys = KeyRing() if keys is None else keys
+        self.settled: Settled | None = None
         self._next_uses = time.monotonic() + _USES_S
         self.failures = 0
         self.worker = f"{os.getpid()}-{secrets.token_hex(6)}"
@@ -208,6 +224,7 @@ class AccountSync:
             batch.usage = self._meter.take()
             batch.errors, batch.last_errors = self._meter.take_errors()
             batch.charges = self._meter.take_charges()
+        unwritten = None if self.settled is None else self.settled.take_unwritten()
         if self._stopping or time.monotonic() >= self._next_uses:
             self._next_uses = time.monotonic() + _USES_S
             batch.key_uses = self._keys.take_uses()
@@ -221,10 +238,14 @@ class AccountSync:
             self._failed(error)
             self._tells_balances = bool(batch.balances)
             self._restore(batch)
+            if unwritten and self.settled is not None:
+                self.settled.restore_unwritten(unwritten)
             return False
         except Exception:
             self._drop(batch)
             return False
+        if unwritten and self.settled is not None:
+            self.settled.note_written(unwritten)
         self._recovered()
         first = not self._loaded
         self._loaded = True

@@ -21,7 +21,7 @@ from dragoman.administration.rows import BadRow
 from dragoman.audit import Actor, Change, changed
 from dragoman.config import AccessRules, Client, Config, KeyRules, access_faults
 from dragoman.config.access_rules import ANYONE, Name
-from dragoman.config.convert import suggestion
+from dragoman.config.convert import dotted, suggestion
 from dragoman.keys.records import KEPT_SECRETS, KeyStore, StoredKey, StoredSecret, StoredTeam
 from dragoman.keys.secrets import RANDOM_BYTES, digest_of, ending_of, make_key
 
@@ -29,6 +29,9 @@ GRACE_S = 24 * 3600.0
 """Seconds for which the old secret of a key that is rotated goes on."""
 
 _R = TypeVar("_R", bound=AccessRules)
+
+Fields = Mapping[str, Any] | Callable[[_R], Mapping[str, Any]]
+"""Fields of rules by name, or what tells them by the rules as they are."""
 
 State = Literal["active", "disabled", "early", "expired"]
 
@@ -240,8 +243,9 @@ class KeyAdministration:
             left_out=left_out,
         )
 
-    def change(self, name: str, fields: Mapping[str, Any]) -> KeyView:
-        """Change the rules that `fields` names; None stands for the default.
+    def change(self, name: str, fields: Fields[KeyRules]) -> KeyView:
+        """Change the rules that `fields` names; None stands for the default. A function is called
+        with the rules as they are, and nobody changes these meanwhile.
 
         Raises:
             Unknown: there is no key of this name.
@@ -250,7 +254,8 @@ class KeyAdministration:
         """
         with self._store.deciding():
             key = self._find(name)
-            other = replace(key, rules=self._checked_key(_changed(key.rules, fields)))
+            given = fields(key.rules) if callable(fields) else fields
+            other = replace(key, rules=self._checked_key(_changed(key.rules, given)))
             self._store.save([other])
             self._note(_rules_changed("key", name, key.rules, other.rules))
             return self._view(other)
@@ -348,8 +353,8 @@ class KeyAdministration:
             self._note(Change(action="add", kind="team", name=name, after=_fields(rules)))
             return self.team(name)
 
-    def change_team(self, name: str, fields: Mapping[str, Any]) -> TeamView:
-        """Change the rules that `fields` names; None stands for the default.
+    def change_team(self, name: str, fields: Fields[AccessRules]) -> TeamView:
+        """As `change`, for a team.
 
         Raises:
             Unknown: there is no team of this name.
@@ -358,7 +363,8 @@ class KeyAdministration:
         """
         with self._store.deciding():
             team = self._find_team(name)
-            rules = self._checked(_changed(team.rules, fields))
+            given = fields(team.rules) if callable(fields) else fields
+            rules = self._checked(_changed(team.rules, given))
             self._store.save(teams=[replace(team, rules=rules)])
             self._note(_rules_changed("team", name, team.rules, rules))
             return self.team(name)
@@ -410,7 +416,7 @@ class KeyAdministration:
 
     def _checked(self, rules: _R) -> _R:
         known = [upstream.name for upstream in self._config.upstreams]
-        faults = tuple(FieldError(*fault) for fault in access_faults(rules, known))
+        faults = tuple(FieldError(dotted(path), told) for path, told in access_faults(rules, known))
         if faults:
             raise InvalidDraft(faults)
         return rules

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -56,7 +56,8 @@ class Fault(Struct, frozen=True):
     OpenAI protocols, `retry_after` is in seconds. `status` overrides the HTTP status that the
     kind implies (for example an upstream's own 4xx). `details` are extra members for protocols
     that have a place for them. `report` is the content of the upstream's error, None for an error
-    that no upstream sent; it is not sent to clients.
+    that no upstream sent; it is not sent to clients. `limited` is what the limit of a client key
+    counts that refused the request: `requests`, `tokens` or `budget`.
     """
 
     kind: FaultKind
@@ -67,6 +68,7 @@ class Fault(Struct, frozen=True):
     retry_after: float | None = None
     details: dict[str, Any] | None = None
     report: ErrorReport | None = None
+    limited: Literal["requests", "tokens", "budget"] | None = None
 
 
 class DragomanError(Exception):

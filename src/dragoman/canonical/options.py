@@ -40,6 +40,10 @@ class Options(Extensible, frozen=True, kw_only=True):
 
     policy: Policy = Policy.BALANCED
     """Which losses refuse a request: strict, balanced or lenient."""
+    budget_status: Literal[400, 402, 403, 429] | None = None
+    """Status with which clients are told that the budget of their key is spent; absent: the
+    vendor's own, 402 for Messages clients and 429 for OpenAI's. opencode, which asks again five
+    times after any 429, stops at 402."""
     show_reasoning: Literal["auto", "always", "never"] = "auto"
     """Whether clients see reasoning. `auto`: Messages clients that enabled thinking, and all
     Chat and Responses clients."""

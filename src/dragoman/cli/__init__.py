@@ -13,6 +13,7 @@ from dragoman.cli.doctor import doctor
 from dragoman.cli.guide import guide
 from dragoman.cli.init import init
 from dragoman.cli.keys import key, team
+from dragoman.cli.limits import limit
 from dragoman.cli.prices import prices
 from dragoman.cli.reload import reload
 from dragoman.cli.serve import demo, serve, simulate
@@ -36,6 +37,7 @@ for command in (
     guide,
     init,
     key,
+    limit,
     prices,
     reload,
     serve,

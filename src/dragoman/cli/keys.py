@@ -133,7 +133,8 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[KeyAdministration]:
+def opened(path: Path) -> Iterator[KeyAdministration]:
+    """The administration of keys of a configuration; what is wrong is told as commands do."""
     config = read_config(path, warn=False)
     from dragoman.administration.errors import Conflict
     from dragoman.administration.keys import KeyAdministration, Unknown
@@ -158,7 +159,7 @@ def _opened(path: Path) -> Iterator[KeyAdministration]:
 @click.argument("name")
 def add(config: Path, as_json: bool, name: str, **options: Any) -> None:
     """Make a key and print it. It is shown this once, and can be replaced by `rotate`."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         made = administration.add(name, _given(options))
     _print_made(made, as_json)
 
@@ -179,7 +180,7 @@ def rotate(config: Path, grace: float, as_json: bool, name: str) -> None:
 
     What is counted stays the key's.
     """
-    with _opened(config) as administration:
+    with opened(config) as administration:
         made = administration.rotate(name, grace)
     _print_made(made, as_json)
 
@@ -228,7 +229,7 @@ def import_(
     from dragoman.cli.accounts import tell_bad
 
     name = "standard input" if file is sys.stdin.buffer else file.name
-    with _opened(config) as administration:
+    with opened(config) as administration:
         try:
             done = administration.import_keys(
                 read_keys(file, source), team=team, limits=not without_limits, dry_run=dry_run
@@ -254,7 +255,7 @@ def import_(
 @JSON
 def list_keys(config: Path, as_json: bool) -> None:
     """List keys, those of the configuration file included."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         views = administration.keys()
     if as_json:
         print_json(views)
@@ -285,7 +286,7 @@ def show_key(config: Path, name: str) -> None:
 
     Of its secrets that is their last four signs.
     """
-    with _opened(config) as administration:
+    with opened(config) as administration:
         print_json(administration.key(name))
 
 
@@ -295,7 +296,7 @@ def show_key(config: Path, name: str) -> None:
 @click.argument("name")
 def set_key(config: Path, name: str, **options: Any) -> None:
     """Change rules of the key NAME; `none` takes one away."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.change(name, _given(options))
 
 
@@ -304,7 +305,7 @@ def set_key(config: Path, name: str, **options: Any) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def disable_keys(config: Path, names: tuple[str, ...]) -> None:
     """Refuse keys until they are enabled."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         for name in names:
             administration.change(name, {"enabled": False})
 
@@ -314,7 +315,7 @@ def disable_keys(config: Path, names: tuple[str, ...]) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def enable_keys(config: Path, names: tuple[str, ...]) -> None:
     """Accept keys again."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         for name in names:
             administration.change(name, {"enabled": True})
 
@@ -324,7 +325,7 @@ def enable_keys(config: Path, names: tuple[str, ...]) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def remove_keys(config: Path, names: tuple[str, ...]) -> None:
     """Remove keys for good. Their names are given to no others."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         done = administration.remove(names)
     click.echo(f"{count(done, 'key')} removed")
 
@@ -335,7 +336,7 @@ def remove_keys(config: Path, names: tuple[str, ...]) -> None:
 @click.argument("name")
 def add_team(config: Path, name: str, **options: Any) -> None:
     """Make a team."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.add_team(name, _given(options))
 
 
@@ -344,7 +345,7 @@ def add_team(config: Path, name: str, **options: Any) -> None:
 @JSON
 def list_teams(config: Path, as_json: bool) -> None:
     """List teams."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         views = administration.teams()
     if as_json:
         print_json(views)
@@ -362,7 +363,7 @@ def _team_line(view: TeamView) -> tuple[str, ...]:
 @click.argument("name")
 def show_team(config: Path, name: str) -> None:
     """Show all there is of the team NAME, as JSON."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         print_json(administration.team(name))
 
 
@@ -372,7 +373,7 @@ def show_team(config: Path, name: str) -> None:
 @click.argument("name")
 def set_team(config: Path, name: str, **options: Any) -> None:
     """Change rules of the team NAME; `none` takes one away."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.change_team(name, _given(options))
 
 
@@ -381,7 +382,7 @@ def set_team(config: Path, name: str, **options: Any) -> None:
 @click.argument("name")
 def disable_team(config: Path, name: str) -> None:
     """Refuse all keys of a team until it is enabled."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.change_team(name, {"enabled": False})
 
 
@@ -390,7 +391,7 @@ def disable_team(config: Path, name: str) -> None:
 @click.argument("name")
 def enable_team(config: Path, name: str) -> None:
     """Accept a team's keys again."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.change_team(name, {"enabled": True})
 
 
@@ -399,5 +400,5 @@ def enable_team(config: Path, name: str) -> None:
 @click.argument("name")
 def remove_team(config: Path, name: str) -> None:
     """Remove a team that has no keys."""
-    with _opened(config) as administration:
+    with opened(config) as administration:
         administration.remove_team(name)

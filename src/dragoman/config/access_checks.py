@@ -7,24 +7,27 @@ from collections.abc import Iterator, Sequence
 
 from dragoman.config.access_rules import AccessRules
 from dragoman.config.convert import suggestion
+from dragoman.config.limits import limit_faults
+from dragoman.config.toml_lines import Path
 
 SHORTEST_KEY = 8
 """Characters of a client's key: with fewer, all there are could be tried."""
 
 
-def access_faults(rules: AccessRules, upstreams: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the rules of a key or a team, each with its field. `upstreams` are the
-    names of those that exist."""
+def access_faults(rules: AccessRules, upstreams: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    """What is wrong with the rules of a key or a team, each with where. `upstreams` are the names
+    of those that exist."""
     for field in ("addresses", "addresses_denied"):
         for text in getattr(rules, field) or ():
             if not _is_network(text):
-                yield field, f"{text[:64]!r} is no address and no network such as 10.0.0.0/8"
+                yield (field,), f"{text[:64]!r} is no address and no network such as 10.0.0.0/8"
     for name in rules.upstreams or ():
         if name not in upstreams:
-            yield "upstreams", f"no upstream named {name}{suggestion(name, upstreams)}"
+            yield ("upstreams",), f"no upstream named {name}{suggestion(name, upstreams)}"
     begins, ends = rules.not_before, rules.expires
     if begins is not None and ends is not None and begins >= ends:
-        yield "expires", "is not after not_before"
+        yield ("expires",), "is not after not_before"
+    yield from limit_faults(rules.limits)
 
 
 def key_fault(key: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from dragoman.canonical.losses import Policy
+from dragoman.config.limits import Limit
 from dragoman.protocols.dialects import Dialect
 
 Name = Annotated[
@@ -53,6 +54,11 @@ class AccessRules(
     without `*` stands for, and what a route sets."""
     upstreams: tuple[Name, ...] | None = None
     """Names of the upstreams that may be used; absent: all. Fallbacks to others are left out."""
+    limits: tuple[Limit, ...] = ()
+    """How much may be used, see `[[clients.limits]]`."""
+    show_amounts: bool = True
+    """Tell whoever has the key how much it may use and has used: in refusals, headers and
+    `GET /v1/key`. False: only that a limit is reached, and until when."""
 
 
 class KeyRules(AccessRules, frozen=True, kw_only=True):

@@ -183,8 +183,8 @@ def _access(config: Config) -> Iterator[Fault]:
     known = [upstream.name for upstream in config.upstreams]
     for table, entries in (("clients", config.clients), ("teams", config.teams)):
         for index, entry in enumerate(entries):
-            for field, told in access_faults(entry, known):
-                yield (table, index, field), told
+            for path, told in access_faults(entry, known):
+                yield (table, index, *path), told
 
 
 def _unknown_upstreams(config: Config) -> Iterator[Fault]:

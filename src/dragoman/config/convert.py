@@ -176,6 +176,7 @@ _WORDS = (
     (" | null`", "`"),
     ("`str` of length >= 1", "a text that is not empty"),
     ("`str`", "a text"),
+    ("`int | str`", "a whole number or a text"),
     ("`int`", "a whole number"),
     ("`float`", "a number"),
     ("`bool`", "true or false"),

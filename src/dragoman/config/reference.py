@@ -26,6 +26,7 @@ from dragoman.canonical.options import Capabilities, Extensible, Options
 from dragoman.config import names
 from dragoman.config.changes import needs_restart
 from dragoman.config.convert import registered
+from dragoman.config.limits import Limit
 from dragoman.config.secret import Secret
 from dragoman.config.settings import (
     Account,
@@ -53,6 +54,7 @@ _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[server]`", Server),
     ("`[[clients]]`", Client),
     ("`[[teams]]`", Team),
+    ("`[[clients.limits]]` and `[[teams.limits]]`", Limit),
     ("`[[upstreams]]`", Upstream),
     ("`[upstreams.timeouts]`", Timeouts),
     ("`[upstreams.capabilities]` and `[routes.capabilities]`", Capabilities),

@@ -15,6 +15,7 @@ from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.models import ModelEndpoints
 from dragoman.gateway.operation import own_usage
+from dragoman.gateway.self_service import SelfService
 from dragoman.gateway.services import Generation
 from dragoman.protocols import CODECS
 from dragoman.protocols.base import Codec, Operation
@@ -55,6 +56,7 @@ class Routes:
         for codec in CODECS.values():
             self._add_endpoint(codec)
         self.fixed[own_usage.PATH] = _reading(services.own_usage.serve, None)
+        self.fixed["/v1/key"] = _reading(SelfService(services.limits).key, None)
         for path, handler in open_handlers.items():
             self.fixed[path] = Route({"GET": handler, "HEAD": handler}, open=True)
 

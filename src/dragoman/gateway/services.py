@@ -7,13 +7,15 @@ import logging
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import isfinite
 from weakref import finalize
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.accounts.alerts import of_limit
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
@@ -30,10 +32,12 @@ from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.operation.webhook import Alerts
+from dragoman.gateway.serving.admission import Admission, is_told, log_crossing
 from dragoman.gateway.serving.affinity import ForeignReasoning
 from dragoman.gateway.serving.attribution import Attributor
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.large import LargeBodies
+from dragoman.gateway.serving.limit_counters import LimitCounters, UsedSince
 from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.serving.upstreams import Upstreams
@@ -47,11 +51,13 @@ from dragoman.gateway.telemetry.sampling import is_disabled
 from dragoman.gateway.telemetry.traces import Traces, places_of
 from dragoman.http.addresses import Proxies
 from dragoman.http.limits import files_to_share
+from dragoman.keys.admission import Crossing
+from dragoman.keys.records import UsedInHour
 from dragoman.keys.ring import FixedKey, KeyRing
 from dragoman.keys.secrets import digest_of
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Prices
-from dragoman.storage.opening import cipher_for, counts_for, responses_for, store_for
+from dragoman.storage.opening import cipher_for, counts_for, limits_for, responses_for, store_for
 from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman")
@@ -69,6 +75,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     keys: Keyring
     proxies: Proxies
     prices: Prices
+    limits: LimitCounters
     exchange: Exchange
     stored: StoredResponses
     counter: Counter
@@ -118,15 +125,26 @@ class Services:
         self.background = BackgroundTasks(self._conversations)
         self.current = Current()
         self.scrape = Scrape(self.current, self.account_sync, in_flight, slot)
+        counts = None if slot is None else slot.counts
+        self.limits = LimitCounters(
+            self.keys, partial(limits_for, config, counts), _used_since(self.account_sync)
+        )
+        self._admission = Admission(self.limits)
+        if self.account_sync is not None:
+            self.account_sync.settled = self.limits
         self.exporting = _exporting(config, self.scrape.metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
         self.tally = Tally(
-            self.scrape.metrics, None if self.account_sync is None else self.meter, self._traces
+            self.scrape.metrics,
+            None if self.account_sync is None else self.meter,
+            self._admission.settle,
+            self._traces,
         )
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
         self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
+        self._admission.on_crossing = self._tell_of_limit
         self.prober = Prober(
             self.current,
             self.client,
@@ -134,7 +152,7 @@ class Services:
             worker=0 if slot is None else slot.number,
             workers=1 if slot is None else slot.total,
         )
-        self._open_counts = partial(counts_for, config, None if slot is None else slot.counts)
+        self._open_counts = partial(counts_for, config, counts)
 
     def prepare(self, config: Config, number: int) -> Generation:
         """All that is made of a configuration, ready to be served. Nothing is changed; any thread
@@ -172,6 +190,7 @@ class Services:
             self.large,
             prices,
             self._foreign,
+            self._admission,
             None if self.account_sync is None else Attributor(config.usage),
             shows_cost=config.pricing.header,
             traces=self._traces,
@@ -206,6 +225,7 @@ class Services:
             prices=prices,
             exchange=exchange,
             own_usage=self._own_usage,
+            limits=self.limits,
             stored=StoredResponses(
                 self._conversations,
                 upstream_responses,
@@ -254,6 +274,24 @@ class Services:
         self.prober.start()
         self.alerts.start()
 
+    def _tell_of_limit(self, crossing: Crossing) -> None:
+        """Tell the log and the webhook that a share of a limit was reached."""
+        log_crossing(crossing)
+        if is_told(crossing):
+            limit, now = crossing.limit, time.time()
+            ends = limit.counter.resets_at(now)
+            resets_at = ends if isfinite(ends) else None
+            self.alerts.notify(
+                of_limit(
+                    limit.owner,
+                    limit.name,
+                    crossing.percent,
+                    resets_at,
+                    now,
+                    is_team=limit.is_team,
+                )
+            )
+
     async def start(self) -> None:
         """Make ready to call upstreams, in the running loop, with all that the store knows."""
         await self.client.start()
@@ -277,6 +315,7 @@ class Services:
             await self.responses.aclose()
         if self.account_sync is not None:
             await self.account_sync.close()
+        await self.limits.close()
         self.generation.pool.share(None)
         if self.exporting is not None:
             await asyncio.to_thread(self.exporting.close)
@@ -354,6 +393,17 @@ def _account_sync(
     return AccountSync(
         pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter, keys=keys
     )
+
+
+def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
+    """What reads rows of usage; None if nothing is stored."""
+    if account_sync is None:
+        return None
+
+    async def used_since(names: Sequence[str], since: float) -> Sequence[UsedInHour]:
+        return await account_sync.ask(lambda store: store.client_keys.used(names, since))
+
+    return used_since
 
 
 def _configured_models(config: Config) -> set[str]:

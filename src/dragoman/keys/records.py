@@ -48,6 +48,20 @@ class StoredTeam(Struct, frozen=True, kw_only=True):
     removed: float | None = None
 
 
+class UsedInHour(Struct, frozen=True):
+    """What was used of a model in the hour that begins at `hour` (Unix seconds), by the names that
+    were asked about together: requests that reached an upstream, tokens as in
+    `dragoman.canonical.usage`, and pico-dollars."""
+
+    hour: int
+    model: str
+    requests: int
+    input: int
+    cached: int
+    output: int
+    cost: int
+
+
 Uses = Mapping[bytes, tuple[int, float]]
 """By the SHA-256 of a secret: how often it was used, and when last, in Unix seconds."""
 
@@ -76,3 +90,7 @@ class KeyStore(AuditLog, Protocol):
         Whoever else changes a key at the same time loses no secret by it, and brings none back.
         What was removed stays removed. Of each key the latest `KEPT_SECRETS` are kept.
         """
+
+    def used(self, names: Sequence[str], since: float) -> Sequence[UsedInHour]:
+        """What the keys of these names have used together in the hours that begin at `since` (Unix
+        seconds) or later, in their order."""

@@ -12,8 +12,10 @@ from msgspec.structs import replace
 
 from dragoman.canonical.losses import Policy
 from dragoman.config.access_rules import AccessRules, KeyRules
+from dragoman.config.limits import Limit
 from dragoman.config.names import matches
 from dragoman.http.addresses import Address, Network, network
+from dragoman.keys.admission import BoundLimits
 from dragoman.keys.records import StoredKey, StoredTeam, Uses
 from dragoman.keys.secrets import digest_of, is_mistyped
 from dragoman.protocols.dialects import Dialect
@@ -117,10 +119,26 @@ class Caller:
 
     `policy` and `dialect` override the route's, None if they do not. `lists` are the lists of
     models that must all have what is asked for, `upstreams` the names of those that may be used,
-    None for all. `team` is empty without one.
+    None for all. `team` is empty without one. `limits` are those of the key, `team_limits` those of
+    its team; `shows_amounts`: the caller may know what they are. `ends` is when the key expires,
+    infinity for never.
     """
 
-    __slots__ = ("_access", "dialect", "lists", "name", "policy", "team", "upstreams")
+    __slots__ = (
+        "_access",
+        "bound",
+        "dialect",
+        "ends",
+        "is_limited",
+        "limits",
+        "lists",
+        "name",
+        "policy",
+        "shows_amounts",
+        "team",
+        "team_limits",
+        "upstreams",
+    )
 
     def __init__(
         self,
@@ -130,12 +148,22 @@ class Caller:
         dialect: Dialect | None = None,
         team: str = "",
         rules: Iterable[AccessRules] = (),
+        limits: tuple[Limit, ...] = (),
+        team_limits: tuple[Limit, ...] = (),
     ) -> None:
         self.name = name
         self.policy = policy
         self.dialect = dialect
         self.team = team
         given = tuple(rules)
+        self.limits = limits
+        self.team_limits = team_limits
+        self.is_limited = bool(limits or team_limits)
+        """Whether there are any."""
+        self.bound: BoundLimits | None = None
+        """All of them with their counters, for whoever counts; None before that."""
+        self.shows_amounts = all(one.show_amounts for one in given)
+        self.ends = min((_seconds(one.expires, inf) for one in given), default=inf)
         self.lists = tuple(ModelList(one.models) for one in given if one.models is not None)
         upstreams = [frozenset(one.upstreams) for one in given if one.upstreams is not None]
         self.upstreams = frozenset.intersection(*upstreams) if upstreams else None
@@ -263,6 +291,12 @@ class KeyRing:
             self._used[found.digest] = uses + 1, now
         return found.caller
 
+    def members(self, team: str) -> list[str]:
+        """The names of the keys that belong to a team, or did before they were removed."""
+        rules = {name: key.rules for name, key in self._keys.items()}
+        rules |= {name: client.rules for name, client in self._clients.items()}
+        return sorted(name for name, one in rules.items() if one.team == team)
+
     def take_uses(self) -> Uses:
         """Which secrets of the store were used since the last call."""
         taken, self._used = self._used, {}
@@ -349,6 +383,8 @@ class KeyRing:
             dialect=rules.dialect,
             team=rules.team or "",
             rules=given,
+            limits=rules.limits,
+            team_limits=given[1].limits if len(given) > 1 else (),
         )
 
     def _team(self, name: str) -> AccessRules:

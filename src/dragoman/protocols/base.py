@@ -369,6 +369,22 @@ class ModelList(Struct, frozen=True, kw_only=True):
     """The part of a list of such models that a client's query asks for. Raises InvalidRequest."""
 
 
+class RateStatus(Struct, frozen=True, gc=False):
+    """How much of a rate limit of a client key is left: of `requests`, `tokens`, `input_tokens` or
+    `output_tokens`. `resets_at` is when all of it is, in Unix seconds, `reset_s` seconds from
+    now."""
+
+    kind: str
+    limit: int
+    remaining: int
+    reset_s: float
+    resets_at: float
+
+
+def _tell_no_limits(statuses: Iterable[RateStatus]) -> bytes:
+    return b""
+
+
 class Endpoint(Struct, frozen=True, kw_only=True):
     """Where and how a protocol is called, by clients and at upstreams."""
 
@@ -413,6 +429,13 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """Whether its services keep responses that later requests name."""
     counting: Counting | None = None
     """None where it cannot count."""
+    output_limits: tuple[str, ...] = ()
+    """Members of a request that limit the tokens of the answer; the first is set where none is."""
+    choices: str = ""
+    """Member of a request that asks for several answers at once, each of which may be as long;
+    empty where there is none."""
+    limit_lines: Callable[[Iterable[RateStatus]], bytes] = _tell_no_limits
+    """The header lines that tell clients what is left, from at most one status of each kind."""
     models: ModelList
     capabilities: type[Struct] | None = None
     """The protocol's own capabilities of an upstream, see `Capabilities.of`; None if it has

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dragoman.canonical.errors import ErrorReport, Fault, FaultKind
+from dragoman.canonical.options import Options
 from dragoman.failing import retry_after
+from dragoman.protocols.base import OFFICIAL
 from dragoman.protocols.error_body import error_in, read_error_body, report_of
 from dragoman.protocols.faults import FIXED_STATUS, kept_status, kind_of, message_of
 
@@ -115,8 +117,17 @@ FORMS: Mapping[FaultKind, Form] = {
 """How each kind looks to a client. A payment problem is 429: the SDKs know no 402."""
 
 
-def shown_status(fault: Fault) -> int:
+def shown_type(fault: Fault) -> str:
+    """The type of a fault. A rate limit says what it counts (OpenAI's guide to rate limits)."""
+    if fault.kind is FaultKind.RATE_LIMITED and fault.limited in ("requests", "tokens"):
+        return fault.limited
+    return FORMS[fault.kind].type
+
+
+def shown_status(fault: Fault, options: Options = OFFICIAL) -> int:
     """The status of a fault: the upstream's own where it is to be kept."""
+    if fault.limited == "budget" and options.budget_status is not None:
+        return options.budget_status
     if fault.status is None or fault.kind in FIXED_STATUS:
         return FORMS[fault.kind].status
     return fault.status

@@ -6,6 +6,7 @@ import logging
 
 from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
+from dragoman.keys.admission import Counters
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.responses import ResponseStore
 
@@ -45,6 +46,26 @@ def counts_for(config: Config, shared: str | None) -> Counts | None:
         reason = error.strerror or type(error).__name__
         _log.error("%s: %s: workers may exceed max_concurrent in a burst", path, reason)
         return None
+
+
+def limits_for(config: Config, shared: str | None) -> Counters:
+    """What counts the use of limits over the processes that use the same store, or else over those
+    that have a file `shared` for their requests in flight, beside that; in this process alone if
+    there is neither, or it cannot be used, which is logged."""
+    from dragoman.storage.shared_limits import PrivateLimits, SharedLimits
+
+    if config.storage.path:
+        path = f"{config.storage.path}-limits"
+    elif shared is not None:
+        path = f"{shared}-limits"
+    else:
+        return PrivateLimits()
+    try:
+        return SharedLimits(path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        _log.error("%s: %s: each worker holds to limits by itself", path, reason)
+        return PrivateLimits()
 
 
 def responses_for(config: Config) -> ResponseStore | None:

@@ -3,28 +3,21 @@
 A file that all of them map: a column of counters for each process, a row for each account. Only the
 process itself writes its column. To begin a request it locks the row, adds up the row over all
 columns, and counts itself in if there is room; to end one it needs no lock. It notes in a ring what
-it ended last, so that others, whose requests wait, look at these rows only. Locks are those of the
-kernel on ranges of bytes of the file (fcntl, "open file description locks" where there are any):
-they end with the process that holds them, however it ends. So does the lock that a process holds on
-its column as long as it lives, by which the others see whose counts are void.
+it ended last, so that others, whose requests wait, look at these rows only.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import logging
 import os
-import struct
-import sys
 import time
 from collections.abc import Callable, Collection
 from hashlib import blake2b
-from mmap import mmap
+
+from dragoman.storage.shared_file import PROCESSES, ROW_LOCKS, SharedFile
 
 _log = logging.getLogger("dragoman.accounts")
 
-PROCESSES = 64
 ROWS = 1 << 16
 """Accounts that are counted; those beyond are not."""
 
@@ -44,13 +37,8 @@ _MOST = (1 << 16) - 1
 _LOOK_EVERY_S = 0.05
 """Seconds between two looks for processes that are gone."""
 
-# Places of locks, beyond the end of the file: no bytes are there.
-_COLUMN_LOCKS = 1 << 40
-_TABLE_LOCK = _COLUMN_LOCKS + PROCESSES
-_ROW_LOCKS = _TABLE_LOCK + 1
 
-
-class SharedCounts:
+class SharedCounts(SharedFile):
     """The counters in the file at `path`, which is made, for its owner alone, if it is not there.
 
     Belongs to one process and thread. A second one of a process counts as a process of its own
@@ -61,17 +49,7 @@ class SharedCounts:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            self._lock(_TABLE_LOCK)
-            try:
-                self._prepare()
-                self._number = self._take_column()
-            finally:
-                self._unlock(_TABLE_LOCK)
-        except BaseException:
-            os.close(self._file)
-            raise
+        super().__init__(path, _MAGIC, _SIZE)
         self._rows: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._is_full = False
@@ -81,15 +59,14 @@ class SharedCounts:
         """Give everything up. Harmless if it was done before."""
         if self._file >= 0:
             self._clear(self._number)
-            os.close(self._file)
-            self._file = -1
+            super().close()
 
     def take(self, name: str, most: int) -> bool:
         """Count one request more of the account in; False if all processes together have `most`."""
         row = self._row(name)
         if row < 0:
             return True
-        lock = _ROW_LOCKS + row
+        lock = ROW_LOCKS + row
         self._lock(lock)
         try:
             is_full = self._sum(row) >= most
@@ -156,7 +133,7 @@ class SharedCounts:
 
     def _find_row(self, name: str) -> int:
         key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") or 1
-        self._lock(_TABLE_LOCK)
+        self._lock()
         try:
             keys, row = self._keys, key % ROWS
             for _ in range(ROWS):
@@ -165,26 +142,19 @@ class SharedCounts:
                     return row
                 row = (row + 1) % ROWS
         finally:
-            self._unlock(_TABLE_LOCK)
+            self._unlock()
         if not self._is_full:
             self._is_full = True
             _log.error("max_concurrent of further accounts is not shared: %d are", ROWS)
         return -1
 
-    def _prepare(self) -> None:
-        """Map the file; begin anew if nobody else uses it, or it is of another version."""
-        if all(self._is_free(number) for number in range(PROCESSES)):
-            # Files have holes: this gives back the room of whatever was there.
-            os.ftruncate(self._file, 0)
-            os.ftruncate(self._file, _SIZE)
-            os.pwrite(self._file, _MAGIC, 0)
-        elif os.pread(self._file, len(_MAGIC), 0) != _MAGIC:
-            raise OSError(errno.EBUSY, "is in use by another version")
-        elif os.fstat(self._file).st_size < _SIZE:
+    def _prepare(self, is_alone: bool) -> None:
+        if is_alone:
+            self._begin_anew()
+        elif self._is_known() and os.fstat(self._file).st_size < _SIZE:
             # A version without rings uses it.
             os.ftruncate(self._file, _SIZE)
-        self._memory = mmap(self._file, _SIZE)
-        whole = memoryview(self._memory)
+        whole = self._memory = self._map()
         self._used = whole[_HEAD - 8 : _HEAD].cast("Q")
         self._keys = whole[_KEYS:_COLUMNS].cast("Q")
         self._columns = [
@@ -197,13 +167,9 @@ class SharedCounts:
         ]
         self._places = whole[_PLACES:_SIZE].cast("Q")
 
-    def _take_column(self) -> int:
-        for number in range(PROCESSES):
-            if self._try_lock(_COLUMN_LOCKS + number):
-                self._clear(number)
-                self._used[0] = max(self._used[0], number + 1)
-                return number
-        raise OSError(errno.EUSERS, "too many processes use it")
+    def _column_taken(self, number: int) -> None:
+        self._clear(number)
+        self._used[0] = max(self._used[0], number + 1)
 
     def _clear(self, number: int) -> None:
         start = _COLUMNS + number * _COLUMN_BYTES
@@ -221,48 +187,8 @@ class SharedCounts:
         self._looked = now
         found = False
         for number in range(self._used[0]):
-            if number != self._number and self._try_lock(_COLUMN_LOCKS + number):
+            if number != self._number and self._try_column(number):
                 self._clear(number)
-                self._unlock(_COLUMN_LOCKS + number)
+                self._release_column(number)
                 found = True
         return found
-
-    # Locks
-
-    def _is_free(self, number: int) -> bool:
-        if not self._try_lock(_COLUMN_LOCKS + number):
-            return False
-        self._unlock(_COLUMN_LOCKS + number)
-        return True
-
-    def _lock(self, place: int) -> None:
-        _change(self._file, fcntl.F_WRLCK, place, wait=True)
-
-    def _unlock(self, place: int) -> None:
-        _change(self._file, fcntl.F_UNLCK, place, wait=False)
-
-    def _try_lock(self, place: int) -> bool:
-        try:
-            _change(self._file, fcntl.F_WRLCK, place, wait=False)
-        except BlockingIOError:
-            return False
-        except PermissionError:  # what some systems say instead
-            return False
-        return True
-
-
-if sys.platform == "linux":
-    _FLOCK = struct.Struct("@hhqqi4x")
-    """`struct flock`: type, whence, start, length, process (0 for these locks)."""
-
-    def _change(file: int, kind: int, place: int, *, wait: bool) -> None:
-        command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
-        fcntl.fcntl(file, command, _FLOCK.pack(kind, os.SEEK_SET, place, 1, 0))
-else:
-    _COMMANDS = {fcntl.F_WRLCK: fcntl.LOCK_EX, fcntl.F_UNLCK: fcntl.LOCK_UN}
-
-    def _change(file: int, kind: int, place: int, *, wait: bool) -> None:
-        command = _COMMANDS[kind]
-        if not wait and kind == fcntl.F_WRLCK:
-            command |= fcntl.LOCK_NB
-        fcntl.lockf(file, command, 1, place, os.SEEK_SET)

@@ -14,7 +14,14 @@ import msgspec
 
 from dragoman.config import AccessRules, KeyRules
 from dragoman.jsontext import decoder
-from dragoman.keys.records import KEPT_SECRETS, StoredKey, StoredSecret, StoredTeam, Uses
+from dragoman.keys.records import (
+    KEPT_SECRETS,
+    StoredKey,
+    StoredSecret,
+    StoredTeam,
+    UsedInHour,
+    Uses,
+)
 from dragoman.storage.sqlite_audit import SqliteAudit
 
 _read_rules = decoder(KeyRules)
@@ -41,6 +48,19 @@ _PRUNE = (
 _USE = (
     "UPDATE client_secrets SET uses = uses + ?2, used = max(ifnull(used, 0), ?3) WHERE digest = ?1"
 )
+
+
+# Costs are in rows of their own, under the same hours and models.
+_USED = """
+    SELECT hour, model, sum(requests), sum(input), sum(cached), sum(output), sum(cost) FROM (
+        SELECT hour, model, iif(account = '', 0, requests) AS requests, input, cached, output,
+            0 AS cost FROM usage
+            WHERE hour >= ?2 AND client IN (SELECT value FROM json_each(?1))
+        UNION ALL
+        SELECT hour, model, 0, 0, 0, 0, cost FROM charges
+            WHERE hour >= ?2 AND client IN (SELECT value FROM json_each(?1))
+    ) GROUP BY hour, model ORDER BY hour
+"""
 
 
 class SqliteKeys(SqliteAudit):
@@ -82,6 +102,12 @@ class SqliteKeys(SqliteAudit):
                 )
             for key in keys:
                 _save(connection, version, key)
+
+    def used(self, names: Sequence[str], since: float) -> Sequence[UsedInHour]:
+        """See `KeyStore.used`."""
+        with self._file.reading() as connection:
+            rows = connection.execute(_USED, (_encode(list(names)).decode(), since))
+            return [UsedInHour(*row) for row in rows]
 
 
 def _save(connection: sqlite3.Connection, version: int, key: StoredKey) -> None:

@@ -102,3 +102,16 @@ class BodyTooLarge(CallError):
     """The answer's body is larger than the caller's limit."""
 
     cause = "too_large"
+
+
+UNSENT_CAUSES = frozenset(
+    {
+        "name_not_resolved",
+        "connection_refused",
+        "unreachable",
+        "tls_failed",
+        "proxy_failed",
+        "connect_timeout",
+    }
+)
+"""The causes of calls that the upstream never saw."""

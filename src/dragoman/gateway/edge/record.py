@@ -15,6 +15,7 @@ from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
 from dragoman.gateway.edge.log_format import timestamp
 from dragoman.gateway.edge.trace_context import RequestTrace
+from dragoman.keys.admission import Admitted
 from dragoman.prices.lookup import Charge
 from dragoman.prices.rates import dollars
 from dragoman.sse import escape
@@ -98,6 +99,8 @@ class _Line(Struct, gc=False):
     estimated: bool | UnsetType = UNSET
     cost_usd: str | UnsetType = UNSET
     unpriced: bool | UnsetType = UNSET
+    limit: str | UnsetType = UNSET
+    exceeded: list[str] | UnsetType = UNSET
     losses: list[str] | UnsetType = UNSET
     losses_total: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
@@ -115,7 +118,9 @@ class Record:
     that the answer was that of an earlier request with the same `Idempotency-Key`. `in_vain` are
     the answers to it that were paid for and of no use, `in_vain_before` how many of those there
     were to earlier requests with the same key. `finish` is why the model stopped, `sent_at` when
-    the last attempt began, by `time.perf_counter`, 0 without one.
+    the last attempt began, by `time.perf_counter`, 0 without one. `admitted` is what the request
+    has reserved of its caller's limits, None if nothing; `limit` names the limit that refused it,
+    `exceeded` those that would have, if they were enforced, each with its mode.
 
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
     by the name of the setting, and `trace_id`, once the request has ended, 0 if it is not traced.
@@ -125,16 +130,19 @@ class Record:
         "account",
         "accounts",
         "address",
+        "admitted",
         "attempts",
         "caller",
         "charge",
         "deferred",
         "error",
         "estimated",
+        "exceeded",
         "failed",
         "finish",
         "in_vain",
         "in_vain_before",
+        "limit",
         "losses",
         "model",
         "replayed",
@@ -170,6 +178,9 @@ class Record:
         self.usage: Usage | None = None
         self.charge: Charge | None = None
         self.estimated = False
+        self.admitted: Admitted | None = None
+        self.limit = ""
+        self.exceeded: Sequence[str] = ()
         self.losses: Sequence[Loss] = ()
         self.replayed = False
         self.error = ""
@@ -221,6 +232,10 @@ class Record:
                 line.unpriced = True
             else:
                 line.cost_usd = dollars(self.charge.cost)
+        if self.limit:
+            line.limit = self.limit
+        if self.exceeded:
+            line.exceeded = list(self.exceeded)
         if self.losses:
             line.losses = [_told(loss) for loss in self.losses[:_LOGGED_LOSSES]]
             line.losses_total = len(self.losses)

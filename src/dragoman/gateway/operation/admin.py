@@ -36,6 +36,7 @@ from dragoman.administration.drafts import (
 )
 from dragoman.administration.errors import Conflict, ImportRejected, NoModel, UnknownAccount
 from dragoman.administration.keys import KeyAdministration, Unknown
+from dragoman.administration.limits import UnknownLimit
 from dragoman.administration.pricing import price_views, reprice
 from dragoman.administration.rows import BadFile, rows_of
 from dragoman.administration.service import Administration
@@ -451,7 +452,7 @@ def _refusal_of(error: Exception, request_id: str) -> Refusal:
     match error:
         case Refusal():
             return error
-        case UnknownAccount() | Unknown():
+        case UnknownAccount() | Unknown() | UnknownLimit():
             return Refusal(404, "not_found", str(error), "name")
         case Conflict():
             return Refusal(409, "conflict", str(error), error.field or None)

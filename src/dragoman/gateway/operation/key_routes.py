@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from dragoman.administration.drafts import FieldError, InvalidDraft
 from dragoman.administration.keys import GRACE_S, KeyAdministration
+from dragoman.administration.limits import LimitAdministration, Owner
 from dragoman.administration.times import LONGEST_SPAN_S
 from dragoman.gateway.edge.incoming import IncomingRequest
 
@@ -47,6 +48,10 @@ class KeyRoutes:
             case ["keys", name, "enable" | "disable" as verb]:
                 fields = {"enabled": verb == "enable"}
                 return {"POST": lambda: self._change(name, fields)}
+            case ["keys" | "teams" as kind, name, "limits", *rest]:
+                return self._limit_handlers(
+                    "key" if kind == "keys" else "team", name, rest, incoming
+                )
             case ["keys", name]:
                 return {
                     "GET": lambda: self._show(name),
@@ -61,6 +66,33 @@ class KeyRoutes:
                     "PATCH": lambda: self._patch_team(name, incoming),
                     "DELETE": lambda: self._remove_team(name),
                 }
+        return None
+
+    def _limit_handlers(
+        self, owner: Owner, name: str, rest: list[str], incoming: IncomingRequest
+    ) -> Handlers | None:
+        def on(change: Callable[[LimitAdministration], object]) -> Callable[[], Awaitable[Reply]]:
+            async def handle() -> Reply:
+                return 200, {
+                    "limits": await self._ask(lambda keys: change(LimitAdministration(keys)))
+                }
+
+            return handle
+
+        async def add() -> Reply:
+            fields = await self._read(incoming)
+            _, told = await on(lambda limits: limits.add(owner, name, fields))()
+            return 201, told
+
+        match rest:
+            case []:
+                return {"GET": on(lambda limits: limits.limits(owner, name)), "POST": add}
+            case ["reset"]:
+                return {"POST": on(lambda limits: limits.reset(owner, name))}
+            case [number] if _is_number(number):
+                return {"DELETE": on(lambda limits: limits.remove(owner, name, int(number)))}
+            case [number, "reset"] if _is_number(number):
+                return {"POST": on(lambda limits: limits.reset(owner, name, int(number)))}
         return None
 
     async def _list(self) -> Reply:
@@ -109,6 +141,10 @@ class KeyRoutes:
 
     async def _remove_team(self, name: str) -> Reply:
         return 200, {"removed": await self._ask(lambda keys: keys.remove_team(name))}
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 4
 
 
 def _taken_name(fields: dict[str, Any]) -> str:

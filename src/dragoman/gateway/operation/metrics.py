@@ -75,8 +75,9 @@ class Counts(Struct):
 
     `series` is by route, class of status and upstream, `errors` by upstream and kind, both joined
     by a blank, which none of them holds. `accounts` are attempts and retries caused by upstream and
-    account, `failures` the attempts that failed by upstream, account and kind. `gauges` are what
-    holds now rather than since the start.
+    account, `failures` the attempts that failed by upstream, account and kind. `limits` are the
+    requests that limits of clients refused, by limit and mode: those that were not enforced would
+    have. `gauges` are what holds now rather than since the start.
     """
 
     series: dict[str, Series] = field(default_factory=dict)
@@ -87,6 +88,7 @@ class Counts(Struct):
     probes: dict[str, int] = field(default_factory=dict)
     alerts: dict[str, int] = field(default_factory=dict)
     traces: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, int] = field(default_factory=dict)
     store_failures: int = 0
     worker_restarts: int = 0
     gauges: dict[str, float] = field(default_factory=dict)
@@ -102,6 +104,7 @@ class Counts(Struct):
             (self.probes, other.probes),
             (self.alerts, other.alerts),
             (self.traces, other.traces),
+            (self.limits, other.limits),
         ):
             for name, count in its.items():
                 mine[name] = mine.get(name, 0) + count
@@ -176,6 +179,10 @@ class Metrics:
             _one_more(counts.errors, f"{record.upstream} {record.error}")
         for loss in record.losses:
             _one_more(counts.losses, loss.kind)
+        if record.limit:
+            _one_more(counts.limits, f"{record.limit} enforce")
+        for exceeded in record.exceeded:
+            _one_more(counts.limits, exceeded)
 
     def _count_failed(self, record: Record) -> None:
         failures = self.counts.failures
@@ -284,6 +291,12 @@ def render(
         "counter",
         "Requests that ended in an error, by upstream and kind.",
         _by_two(counts.errors, "upstream", "kind"),
+    )
+    lines += _family(
+        "limit_refusals_total",
+        "counter",
+        "Requests that a limit of a client refused, or would have, by limit and mode.",
+        _by_two(counts.limits, "limit", "mode"),
     )
     by_upstream: dict[str, Series] = {}
     by_route: dict[tuple[str, str], Series] = {}

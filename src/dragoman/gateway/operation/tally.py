@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from dragoman.accounts.store import LastError
 from dragoman.accounts.usage import Meter
@@ -19,16 +19,32 @@ _OTHER = "(other)"
 
 class Tally:
     """Counts requests, and hands them to `traces`, if there are any. Without a `meter` nothing is
-    counted as usage. `fixed_paths` are the paths
+    counted as usage. `settle` is told of each that reserved something of its caller's limits, at
+    the same moment: what is settled is what is counted as usage. `fixed_paths` are the paths
     counted by their own name, set once the routes are made; others are counted by what they begin
     with."""
 
-    __slots__ = ("_families", "_meter", "_metrics", "_traces", "_uncharged", "fixed_paths")
+    __slots__ = (
+        "_families",
+        "_meter",
+        "_metrics",
+        "_settle",
+        "_traces",
+        "_uncharged",
+        "fixed_paths",
+    )
 
-    def __init__(self, metrics: Metrics, meter: Meter | None, traces: Traces | None = None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        meter: Meter | None,
+        settle: Callable[[Record], None],
+        traces: Traces | None = None,
+    ) -> None:
         self._traces = traces
         self._metrics = metrics
         self._meter = meter
+        self._settle = settle
         self.fixed_paths: Container[str] = ()
         endpoints = [codec.endpoint for codec in CODECS.values()]
         self._families = tuple(
@@ -49,6 +65,8 @@ class Tally:
 
     def request(self, incoming: IncomingRequest, record: Record) -> None:
         """A request was answered, or will not be."""
+        if record.admitted is not None:
+            self._settle(record)
         seconds = time.perf_counter() - record.started
         first_byte = incoming.answered - record.started if incoming.answered else None
         path, operation = incoming.path, incoming.operation
@@ -74,6 +92,8 @@ class Tally:
 
     def background(self, incoming: IncomingRequest, record: Record) -> None:
         """A response was made in the background, or will not be."""
+        if record.admitted is not None:
+            self._settle(record)
         seconds = time.perf_counter() - record.started
         status = incoming.status or 500
         self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)

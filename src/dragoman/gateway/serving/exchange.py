@@ -15,7 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import Lease
-from dragoman.canonical.errors import Fault, FaultKind, InvalidRequest, UpstreamError
+from dragoman.canonical.errors import (
+    DragomanError,
+    Fault,
+    FaultKind,
+    InvalidRequest,
+    UpstreamError,
+)
 from dragoman.canonical.losses import Policy
 from dragoman.config import Server
 from dragoman.gateway.edge.auth import Caller
@@ -26,6 +32,7 @@ from dragoman.gateway.edge.idempotency import POLICY, key_for
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.trace_context import HEADER as TRACEPARENT
+from dragoman.gateway.serving.admission import Admission
 from dragoman.gateway.serving.affinity import ForeignReasoning
 from dragoman.gateway.serving.answer_delivery import (
     deliver_fault,
@@ -82,6 +89,7 @@ class Exchange:
         large: LargeBodies,
         prices: Prices,
         foreign: ForeignReasoning,
+        admission: Admission,
         attributor: Attributor | None = None,
         *,
         shows_cost: bool = False,
@@ -90,6 +98,7 @@ class Exchange:
         self._traces = traces
         self._attributor = attributor
         self._prices = prices
+        self._admission = admission
         self._shows_cost = shows_cost
         self._server = server
         self._large = large
@@ -128,6 +137,15 @@ class Exchange:
             target = self.resolve(request, caller, record)
         if self._traces is not None:
             self._traces.begin(incoming, record, request)
+        if caller.is_limited:
+            try:
+                request = await self._admission.admit(
+                    incoming, caller, record, request, target, self._prices
+                )
+            except DragomanError:
+                # The error is told as the route has it.
+                self.settings(incoming, caller, target)
+                raise
         attempts = Attempts(self._upstreams.pool, record)
         context = RequestContext(
             incoming,
@@ -314,6 +332,8 @@ class Exchange:
         """Whether a fallback answered. It is not asked if there is no time left, or if the request
         cannot be translated for it."""
         if not context.attempts.in_time(fallback.upstream):
+            return False
+        if self._admission.refuses_target(context.record, fallback, self._prices):
             return False
         try:
             await self._retarget(context, fallback, is_fallback=True)

@@ -307,9 +307,11 @@ class _Run:
             await asyncio.wait((saver,))
         if self._status >= 400:
             fault = fault or _told(self._body)
-        await self._end(fault)
         record.error = record.error or (fault.kind if fault is not None else "")
-        background._count(incoming, record)
+        try:
+            await self._end(fault)
+        finally:
+            background._count(incoming, record)
         if background._log is not None:
             background._log(
                 record.line(incoming.request_id, "POST /v1/responses", self._status or 500)

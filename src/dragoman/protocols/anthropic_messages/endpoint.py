@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from dragoman.canonical.options import Capabilities
 from dragoman.protocols.anthropic_messages.attribution import told_user
 from dragoman.protocols.anthropic_messages.counting import COUNTING
+from dragoman.protocols.anthropic_messages.limits import limit_lines
 from dragoman.protocols.anthropic_messages.settings import MessagesCapabilities
 from dragoman.protocols.base import Endpoint
 from dragoman.protocols.model_lists import MODELS
@@ -66,4 +67,6 @@ ENDPOINT = Endpoint(
     auth="x-api-key",
     headers=version_headers,
     forwarded=("anthropic-version", "anthropic-beta"),
+    output_limits=("max_tokens",),
+    limit_lines=limit_lines,
 )

@@ -39,6 +39,14 @@ _SHOWN: dict[FaultKind, tuple[int, str]] = {
 }
 """Status and `error.type` of each kind, as the service itself uses them."""
 
+_BUDGET_TYPES = {
+    400: "invalid_request_error",
+    402: "billing_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
+"""The type that belongs to each status of a spent budget."""
+
 _TOO_LONG = "prompt is too long"
 """How the service's own message begins; agents start to compact the conversation on it."""
 
@@ -108,8 +116,11 @@ def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> R
     status = fault.status
     if status is None or fault.kind in FIXED_STATUS:
         status = _SHOWN[fault.kind][0]
-    body = {"type": "error", "error": error_object(fault), "request_id": request_id}
-    return Rendered(status, body)
+    error = error_object(fault)
+    if fault.limited == "budget" and options.budget_status is not None:
+        status = options.budget_status
+        error["type"] = _BUDGET_TYPES[status]
+    return Rendered(status, {"type": "error", "error": error, "request_id": request_id})
 
 
 def error_event(fault: Fault, request_id: str = "") -> bytes:

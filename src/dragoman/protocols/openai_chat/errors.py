@@ -9,7 +9,7 @@ from dragoman.canonical.options import Options
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import FAILURE_WORDS
-from dragoman.protocols.openai_errors import FORMS, shown_status
+from dragoman.protocols.openai_errors import FORMS, shown_status, shown_type
 from dragoman.protocols.retrying import told_in_stream
 from dragoman.sse import DONE, encode
 
@@ -27,7 +27,7 @@ def failure(reason: str) -> Fault:
 
 def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:
     """The status and body of a fault. The request id has its place in a header."""
-    return Rendered(shown_status(fault), {"error": error_object(fault)})
+    return Rendered(shown_status(fault, options), {"error": error_object(fault)})
 
 
 def error_object(fault: Fault) -> JsonObject:
@@ -36,7 +36,7 @@ def error_object(fault: Fault) -> JsonObject:
     return {
         **(fault.details or {}),
         "message": fault.message,
-        "type": form.type,
+        "type": shown_type(fault),
         "param": fault.param,
         "code": fault.code or (None if form.optional else form.code),
     }

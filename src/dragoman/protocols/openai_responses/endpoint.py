@@ -6,6 +6,7 @@ from dragoman.protocols.attribution import MEMBERS, told_to_openai
 from dragoman.protocols.base import Counting, Endpoint
 from dragoman.protocols.counting import read_count
 from dragoman.protocols.model_lists import MODELS
+from dragoman.protocols.openai_limits import limit_lines
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
 
 _COUNTING = Counting(
@@ -53,4 +54,6 @@ ENDPOINT = Endpoint(
     binds_reasoning=True,
     stores_responses=True,
     capabilities=ResponsesCapabilities,
+    output_limits=("max_output_tokens",),
+    limit_lines=limit_lines,
 )

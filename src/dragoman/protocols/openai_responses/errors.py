@@ -11,7 +11,7 @@ from dragoman.canonical.options import Options
 from dragoman.protocols.base import OFFICIAL, Rendered
 from dragoman.protocols.faults import REQUEST_CODES
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_errors import FORMS, shown_status
+from dragoman.protocols.openai_errors import FORMS, shown_status, shown_type
 from dragoman.protocols.openai_responses.settings import ResponsesOptions
 from dragoman.protocols.retrying import BROKEN_CODES, OVERLOADED_TYPE, told_in_stream
 
@@ -74,7 +74,7 @@ def error_object(fault: Fault, options: Options = OFFICIAL) -> JsonObject:
     `param` and `code` are always strings: @ai-sdk/open-responses shows no other errors.
     """
     form = FORMS[fault.kind]
-    kind = form.type
+    kind = shown_type(fault)
     if options.of(ResponsesOptions).error_style == "openresponses":
         kind = _open_responses(fault)[1]
     error: JsonObject = {
@@ -123,4 +123,4 @@ def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> R
     if options.of(ResponsesOptions).error_style == "openresponses":
         status, _ = _open_responses(fault)
         return Rendered(status, {"error": error_object(fault, options)})
-    return Rendered(shown_status(fault), {"error": error_object(fault)})
+    return Rendered(shown_status(fault, options), {"error": error_object(fault)})

@@ -1,0 +1,116 @@
+"""What an operator can do with the limits of keys and teams: those of the store, whether a gateway
+runs or not. Those of the configuration file are shown, and changed there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.administration.keys import KeyAdministration
+from dragoman.config import AccessRules
+from dragoman.config.limits import Limit
+
+Owner = Literal["key", "team"]
+"""Whose limits they are."""
+
+
+class UnknownLimit(LookupError):
+    """There is no limit of this number."""
+
+    def __init__(self, name: str, number: int, count: int) -> None:
+        told = f"{name} has no limit {number}"
+        super().__init__(f"{told}: they are numbered from 1 to {count}" if count else told)
+
+
+class NumberedLimit(Struct, frozen=True, kw_only=True):
+    """A limit with its number among those of its key or team, from 1 on."""
+
+    number: int
+    limit: Limit
+
+
+class LimitAdministration:
+    """What can be done with the limits of keys and teams.
+
+    All methods may raise `Unknown` if there is no such key or team, and those that change something
+    `Conflict` if it is one of the configuration file; and `StoreError`.
+    """
+
+    def __init__(self, keys: KeyAdministration, *, clock: Callable[[], float] = time.time) -> None:
+        self._keys = keys
+        self._clock = clock
+
+    def limits(self, owner: Owner, name: str) -> tuple[NumberedLimit, ...]:
+        """The limits of a key or team."""
+        view = self._keys.team(name) if owner == "team" else self._keys.key(name)
+        return _numbered(view.rules.limits)
+
+    def add(self, owner: Owner, name: str, fields: Mapping[str, Any]) -> tuple[NumberedLimit, ...]:
+        """Add a limit. Returns all that there are then.
+
+        Raises:
+            InvalidDraft: a field is wrong.
+        """
+        return self._change(owner, name, lambda limits: [*map(_plain, limits), dict(fields)])
+
+    def remove(self, owner: Owner, name: str, number: int) -> tuple[NumberedLimit, ...]:
+        """Remove a limit. Returns those that are left.
+
+        Raises:
+            UnknownLimit: there is none of this number.
+        """
+
+        def without(limits: Sequence[Limit]) -> list[Any]:
+            _find(name, limits, number)
+            return [_plain(one) for place, one in enumerate(limits, 1) if place != number]
+
+        return self._change(owner, name, without)
+
+    def reset(
+        self, owner: Owner, name: str, number: int | None = None
+    ) -> tuple[NumberedLimit, ...]:
+        """Count a limit from now on, or (None) all that have a window. Returns all.
+
+        Raises:
+            UnknownLimit: there is none of this number.
+        """
+        now = datetime.fromtimestamp(int(self._clock()), UTC).isoformat()
+
+        def begun_anew(limits: Sequence[Limit]) -> list[Any]:
+            if number is not None:
+                _find(name, limits, number)
+            return [
+                _plain(one) | ({"since": now} if number in (None, place) and one.window else {})
+                for place, one in enumerate(limits, 1)
+            ]
+
+        return self._change(owner, name, begun_anew)
+
+    def _change(
+        self, owner: Owner, name: str, change: Callable[[Sequence[Limit]], list[Any]]
+    ) -> tuple[NumberedLimit, ...]:
+        def fields(rules: AccessRules) -> Mapping[str, Any]:
+            return {"limits": change(rules.limits)}
+
+        if owner == "team":
+            return _numbered(self._keys.change_team(name, fields).rules.limits)
+        return _numbered(self._keys.change(name, fields).rules.limits)
+
+
+def _numbered(limits: Sequence[Limit]) -> tuple[NumberedLimit, ...]:
+    return tuple(NumberedLimit(number=place, limit=one) for place, one in enumerate(limits, 1))
+
+
+def _plain(limit: Limit) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(limit)
+    return plain
+
+
+def _find(name: str, limits: Sequence[Limit], number: int) -> None:
+    if not 1 <= number <= len(limits):
+        raise UnknownLimit(name, number, len(limits))

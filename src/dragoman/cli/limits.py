@@ -1,0 +1,133 @@
+"""`dragoman limit`: how much a key, or all keys of a team, may use.
+
+Everything happens in the store, whether a gateway runs or not; a running one takes it over within a
+second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dragoman.cli.common import CONFIG, JSON, print_json, table
+from dragoman.cli.keys import opened
+
+if TYPE_CHECKING:
+    from dragoman.administration.limits import LimitAdministration, NumberedLimit, Owner
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TEAM = click.option("--team", "of_team", is_flag=True, help="NAME is a team.")
+
+
+@click.group()
+def limit() -> None:
+    """Set, list, reset and remove limits of keys and teams."""
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[LimitAdministration]:
+    from dragoman.administration.limits import LimitAdministration, UnknownLimit
+
+    with opened(path) as keys:
+        try:
+            yield LimitAdministration(keys)
+        except UnknownLimit as error:
+            raise click.ClickException(str(error)) from None
+
+
+def _owner(of_team: bool) -> Owner:
+    return "team" if of_team else "key"
+
+
+@limit.command()
+@CONFIG
+@_TEAM
+@click.option(
+    "--kind",
+    required=True,
+    help="requests, tokens, input_tokens, output_tokens, cost or concurrent.",
+)
+@click.option("--amount", required=True, help="How much; a cost in US dollars: 12.50.")
+@click.option("--window", help="30s, 1m, 5h, 7d, hour, day, week, month or total.")
+@click.option("--zone", help="Time zone of the calendar.")
+@click.option("--mode", help="enforce (the default), soft or shadow.")
+@click.option("--model", "models", multiple=True, help="Model that is counted; *.")
+@click.option("--clamp", is_flag=True, help="Lower output limits to what is left.")
+@click.option("--count-cached", is_flag=True, help="Count cached tokens, too.")
+@click.option("--unpriced", help="refuse (the default) or allow models without a price.")
+@click.option("--queue", "queue_s", type=float, help="Seconds to wait for a turn.")
+@JSON
+@click.argument("name")
+def add(config: Path, of_team: bool, as_json: bool, name: str, **options: Any) -> None:
+    """Add a limit to the key NAME."""
+    fields = {field: value for field, value in options.items() if value not in (None, (), False)}
+    amount = fields["amount"]
+    if fields["kind"] != "cost" and amount.lstrip("-").isdecimal():
+        fields["amount"] = int(amount)
+    with _opened(config) as administration:
+        limits = administration.add(_owner(of_team), name, fields)
+    _print(limits, as_json)
+
+
+@limit.command("list")
+@CONFIG
+@_TEAM
+@JSON
+@click.argument("name")
+def list_limits(config: Path, of_team: bool, as_json: bool, name: str) -> None:
+    """List the limits of the key NAME."""
+    with _opened(config) as administration:
+        limits = administration.limits(_owner(of_team), name)
+    _print(limits, as_json)
+
+
+@limit.command("remove")
+@CONFIG
+@_TEAM
+@click.argument("name")
+@click.argument("number", type=int)
+def remove(config: Path, of_team: bool, name: str, number: int) -> None:
+    """Remove a limit of the key NAME, by its number."""
+    with _opened(config) as administration:
+        administration.remove(_owner(of_team), name, number)
+
+
+@limit.command("reset")
+@CONFIG
+@_TEAM
+@click.argument("name")
+@click.argument("number", type=int, required=False)
+def reset(config: Path, of_team: bool, name: str, number: int | None) -> None:
+    """Count limits of the key NAME from now on.
+
+    NUMBER is that of the limit; without one, all begin anew.
+    """
+    with _opened(config) as administration:
+        administration.reset(_owner(of_team), name, number)
+
+
+def _print(limits: tuple[NumberedLimit, ...], as_json: bool) -> None:
+    if as_json:
+        print_json(limits)
+        return
+    heading = ("NUMBER", "KIND", "AMOUNT", "WINDOW", "ZONE", "MODE", "MODELS", "SINCE")
+    click.echo(table(heading, [_line(one) for one in limits]))
+
+
+def _line(numbered: NumberedLimit) -> tuple[str, ...]:
+    one = numbered.limit
+    return (
+        str(numbered.number),
+        one.kind,
+        f"${one.amount}" if one.kind == "cost" else str(one.amount),
+        one.window or "",
+        one.zone if one.window in ("hour", "day", "week", "month") else "",
+        one.mode,
+        " ".join(one.models or ()),
+        "" if one.since is None else f"{one.since:%Y-%m-%d %H:%M}",
+    )

@@ -1,0 +1,132 @@
+"""Limits of keys and teams, as they are written in the configuration and in the store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from dragoman.config.windows import WindowError, parse_window
+
+LimitKind = Literal["requests", "tokens", "input_tokens", "output_tokens", "cost", "concurrent"]
+LimitMode = Literal["enforce", "shadow", "soft"]
+
+MOST = 10**15
+"""The largest amount of a limit that is no cost."""
+
+_DOLLARS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?\Z")
+_MOST_DOLLARS = 1_000_000
+_PICO = 10**12
+
+
+class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How much may be used within a window. Of all limits of a key and of its team, each must
+    hold."""
+
+    kind: LimitKind
+    """What is counted. `tokens` are those of input and output together; `concurrent` are requests
+    at one time."""
+    amount: int | str
+    """How much of it; a cost in US dollars as a text, `"12.50"`. 0 allows nothing."""
+    window: Annotated[str, Meta(min_length=1)] | None = None
+    """Within what time: the last so much at any moment (`30s`, `1m`, `5h`, `7d`), a part of the
+    calendar (`hour`, `day`, `week` from Monday, `month`), or `total` for ever. Not for
+    `concurrent`."""
+    zone: Annotated[str, Meta(min_length=1)] = "UTC"
+    """Time zone of the calendar, `Europe/Berlin`."""
+    mode: LimitMode = "enforce"
+    """`enforce` refuses what would exceed it. `soft` refuses nothing, and tells clients and
+    operators at 50, 80 and 100 percent. `shadow` refuses nothing, and counts what would have
+    been refused."""
+    models: tuple[Annotated[str, Meta(min_length=1)], ...] | None = None
+    """Names of models, as clients ask for them, that are counted together, `*` allowed in each;
+    absent: all."""
+    clamp: bool = False
+    """Lower the output limit of a request to what is left, instead of refusing it, as long as 256
+    tokens are; not for `requests` and `concurrent`."""
+    count_cached: bool = False
+    """Count tokens that were read from a prompt cache, too; for tokens only."""
+    unpriced: Literal["refuse", "allow"] = "refuse"
+    """Of a cost: whether models that have no price may be used, which then count nothing."""
+    queue_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    """Of `concurrent`: seconds that a request waits for its turn before it is refused."""
+    queue_size: Annotated[int, Meta(ge=1)] = 100
+    """Of `concurrent`: requests that may wait in each worker."""
+    since: Annotated[datetime, Meta(tz=True)] | None = None
+    """What was used before this time is not counted. `dragoman limit reset` sets it."""
+
+    @property
+    def units(self) -> int:
+        """The amount in whole units: tokens, requests, pico-dollars."""
+        if self.kind != "cost":
+            return int(self.amount)
+        return int(Decimal(self.amount) * _PICO)
+
+    @property
+    def counted_as(self) -> tuple[object, ...]:
+        """What tells its counter from others of the same key or team. The amount does not: what
+        was used stays used when a limit is raised."""
+        zone = self.zone if self.window in _OF_ZONE else ""
+        models = None if self.models is None else tuple(sorted(set(self.models)))
+        return self.kind, self.window, zone, models, self.count_cached, self.since
+
+
+_OF_ZONE = ("hour", "day", "week", "month")
+_TOKENS = ("tokens", "input_tokens", "output_tokens")
+
+
+def limit_faults(limits: Sequence[Limit]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What is wrong with the limits of a key or a team, each with where."""
+    seen: dict[tuple[object, ...], int] = {}
+    for index, limit in enumerate(limits):
+        for field, told in _faults(limit):
+            yield ("limits", index, field), told
+        first = seen.setdefault(limit.counted_as, index)
+        if first != index:
+            yield ("limits", index, "kind"), f"limits[{first}] counts the same"
+
+
+def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
+    yield from _amount_faults(limit)
+    if limit.kind == "concurrent":
+        if limit.window is not None:
+            yield "window", "requests at one time have none"
+    elif limit.window is None:
+        yield "window", "required, but not set"
+    else:
+        try:
+            parse_window(limit.window, limit.zone)
+        except WindowError as error:
+            yield error.field, str(error)
+    for field, kinds in (
+        ("clamp", (*_TOKENS, "cost")),
+        ("count_cached", ("tokens", "input_tokens")),
+        ("unpriced", ("cost",)),
+        ("queue_s", ("concurrent",)),
+        ("queue_size", ("concurrent",)),
+    ):
+        if limit.kind not in kinds and getattr(limit, field) != getattr(_BARE, field):
+            yield field, f"means nothing for {limit.kind}"
+
+
+_BARE = Limit(kind="requests", amount=0)
+
+
+def _amount_faults(limit: Limit) -> Iterator[tuple[str, str]]:
+    amount = limit.amount
+    if isinstance(amount, int):
+        if not 0 <= amount <= MOST:
+            yield "amount", f"expected a whole number from 0 to {MOST}"
+        elif limit.kind == "cost":
+            yield "amount", 'expected US dollars as a text such as "12.50"'
+    elif limit.kind != "cost":
+        yield "amount", "expected a whole number"
+    elif not _DOLLARS.match(amount):
+        told = 'expected US dollars as a text such as "12.50", with at most six decimals'
+        yield "amount", told
+    elif Decimal(amount) > _MOST_DOLLARS:
+        yield "amount", f"expected {_MOST_DOLLARS} US dollars at most"

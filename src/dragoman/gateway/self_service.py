@@ -1,0 +1,67 @@
+"""What the holder of a key may see of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.incoming import IncomingRequest
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.serving.limit_counters import LimitCounters, LimitView
+from dragoman.gateway.serving.limits_told import amount_text, moment_text
+from dragoman.keys.admission import Kind
+from dragoman.prices.rates import PICO
+from dragoman.protocols.base import to_json
+
+
+class SelfService:
+    """Handlers of `/v1/key`."""
+
+    def __init__(self, limits: LimitCounters) -> None:
+        self._limits = limits
+
+    async def key(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
+        """`GET /v1/key`: the key's name, when it expires, its limits, and what is left of them."""
+        views = await self._limits.views(caller) if caller.is_limited else ()
+        told: dict[str, Any] = {"name": caller.name, "expires_at": moment_text(caller.ends)}
+        told["limits"] = [_told(view, shows_amounts=caller.shows_amounts) for view in views]
+        if caller.shows_amounts:
+            told["data"] = _tightest_budget(views)
+        await incoming.reply(200, to_json(told))
+
+
+def _told(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
+    bound, limit = view.bound, view.bound.limit
+    told: dict[str, Any] = {"scope": "team" if bound.is_team else "key", "kind": limit.kind}
+    if shows_amounts:
+        told["amount"] = amount_text(bound.kind, bound.amount)
+    told["window"] = limit.window
+    if limit.window is not None:
+        told["zone"] = limit.zone
+    told["mode"] = limit.mode
+    if limit.models is not None:
+        told["models"] = limit.models
+    if shows_amounts:
+        for name, amount in (
+            ("used", view.used),
+            ("reserved", view.reserved),
+            ("remaining", max(0, bound.amount - view.used - view.reserved)),
+        ):
+            told[name] = amount_text(bound.kind, amount)
+    told["resets_at"] = None if limit.window is None else moment_text(view.resets_at)
+    return told
+
+
+def _tightest_budget(views: tuple[LimitView, ...]) -> dict[str, float | None]:
+    """The budget of which the least is left, in the members that tools read which were made for
+    OpenRouter (`GET /api/v1/key`): US dollars as numbers."""
+    budgets = [view for view in views if view.bound.kind is Kind.COST and view.bound.enforced]
+    if not budgets:
+        return {"limit": None, "usage": None, "limit_remaining": None}
+    view = min(budgets, key=lambda one: one.bound.amount - one.used - one.reserved)
+    left = max(0, view.bound.amount - view.used - view.reserved)
+    return {
+        "limit": view.bound.amount / PICO,
+        "usage": view.used / PICO,
+        "limit_remaining": left / PICO,
+    }

@@ -1,0 +1,396 @@
+"""Requests are held to the limits of keys and teams, exactly over the workers of a machine."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from operator import add
+from typing import NoReturn
+
+from dragoman.canonical.envelope import Sealer
+from dragoman.canonical.usage import Usage
+from dragoman.config.windows import Rolling
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.errors import Headers
+from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
+from dragoman.gateway.edge.record import Record
+from dragoman.gateway.serving.limit_counters import LimitCounters
+from dragoman.gateway.serving.limits_told import (
+    CLAMPED_HEADER,
+    queue_full,
+    rate_lines,
+    refused,
+    soft_headers,
+    unpriced,
+)
+from dragoman.gateway.serving.routing import Target
+from dragoman.gateway.serving.turn_queue import TurnQueue
+from dragoman.keys.admission import (
+    Admitted,
+    BoundLimit,
+    BoundLimits,
+    Crossing,
+    Kind,
+    Refusal,
+    Reservation,
+    Row,
+    Wanted,
+    admit,
+    fitting_output,
+    settle,
+)
+from dragoman.keys.estimates import Estimates, text_and_files
+from dragoman.prices.lookup import Charge, Prices
+from dragoman.prices.rates import TIERS
+from dragoman.protocols.base import to_json
+from dragoman.protocols.limits import whole
+from dragoman.translation import ClientRequest
+from dragoman.translation.estimate import estimate_tokens
+from dragoman.upstream.errors import UNSENT_CAUSES
+
+_log = logging.getLogger("dragoman.limits")
+
+_LEARNT_ALL = 100
+"""Requests of a worker that all are learned from; later, every fourth."""
+
+_HOUR_S = 3600
+_PLAIN = Usage()
+
+_MOST_OUTPUT = 10**7
+"""Tokens of output that are reserved at most, whatever a client asks for."""
+
+_MOST_CHOICES = 128
+"""Answers to one request, at most (create_chat_completion, `n`)."""
+
+
+class Admission:
+    """Lets requests in and settles what they came to, by the limits in `counters`."""
+
+    def __init__(self, counters: LimitCounters) -> None:
+        self._limits = counters
+        self._estimates = Estimates()
+        self._settled = 0
+        self._queues: dict[Row, TurnQueue[Reservation | Refusal]] = {}
+        self.on_crossing: Callable[[Crossing], None] = log_crossing
+        counters.on_freed = self._serve_all_queues
+
+    async def admit(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        request: ClientRequest,
+        target: Target,
+        prices: Prices,
+    ) -> ClientRequest:
+        """Reserve for a request at all limits of its caller. Returns the request, with a lower
+        output limit if it was clamped.
+
+        Raises:
+            DragomanError: a limit refuses it, or the model has no price; nothing is reserved.
+            ClientGone: the client left while it waited for its turn.
+        """
+        bound = caller.bound
+        if bound is None:
+            bound = await self._limits.bind(caller)
+        if bound.has_models:
+            # Whatever it is called: no other name of a model leads past its limit.
+            bound = bound.concerning((record.model, target.name, target.model))
+        wanted, size = _NO_TOKENS, 0
+        if bound.needs_tokens:
+            wanted, size = self._wanted(bound, caller, request, target, prices)
+            if wanted.cost is None and bound.budget is not None:
+                told = unpriced(bound.budget, record.model)
+                self._refuse(incoming, record, bound.budget, told)
+            if bound.clamps and wanted.output:
+                fits = self._fitting(bound, wanted)
+                if fits is not None:
+                    request = _clamped(request, fits)
+                    incoming.shared.append((CLAMPED_HEADER, b"%d" % fits))
+                    wanted = wanted.with_output(fits)
+        amounts = wanted.amounts()
+        found = self._try(bound.all, amounts)
+        if isinstance(found, Refusal):
+            found = await self._waited(incoming, caller, record, bound.all, amounts, found)
+        record.admitted = Admitted(caller.name, found, size, bound.budget is not None)
+        if found.exceeded:
+            record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in found.exceeded])
+        for crossing in found.crossings:
+            self.on_crossing(crossing)
+        if bound.rates and caller.shows_amounts:
+            incoming.lines += rate_lines(incoming.codec, bound.rates, found.at)
+        if bound.soft:
+            incoming.shared += soft_headers(bound.soft, found.at)
+        return request
+
+    def _fitting(self, bound: BoundLimits, wanted: Wanted) -> int | None:
+        self._limits.shared.lock()
+        try:
+            return fitting_output(bound.all, wanted, time.time())
+        finally:
+            self._limits.shared.unlock()
+
+    def settle(self, record: Record) -> None:
+        """A request is over: what it reserved is given back, and what it used is counted. Harmless
+        for one that has reserved nothing, or was settled before."""
+        admitted, record.admitted = record.admitted, None
+        if admitted is None:
+            return
+        counters = self._limits.shared
+        spent = spent_by(record)
+        counters.lock()
+        try:
+            changed, crossings = settle(admitted.reservation, spent, time.time())
+        finally:
+            counters.unlock()
+        self._limits.note_settled(changed)
+        for crossing in crossings:
+            self.on_crossing(crossing)
+        self._settled += 1
+        if (
+            record.usage is not None
+            and not record.estimated
+            and (self._settled < _LEARNT_ALL or not self._settled & 3)
+        ):
+            self._learn(admitted, record, record.usage)
+        if self._queues:
+            self._serve_queues(admitted.reservation.limits)
+
+    def refuses_target(self, record: Record, target: Target, prices: Prices) -> bool:
+        """Whether a fallback may not be asked, for it has no price and the caller has a budget."""
+        admitted = record.admitted
+        if admitted is None or not admitted.refuses_unpriced:
+            return False
+        return prices.charge(target.upstream.name, target.model, _PLAIN, time.time()).cost is None
+
+    def _wanted(
+        self,
+        bound: BoundLimits,
+        caller: Caller,
+        request: ClientRequest,
+        target: Target,
+        prices: Prices,
+    ) -> tuple[Wanted, int]:
+        """What a request may come to, and of how many bytes its prompt is."""
+        upstream, model = target.upstream.name, target.model
+        size, files = text_and_files(request.body)
+        if size:
+            prompt = self._estimates.input(upstream, model, size, files)
+        else:
+            prompt = estimate_tokens(request.read(_UNSEALED))
+        output = _asked_output(request)
+        if output is None:
+            output = self._estimates.output(caller.name, model)
+        most = target.capabilities.max_output_tokens
+        if most is not None and output > most:
+            output = most
+        if request.codec.endpoint.choices in request.members:
+            output *= _choices(request)
+        if output > _MOST_OUTPUT:
+            output = _MOST_OUTPUT
+        if files:
+            size = 0
+        if not bound.needs_cost:
+            return Wanted(prompt, output), size
+        written = prompt if b'"cache_control"' in request.body else None
+        tier = _asked_tier(request) if "service_tier" in request.members else None
+        now, plain = time.time(), 0
+        if bound.clamps:
+            without = Usage(input=prompt, cache_write=written, tier=tier)
+            plain = prices.charge(upstream, model, without, now).cost or 0
+        usage = Usage(input=prompt, output=output, cache_write=written, tier=tier)
+        return Wanted(prompt, output, plain, prices.charge(upstream, model, usage, now).cost), size
+
+    def _try(self, limits: Sequence[BoundLimit], amounts: Sequence[int]) -> Reservation | Refusal:
+        counters, queues = self._limits.shared, self._queues
+        if queues:
+            # Whoever waits comes before whoever has just come.
+            for limit in limits:
+                queue = queues.get(limit.row)
+                if queue is not None and queue.count:
+                    return Refusal(limit, 1, time.time() + 1.0)
+        counters.lock()
+        try:
+            return admit(limits, amounts, time.time())
+        finally:
+            counters.unlock()
+
+    async def _waited(
+        self,
+        incoming: IncomingRequest,
+        caller: Caller,
+        record: Record,
+        limits: Sequence[BoundLimit],
+        amounts: Sequence[int],
+        refusal: Refusal,
+    ) -> Reservation:
+        """What a request is given that waits for its turn, where that is to be.
+
+        Raises:
+            DragomanError: it is refused.
+            ClientGone: the client left.
+        """
+        limit = refusal.limit
+        counters = self._limits.shared
+        if limit.kind is Kind.CONCURRENT and limit.limit.queue_s and limit.amount:
+            queue = self._queues.get(limit.row)
+            if queue is None:
+                queue = self._queues[limit.row] = TurnQueue(self._give_back)
+            if queue.count >= limit.limit.queue_size:
+                self._refuse(incoming, record, limit, queue_full(limit))
+
+            def attempt() -> Reservation | Refusal | None:
+                counters.lock()
+                try:
+                    found = admit(limits, amounts, time.time())
+                finally:
+                    counters.unlock()
+                if isinstance(found, Refusal) and found.limit.row is limit.row:
+                    return None
+                return found
+
+            given: list[Reservation | Refusal | None] = []
+
+            async def wait() -> None:
+                given.append(await queue.wait(caller.name, attempt, limit.limit.queue_s))
+
+            try:
+                await while_connected(incoming, wait())
+            except BaseException:
+                # It may have been cancelled in the same turn of the loop in which it was given.
+                for one in given:
+                    if one is not None:
+                        self._give_back(one)
+                raise
+            finally:
+                if not queue.count:
+                    self._queues.pop(limit.row, None)
+            found = given[0]
+            if isinstance(found, Reservation):
+                return found
+            refusal = found or refusal
+        counters.lock()
+        try:
+            told = refused(refusal, time.time(), shows_amounts=caller.shows_amounts)
+        finally:
+            counters.unlock()
+        self._refuse(incoming, record, refusal.limit, told)
+
+    def _refuse(
+        self,
+        incoming: IncomingRequest,
+        record: Record,
+        limit: BoundLimit,
+        told: tuple[Exception, Headers],
+    ) -> NoReturn:
+        error, headers = told
+        record.limit = limit.name
+        incoming.shared += headers
+        raise error
+
+    def _give_back(self, given: Reservation | Refusal) -> None:
+        """Nothing came of what was reserved."""
+        if isinstance(given, Reservation):
+            self._limits.shared.lock()
+            try:
+                settle(given, _NOTHING, time.time())
+            finally:
+                self._limits.shared.unlock()
+            self._serve_queues(given.limits)
+
+    def _serve_queues(self, limits: Iterable[BoundLimit]) -> None:
+        for limit in limits:
+            queue = self._queues.get(limit.row)
+            if queue is not None:
+                queue.serve()
+
+    def _serve_all_queues(self) -> None:
+        for queue in list(self._queues.values()):
+            queue.serve()
+
+    def _learn(self, admitted: Admitted, record: Record, usage: Usage) -> None:
+        if record.error:
+            return
+        model = record.upstream_model
+        if admitted.size and usage.input:
+            self._estimates.learn_input(record.upstream, model, admitted.size, usage.input)
+        self._estimates.learn_output(admitted.caller, model, usage.output)
+
+
+_NO_TOKENS = Wanted(0, 0)
+_NOTHING = (0,) * len(Kind)
+_UNSEALED = Sealer()
+
+
+def spent_by(record: Record) -> Sequence[int]:
+    """What a request came to, by what is told of it: it counts as a request where an upstream was
+    reached. Answers that were paid for and of no use are in it, as they are in usage."""
+    if record.usage is None:
+        unreached = sum(one.kind in UNSENT_CAUSES for one in record.failed)
+        spent: Sequence[int] = (int(record.attempts > unreached), *_NOTHING[1:])
+    else:
+        spent = _spent(record.usage, record.charge)
+    for one in record.in_vain:
+        if one.usage is not None:
+            more = _spent(one.usage, one.charge)[1:]
+            spent = (spent[0], *map(add, spent[1:], more))
+    return spent
+
+
+def _spent(usage: Usage, charge: Charge | None) -> Sequence[int]:
+    cost = 0 if charge is None else charge.cost or 0
+    given, output = usage.input, usage.output
+    fresh = given - min(usage.cached, given) if usage.cached else given
+    return 1, fresh, output, fresh + output, cost, 0, given, given + output
+
+
+def _asked_output(request: ClientRequest) -> int | None:
+    """The output limit that a client gives; None if it gives none."""
+    members = request.members
+    for name in request.codec.endpoint.output_limits:
+        if name in members:
+            value = whole(members[name])
+            if value is not None and value >= 0:
+                return value
+    if not request.body:
+        return request.read(_UNSEALED).max_output_tokens
+    return None
+
+
+def _choices(request: ClientRequest) -> int:
+    """How many answers a client asks for at once."""
+    asked = whole(request.members[request.codec.endpoint.choices])
+    return max(1, min(asked or 1, _MOST_CHOICES))
+
+
+def _asked_tier(request: ClientRequest) -> str | None:
+    """The service tier that a client asks for, if it has a price of its own."""
+    tier = request.member("service_tier")
+    return tier if tier in TIERS else None
+
+
+def _clamped(request: ClientRequest, most: int) -> ClientRequest:
+    """The request with a lower output limit."""
+    names = request.codec.endpoint.output_limits
+    if not request.body or not names:
+        return request
+    given = [name for name in names if name in request.members] or names[:1]
+    body = to_json({**request.members, **dict.fromkeys(given, most)})
+    clamped = request.with_body(body, request.shown)
+    clamped.is_large = request.is_large
+    return clamped
+
+
+def log_crossing(crossing: Crossing) -> None:
+    """Log that a share of a limit was reached, if that is told."""
+    if is_told(crossing):
+        limit = crossing.limit
+        _log.warning("%d %% of %s of %s are used", crossing.percent, limit.name, limit.owner)
+
+
+def is_told(crossing: Crossing) -> bool:
+    """Whether people want to hear of a crossing: rolling windows of less than an hour are full
+    again and again."""
+    window = crossing.limit.window
+    return not isinstance(window, Rolling) or window.seconds >= _HOUR_S

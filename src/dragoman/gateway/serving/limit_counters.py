@@ -1,0 +1,327 @@
+"""The counters of limits: found for each caller, made from rows of usage, compared with them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any, NamedTuple, Protocol
+
+from dragoman.accounts.store import StoreError
+from dragoman.config.limits import Limit
+from dragoman.config.windows import Fixed, Rolling, span_of
+from dragoman.gateway.edge.auth import Caller
+from dragoman.keys.admission import (
+    BoundLimit,
+    BoundLimits,
+    Counters,
+    Kind,
+    Row,
+    window_of,
+    written,
+)
+from dragoman.keys.counters import RESERVED, RESTORED, USED, WHEN, cells_of
+from dragoman.keys.records import UsedInHour
+from dragoman.keys.ring import KeyRing
+
+_log = logging.getLogger("dragoman.limits")
+
+_RECLAIM_S = 0.5
+"""Seconds between two looks for workers that are gone."""
+
+_AUDIT_S = 300.0
+"""Seconds between two comparisons of counters with rows of usage."""
+
+_AUDIT_SOON_S = 1.0
+"""Seconds to the next one where the last could not compare all, or a worker is gone."""
+
+_HOUR_S = 3600
+
+
+class UsedSince(Protocol):
+    """What keys have used together since a time (Unix seconds), from rows of usage.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+
+    def __call__(
+        self, names: Sequence[str], since: float, /
+    ) -> Awaitable[Sequence[UsedInHour]]: ...
+
+
+class LimitView(NamedTuple):
+    """A limit, what is used of it and what is reserved; `resets_at` is when nothing of what is used
+    counts any more, in Unix seconds, infinity for never."""
+
+    bound: BoundLimit
+    used: int
+    reserved: int
+    resets_at: float
+
+
+class _Closed:
+    """Stands where no counters are open."""
+
+    def close(self) -> None:
+        """There is nothing to give up."""
+
+
+_CLOSED: Any = _Closed()
+
+
+class LimitCounters:
+    """The counters of the limits of all callers.
+
+    `ring` tells which keys a team has. `open_counters` is called for the first limit: whoever sets
+    none has no counters. `used_since` reads rows of usage; None if nothing is stored, and then what
+    was used before the process began counts for nothing. `on_freed` is called when what workers had
+    that are gone was given back.
+    """
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        open_counters: Callable[[], Counters],
+        used_since: UsedSince | None = None,
+    ) -> None:
+        self._ring = ring
+        self._open_counters = open_counters
+        self._used_since = used_since
+        self.shared: Counters = _CLOSED
+        """Where they are, once a caller with limits was bound."""
+        self._unwritten: list[Row] = []
+        self._restoring = asyncio.Lock()
+        self._audited: dict[Row, BoundLimit] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.on_freed: Callable[[], object] = lambda: None
+
+    async def close(self) -> None:
+        """Give up what is reserved."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self.shared.close()
+
+    def _open(self) -> Counters:
+        """From now on, what workers had that are gone is given back."""
+        if self.shared is _CLOSED:
+            self.shared = self._open_counters()
+            self._task = asyncio.create_task(self._look_after(self.shared))
+        return self.shared
+
+    async def views(self, caller: Caller) -> tuple[LimitView, ...]:
+        """The limits of a caller, and what was used of them."""
+        bound = caller.bound or await self.bind(caller)
+        counters, now = self.shared, time.time()
+        counters.lock()
+        try:
+            return tuple(
+                LimitView(
+                    one,
+                    one.counter.used(now),
+                    one.row.cells[RESERVED],
+                    one.counter.resets_at(now),
+                )
+                for one in bound.all
+            )
+        finally:
+            counters.unlock()
+
+    def note_settled(self, rows: Sequence[Row]) -> None:
+        """Something was settled in these rows."""
+        if self._used_since is not None:
+            self._unwritten += rows
+            return
+        for row in rows:
+            written(row, row.settled)
+            row.settled = 0
+
+    def take_unwritten(self) -> Mapping[Row, int]:
+        """What was settled since the last call, and goes into rows of usage."""
+        rows, self._unwritten = self._unwritten, []
+        taken: dict[Row, int] = {}
+        for row in rows:
+            if row.settled:
+                taken[row] = row.settled
+                row.settled = 0
+        return taken
+
+    def note_written(self, taken: Mapping[Row, int]) -> None:
+        """What was taken is in rows of usage."""
+        for row, amount in taken.items():
+            written(row, amount)
+
+    def restore_unwritten(self, taken: Mapping[Row, int]) -> None:
+        """What was taken could not be written."""
+        for row, amount in taken.items():
+            row.settled += amount
+        self._unwritten += taken
+
+    async def bind(self, caller: Caller) -> BoundLimits:
+        """The limits of a caller with their counters; the caller keeps them."""
+        limits = tuple(
+            chain(
+                (self._bound_limit(one, caller.name) for one in caller.limits),
+                (self._bound_limit(one, caller.team, True) for one in caller.team_limits),
+            )
+        )
+        if not all(limit.row.is_restored for limit in limits):
+            async with self._restoring:
+                for limit in limits:
+                    if not limit.row.is_restored:
+                        await self._restore(limit)
+        self._audited |= {limit.row: limit for limit in limits if _is_audited(limit)}
+        bound = caller.bound = BoundLimits(limits)
+        return bound
+
+    def _bound_limit(self, limit: Limit, owner: str, is_team: bool = False) -> BoundLimit:
+        kind = "team" if is_team else "key"
+        name = "\n".join([kind, owner, *map(str, limit.counted_as)])
+        row = self._open().row(name, cells_of(window_of(limit)))
+        return BoundLimit(limit, owner, row, is_team=is_team)
+
+    async def _restore(self, limit: BoundLimit) -> None:
+        """Count what was used before the counter was made, as far as rows of usage tell. These are
+        sums of hours, so windows shorter than one begin empty."""
+        used: Sequence[tuple[float, int]] = ()
+        since = _restored_since(limit, time.time())
+        if since is not None and self._used_since is not None:
+            try:
+                used = await self._read_used(limit, since)
+            except StoreError as error:
+                _log.error("what was used of a limit is not known, so it begins at 0: %s", error)
+        self.shared.lock()
+        try:
+            if limit.row.is_restored:
+                return
+            now = time.time()
+            for end, amount in used:
+                limit.counter.add(min(end, now), amount)
+            limit.row.cells[RESTORED] = 1
+        finally:
+            self.shared.unlock()
+
+    async def _read_used(self, limit: BoundLimit, since: float) -> list[tuple[float, int]]:
+        """When hours ended, and what was used in each."""
+        assert self._used_since is not None
+        names = self._ring.members(limit.owner) if limit.is_team else [limit.owner]
+        rows = await self._used_since(names, since)
+        return [
+            (row.hour + _HOUR_S, _counted(row, limit.kind))
+            for row in rows
+            if limit.concerns((row.model,))
+        ]
+
+    async def _look_after(self, counters: Counters) -> None:
+        due = time.monotonic() + _AUDIT_S
+        while True:
+            await asyncio.sleep(_RECLAIM_S)
+            if counters.reclaim_lost():
+                self.on_freed()
+                # What it had just written may have been taken back as if it had not.
+                due = min(due, time.monotonic() + _AUDIT_SOON_S)
+            if self._used_since is not None and time.monotonic() >= due:
+                due = time.monotonic() + _AUDIT_S
+                try:
+                    done = await self.audit()
+                except Exception as error:
+                    done = isinstance(error, StoreError)
+                    if not done:
+                        _log.exception("limits could not be compared with rows of usage")
+                if not done:
+                    due = time.monotonic() + _AUDIT_SOON_S
+
+    async def audit(self) -> bool:
+        """Compare counters with rows of usage, and set right those that differ. Returns whether all
+        were compared: what is being used while they are is left out.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        done, now = True, time.time()
+        for row, limit in list(self._audited.items()):
+            before = self._stand(limit, now)
+            since = _restored_since(limit, now)
+            assert since is not None
+            told = sum(amount for _, amount in await self._read_used(limit, since))
+            self.shared.lock()
+            try:
+                if before is None or self._look(limit, now) != before:
+                    done = False
+                    continue
+                wrong = row.cells[USED] - told
+                # Rows that are too old are dropped, so that what was ever used is more than they
+                # tell.
+                if not wrong or (limit.limit.window == "total" and wrong > 0):
+                    continue
+                row.cells[USED] = told
+            finally:
+                self.shared.unlock()
+            _log.warning(
+                "%s of %s was counted as %+d of what rows of usage tell, and is set right",
+                limit.name,
+                limit.owner,
+                wrong,
+            )
+        return done
+
+    def _stand(self, limit: BoundLimit, now: float) -> tuple[int, int] | None:
+        self.shared.lock()
+        try:
+            return self._look(limit, now)
+        finally:
+            self.shared.unlock()
+
+    def _look(self, limit: BoundLimit, now: float) -> tuple[int, int] | None:
+        """How a counter stands, with the lock held; None if something is used that is in no row."""
+        if self.shared.unwritten(limit.row):
+            return None
+        used = limit.counter.used(now)
+        return limit.row.cells[WHEN], used
+
+
+def _is_audited(limit: BoundLimit) -> bool:
+    """Whether rows of usage tell exactly what a counter must be: those of the calendar's whole
+    hours, by key and by what is in rows. Keys change their teams, and rows count requests that
+    reached no upstream."""
+    if limit.is_team or limit.kind in (Kind.REQUESTS, Kind.CONCURRENT):
+        return False
+    if not isinstance(limit.window, Fixed) or limit.limit.since is not None:
+        return False
+    return span_of(limit.window, time.time())[0] % _HOUR_S == 0
+
+
+def _counted(row: UsedInHour, kind: Kind) -> int:
+    """What a row of usage comes to for a limit."""
+    fresh = row.input - row.cached
+    return (
+        row.requests,
+        fresh,
+        row.output,
+        fresh + row.output,
+        row.cost,
+        0,
+        row.input,
+        row.input + row.output,
+    )[kind]
+
+
+def _restored_since(limit: BoundLimit, now: float) -> float | None:
+    """From when on rows of usage count for a limit; None if they tell nothing of its window."""
+    window = limit.window
+    if window is None:
+        return None
+    if isinstance(window, Rolling):
+        if window.seconds < _HOUR_S:
+            return None
+        since = now - window.seconds - _HOUR_S
+    else:
+        since = span_of(window, now)[0]
+    if limit.limit.since is not None:
+        since = max(since, limit.limit.since.timestamp())
+    return since

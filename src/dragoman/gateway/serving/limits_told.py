@@ -1,0 +1,190 @@
+"""What clients are told of their limits: refusals, and what is left.
+
+Counters are read here: with the lock held, or as of the time at which the request was admitted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.config.limits import LimitKind
+from dragoman.gateway.edge.errors import Headers
+from dragoman.keys.admission import SHARES, BoundLimit, Kind, Refusal
+from dragoman.keys.counters import PARTS
+from dragoman.prices.rates import dollars
+from dragoman.protocols.base import Codec, RateStatus
+
+LIMIT_HEADER = b"x-dragoman-limit"
+"""Header that names a limit that refused a request, or is reached."""
+
+CLAMPED_HEADER = b"x-dragoman-clamped"
+"""Header that tells to how many tokens of output a request was lowered."""
+
+LONGEST_WAIT_S = 60.0
+"""Seconds that a client is asked to wait. SDKs do wait, for hours if they are told to, so what
+takes longer is told as what it is: used up."""
+
+_LIKE_A_STATUS = re.compile("429|50[0234]|524")
+"""Amounts are left out that look like these. opencode and pi ask again whenever an error's text has
+such digits in it."""
+
+
+def refused(refusal: Refusal, now: float, *, shows_amounts: bool) -> tuple[DragomanError, Headers]:
+    """The error for a request that a limit refuses, and the headers that belong to it."""
+    limit = refusal.limit
+    wait = refusal.free_at - now
+    if wait < LONGEST_WAIT_S * (1 + 2 / PARTS):
+        # A window of a minute is over once the part it began in is, too.
+        wait = min(wait, LONGEST_WAIT_S)
+    headers = [(LIMIT_HEADER, limit.name.encode())]
+    is_budget = limit.kind is Kind.COST
+    if not is_budget and refusal.amount > limit.amount:
+        headers.append((b"x-should-retry", b"false"))
+        fault = Fault(
+            FaultKind.RATE_LIMITED,
+            f"Request too large: it may use more {_counted(limit)} than {_whose(limit)} may"
+            f" have{_window(limit)}{_amounts(refusal, now, shows_amounts)}.",
+            code="rate_limit_exceeded",
+            limited=_limited(limit),
+        )
+    elif is_budget or wait > LONGEST_WAIT_S:
+        fault = Fault(
+            FaultKind.PAYMENT_REQUIRED,
+            f"The {'budget' if is_budget else f'quota of {_counted(limit)}'} of {_whose(limit)}"
+            f"{_window(limit)} is used up{_amounts(refusal, now, shows_amounts)}."
+            f" {_resets(limit, now)}",
+            code="project_spend_limit_exceeded" if is_budget else "insufficient_quota",
+            retry_after=wait if wait <= LONGEST_WAIT_S else None,
+            limited="budget",
+        )
+    else:
+        fault = Fault(
+            FaultKind.RATE_LIMITED,
+            f"Rate limit reached for {_counted(limit)} of {_whose(limit)}{_window(limit)}"
+            f"{_amounts(refusal, now, shows_amounts)}. Please try again in {_span(wait)}.",
+            code="rate_limit_exceeded",
+            retry_after=wait,
+            limited=_limited(limit),
+        )
+    if fault.retry_after is not None:
+        headers.append((b"retry-after-ms", b"%d" % max(1, math.ceil(wait * 1000))))
+    return DragomanError(fault), headers
+
+
+def queue_full(limit: BoundLimit) -> tuple[DragomanError, Headers]:
+    """The error for a request whose queue is full, and the headers that belong to it."""
+    told = f"Too many requests of {_whose(limit)} wait for their turn. Please try again in 1s."
+    fault = Fault(
+        FaultKind.RATE_LIMITED, told, code="slow_down", retry_after=1.0, limited="requests"
+    )
+    headers = [(LIMIT_HEADER, limit.name.encode()), (b"retry-after-ms", b"1000")]
+    return DragomanError(fault), headers
+
+
+def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
+    """The error for a model that has no price, asked for with a key that has a budget."""
+    told = (
+        f"The model {model[:200]} has no price, and {_whose(limit)} has a budget: it cannot be"
+        " counted against that."
+    )
+    fault = Fault(FaultKind.FORBIDDEN, told, code="model_unpriced")
+    return DragomanError(fault), [(LIMIT_HEADER, limit.name.encode())]
+
+
+def rate_lines(codec: Codec, limits: Sequence[BoundLimit], now: float) -> bytes:
+    """The lines of the client's protocol's own headers for what is left: of each kind, of the
+    tightest limit."""
+    tightest: dict[LimitKind, tuple[int, BoundLimit]] = {}
+    for limit in limits:
+        remaining = limit.left(now)
+        known = tightest.get(limit.limit.kind)
+        if known is None or remaining * known[1].amount < known[0] * limit.amount:
+            tightest[limit.limit.kind] = remaining, limit
+    statuses: list[RateStatus] = []
+    for kind, (remaining, limit) in tightest.items():
+        resets_at = limit.counter.resets_at(now)
+        if resets_at != math.inf:
+            left = max(0, remaining)
+            statuses.append(RateStatus(kind, limit.amount, left, resets_at - now, resets_at))
+    return codec.endpoint.limit_lines(statuses)
+
+
+def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:
+    """The header that names soft limits of which a share is reached: `key:cost:month; used=80`."""
+    told: list[str] = []
+    for limit in limits:
+        if limit.limit.mode == "soft":
+            used = limit.counter.used(now) * 100
+            reached = [share for share in SHARES if used >= share * limit.amount]
+            if reached:
+                told.append(f"{limit.name}; used={reached[-1]}")
+    return [(LIMIT_HEADER, ", ".join(told).encode())] if told else []
+
+
+def amount_text(kind: Kind, amount: int) -> int | str:
+    """An amount as it is told: a cost in US dollars, as a text."""
+    return dollars(amount) if kind is Kind.COST else amount
+
+
+def moment_text(seconds: float) -> str | None:
+    """A time as it is told; None for never."""
+    if math.isinf(seconds):
+        return None
+    return datetime.fromtimestamp(math.ceil(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _counted(limit: BoundLimit) -> str:
+    kind = limit.limit.kind
+    return "requests at one time" if kind == "concurrent" else kind.replace("_", " ")
+
+
+def _limited(limit: BoundLimit) -> Literal["requests", "tokens"]:
+    return "requests" if limit.kind in (Kind.REQUESTS, Kind.CONCURRENT) else "tokens"
+
+
+def _whose(limit: BoundLimit) -> str:
+    return f"the team {limit.owner}" if limit.is_team else "this API key"
+
+
+def _window(limit: BoundLimit) -> str:
+    window = limit.limit.window
+    if window is None:
+        return ""
+    return " in total" if window == "total" else f" per {window}"
+
+
+def _amounts(refusal: Refusal, now: float, shown: bool) -> str:
+    if not shown:
+        return ""
+    limit = refusal.limit
+    used = limit.amount - limit.left(now)
+    sign = "$" if limit.kind is Kind.COST else ""
+    told = [
+        f"{word} {sign}{amount_text(limit.kind, amount)}"
+        for word, amount in (
+            ("limit", limit.amount),
+            ("used", used),
+            ("requested", refusal.amount),
+        )
+    ]
+    text = f" ({', '.join(told)})"
+    return "" if _LIKE_A_STATUS.search(text) else text
+
+
+def _resets(limit: BoundLimit, now: float) -> str:
+    resets = moment_text(limit.counter.resets_at(now))
+    return "It does not begin anew by itself." if resets is None else f"It resets at {resets}."
+
+
+def _span(seconds: float) -> str:
+    """A wait, as clients read it out of the message."""
+    return (
+        f"{math.ceil(seconds * 1000)}ms"
+        if seconds < 1
+        else f"{math.ceil(seconds * 1000) / 1000:g}s"
+    )

@@ -1,0 +1,415 @@
+"""Whether a request may go on: it is reserved for at all of its limits, or at none.
+
+    admit -> the call -> settle
+
+What is reserved is an estimate; what is settled is what the answer is known to have used. Pure:
+counters and the time are given, and whoever calls holds the lock of the counters.
+
+Requests count as used from the moment they are admitted, and are taken back if no upstream was
+asked. Tokens and costs are reserved while the request is under way, and used once it is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from math import inf
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from dragoman.config.limits import Limit
+from dragoman.config.names import matches
+from dragoman.config.windows import Window, parse_window
+from dragoman.keys.counters import RESERVED, RESTORED, USED, Cells, Counter, counter_of
+
+LEAST_OUTPUT: Final = 256
+"""Tokens of output for which a request that is clamped is still worth sending."""
+
+MOST_AMOUNT: Final = 10**16
+"""What one request is counted as at most, whatever an upstream tells: sums must fit 64 bits."""
+
+SHARES: Final = (50, 80, 100)
+"""Percent of a limit that are told of when they are reached."""
+
+_SOON_S: Final = 1.0
+"""Seconds after which to come again when only what is under way stands in the way."""
+
+
+class Kind(IntEnum):
+    """What is counted, as an index into amounts: input with and without what was read from a
+    prompt cache."""
+
+    REQUESTS = 0
+    INPUT_TOKENS = 1
+    OUTPUT_TOKENS = 2
+    TOKENS = 3
+    COST = 4
+    CONCURRENT = 5
+    ALL_INPUT_TOKENS = 6
+    ALL_TOKENS = 7
+
+
+_CONCURRENT: Final = int(Kind.CONCURRENT)
+
+
+def kind_of(limit: Limit) -> Kind:
+    """What a limit counts."""
+    name = f"all_{limit.kind}" if limit.count_cached else limit.kind
+    return Kind[name.upper()]
+
+
+Amounts = Sequence[int]
+"""How much of each kind; costs in pico-dollars."""
+
+OWN_RESERVED, OWN_UNWRITTEN = 0, 1
+"""Cells of one process for one counter: what it has reserved, and what it has counted as used that
+is in no row of usage yet. Both are void when the process is gone."""
+OWN_CELLS: Final = 2
+
+
+class Row:
+    """A counter's cells, those of this process for it, and what it has used since rows of usage
+    were last written, as far as it is settled."""
+
+    __slots__ = ("cells", "own", "settled")
+
+    def __init__(self, cells: Cells, own: Cells) -> None:
+        self.cells = cells
+        self.own = own
+        self.settled = 0
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether the counter has what was used before it was made."""
+        return bool(self.cells[RESTORED])
+
+
+class Counters(Protocol):
+    """Where counters are: in memory that the processes of a machine share, or in that of one.
+    Instances on several machines can each have their own over a part of each limit that is lent to
+    them: what is counted is in the cells, whoever filled them."""
+
+    def row(self, name: str, cells: int) -> Row:
+        """The counter of this name, which has so many cells; made if there is none. Not to be
+        called while locked."""
+
+    @property
+    def lock(self) -> Callable[[], object]:
+        """Keeps all others from the cells, for a moment."""
+
+    @property
+    def unlock(self) -> Callable[[], object]:
+        """Lets others go on."""
+
+    def reclaim_lost(self) -> int:
+        """Give back what processes have reserved that are gone. Returns how many these were. Not to
+        be called while locked."""
+
+    def unwritten(self, row: Row) -> int:
+        """What all processes have counted as used that is in no row of usage yet. To be called
+        while locked."""
+
+    def close(self) -> None:
+        """Give up what this process has reserved. Harmless if it was done before."""
+
+
+class BoundLimit:
+    """A limit with its counter. `owner` is whose it is, by its name, and `is_team` what that is."""
+
+    __slots__ = (
+        "amount",
+        "clamps",
+        "counter",
+        "enforced",
+        "index",
+        "is_team",
+        "kind",
+        "limit",
+        "models",
+        "owner",
+        "row",
+        "window",
+    )
+
+    def __init__(self, limit: Limit, owner: str, row: Row, *, is_team: bool = False) -> None:
+        self.limit = limit
+        self.owner = owner
+        self.is_team = is_team
+        self.row = row
+        self.kind = kind_of(limit)
+        self.index = int(self.kind)
+        self.amount = limit.units
+        self.models = limit.models
+        self.enforced = limit.mode == "enforce"
+        self.clamps = limit.clamp and self.enforced
+        self.window = window_of(limit)
+        self.counter: Counter = counter_of(self.window, row.cells)
+
+    @property
+    def refuses_unpriced(self) -> bool:
+        """Whether models may not be used that have no price."""
+        return self.kind is Kind.COST and self.enforced and self.limit.unpriced == "refuse"
+
+    def concerns(self, names: Sequence[str]) -> bool:
+        """Whether requests count for a model that has these names."""
+        models = self.models
+        return models is None or any(matches(one, name) for one in models for name in names)
+
+    @property
+    def name(self) -> str:
+        """How the limit is called where it is told of: `key:cost:month`."""
+        window = "" if self.limit.window is None else f":{self.limit.window}"
+        return f"{'team' if self.is_team else 'key'}:{self.limit.kind}{window}"
+
+    def left(self, now: float) -> int:
+        """How much may still be reserved: less than nothing where more was used."""
+        return self.amount - self.counter.used(now) - self.row.cells[RESERVED]
+
+    def free_at(self, now: float, amount: int) -> float:
+        """When `amount` may be reserved, if nothing else is until then: infinity for never."""
+        if amount > self.amount:
+            return inf
+        missing = amount - (self.amount - self.counter.used(now))
+        return now + _SOON_S if missing <= 0 else self.counter.frees_at(now, missing)
+
+
+_RATES: Final = frozenset({"requests", "tokens", "input_tokens", "output_tokens"})
+_MOST_MODELS: Final = 256
+
+
+class BoundLimits:
+    """The limits that hold for a request, and what follows from them: `clamps`, whether any does;
+    `budget`, one that refuses models without a price, None if none does; whether tokens and costs
+    have to be known; and those whose state answers tell of, `rates` and `soft`."""
+
+    __slots__ = (
+        "_by_model",
+        "all",
+        "budget",
+        "clamps",
+        "has_models",
+        "needs_cost",
+        "needs_tokens",
+        "rates",
+        "soft",
+    )
+
+    def __init__(self, limits: Sequence[BoundLimit]) -> None:
+        self.all = tuple(limits)
+        self.has_models = any(one.models is not None for one in limits)
+        self.clamps = any(one.clamps for one in limits)
+        self.needs_cost = any(one.kind is Kind.COST for one in limits)
+        self.needs_tokens = any(one.kind not in (Kind.REQUESTS, Kind.CONCURRENT) for one in limits)
+        self.budget = next((one for one in limits if one.refuses_unpriced), None)
+        self.rates = tuple(one for one in limits if one.enforced and one.limit.kind in _RATES)
+        self.soft = tuple(one for one in limits if one.limit.mode == "soft")
+        self._by_model: dict[tuple[str, ...], BoundLimits] = {}
+
+    def concerning(self, names: tuple[str, ...]) -> BoundLimits:
+        """Those that count requests for a model that has these names."""
+        if not self.has_models:
+            return self
+        found = self._by_model.get(names)
+        if found is None:
+            if len(self._by_model) >= _MOST_MODELS:
+                self._by_model.clear()
+            found = BoundLimits([one for one in self.all if one.concerns(names)])
+            self._by_model[names] = found
+        return found
+
+
+def window_of(limit: Limit) -> Window | None:
+    """The window of a limit; None for requests at one time."""
+    return None if limit.window is None else parse_window(limit.window, limit.zone)
+
+
+class Refusal(Struct, frozen=True):
+    """A request is refused by `limit`, at which it would have counted `amount`. `free_at` is when
+    it would be admitted if nothing else were until then (Unix seconds; infinity: never as it
+    is)."""
+
+    limit: BoundLimit
+    amount: int
+    free_at: float
+
+
+class Crossing(Struct, frozen=True):
+    """`percent` of a limit were reached within its window."""
+
+    limit: BoundLimit
+    percent: int
+
+
+class Reservation:
+    """What a request has reserved: at which limits, when and how much. `exceeded` are limits that
+    would have refused it if they were enforced, `crossings` the shares of limits that it reached.
+    """
+
+    __slots__ = ("amounts", "at", "crossings", "exceeded", "limits")
+
+    def __init__(
+        self,
+        limits: Sequence[BoundLimit],
+        amounts: Amounts,
+        at: float,
+        exceeded: Sequence[BoundLimit] = (),
+        crossings: Sequence[Crossing] = (),
+    ) -> None:
+        self.limits = limits
+        self.amounts = amounts
+        self.at = at
+        self.exceeded = exceeded
+        self.crossings = crossings
+
+
+class Admitted:
+    """A request of `caller` that was let in: what it has reserved, and of how many bytes its
+    prompt was estimated, 0 where nothing is to be learned from it. `refuses_unpriced`: it may go
+    to no model without a price."""
+
+    __slots__ = ("caller", "refuses_unpriced", "reservation", "size")
+
+    def __init__(
+        self, caller: str, reservation: Reservation, size: int, refuses_unpriced: bool
+    ) -> None:
+        self.caller = caller
+        self.reservation = reservation
+        self.size = size
+        self.refuses_unpriced = refuses_unpriced
+
+
+def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:
+    """Reserve at all limits, or at none of them. Of several that refuse, that one is told which
+    does so longest: a client that waits for it is not refused by another."""
+    refusal: Refusal | None = None
+    exceeded: list[BoundLimit] = []
+    for limit in limits:
+        amount = amounts[limit.index]
+        if amount <= limit.amount - limit.counter.used(now) - limit.row.cells[RESERVED]:
+            continue
+        if not limit.enforced:
+            exceeded.append(limit)
+            continue
+        free_at = limit.free_at(now, amount)
+        if refusal is None or free_at > refusal.free_at:
+            refusal = Refusal(limit, amount, free_at)
+    if refusal is not None:
+        return refusal
+    crossings: list[Crossing] = []
+    for limit in limits:
+        index, row = limit.index, limit.row
+        amount = amounts[index]
+        # The cells of this process come first, here, and last where something is given back: if it
+        # is killed in between, whoever reclaims what it had finds something to look at.
+        if index:
+            row.own[OWN_RESERVED] += amount
+            row.cells[RESERVED] += amount
+        else:
+            row.own[OWN_UNWRITTEN] += amount
+            limit.counter.add(now, amount)
+            if row.cells[USED] * 2 >= limit.amount:
+                _note_crossings(crossings, limit, amount)
+    return Reservation(limits, amounts, now, exceeded, crossings)
+
+
+def settle(
+    reservation: Reservation, spent: Amounts, now: float
+) -> tuple[Sequence[Row], Sequence[Crossing]]:
+    """The request is over and came to `spent`. To be called exactly once for each reservation.
+
+    Returns the rows in which something is to be written, whose `settled` has it, and what shares of
+    limits were reached by it.
+    """
+    changed: list[Row] = []
+    crossings: list[Crossing] = []
+    amounts = reservation.amounts
+    for limit in reservation.limits:
+        index, row = limit.index, limit.row
+        reserved, used = amounts[index], spent[index]
+        if not index:
+            if used < reserved:
+                limit.counter.take_back(reservation.at, reserved - used)
+                row.own[OWN_UNWRITTEN] -= reserved - used
+        else:
+            row.cells[RESERVED] -= reserved
+            row.own[OWN_RESERVED] -= reserved
+            if not used or index == _CONCURRENT:
+                continue
+            if used > MOST_AMOUNT:
+                used = MOST_AMOUNT
+            row.own[OWN_UNWRITTEN] += used
+            limit.counter.add(now, used)
+            if row.cells[USED] * 2 >= limit.amount:
+                _note_crossings(crossings, limit, used)
+        if used:
+            row.settled += used
+            changed.append(row)
+    return changed, crossings
+
+
+def _note_crossings(crossings: list[Crossing], limit: BoundLimit, added: int) -> None:
+    """Add the shares that were reached when `added` was counted."""
+    after = limit.row.cells[USED] * 100
+    before = after - added * 100
+    crossings += [
+        Crossing(limit, share) for share in SHARES if before < share * limit.amount <= after
+    ]
+
+
+def written(row: Row, amount: int) -> None:
+    """So much of what this process has used is in rows of usage."""
+    row.own[OWN_UNWRITTEN] -= amount
+
+
+def reclaim(counter: Counter, row: Row, reserved_by_others: int) -> None:
+    """Give back what a process that is gone had reserved, and what no row of usage will tell of.
+    `row` has the cells of that process as its own; what all others have reserved is given, since
+    it may have been killed between two steps."""
+    row.cells[RESERVED] = reserved_by_others
+    counter.take_back_latest(row.own[OWN_UNWRITTEN])
+    row.own[OWN_RESERVED] = row.own[OWN_UNWRITTEN] = 0
+
+
+class Wanted(Struct, frozen=True):
+    """What a request may come to, for what is reserved. `plain_cost` is the cost without output,
+    and `cost` with all of `output`, None if no price is known."""
+
+    input: int
+    output: int
+    plain_cost: int = 0
+    cost: int | None = 0
+
+    def amounts(self) -> Amounts:
+        """What is reserved of each kind."""
+        total = self.input + self.output
+        return 1, self.input, self.output, total, self.cost or 0, 1, self.input, total
+
+    def with_output(self, output: int) -> Wanted:
+        """The same with less output."""
+        if not self.cost:
+            return Wanted(self.input, output, self.plain_cost, self.cost)
+        priced = (self.cost - self.plain_cost) * output // self.output
+        return Wanted(self.input, output, self.plain_cost, self.plain_cost + priced)
+
+
+def fitting_output(limits: Sequence[BoundLimit], wanted: Wanted, now: float) -> int | None:
+    """The output limit with which a request fits what is left of the limits that clamp, if it is
+    less than what it wants and still worth sending; None if it is to be taken as it is."""
+    most = wanted.output
+    for limit in limits:
+        if not limit.clamps:
+            continue
+        left = limit.left(now)
+        match limit.kind:
+            case Kind.OUTPUT_TOKENS:
+                fits = left
+            case Kind.TOKENS | Kind.ALL_TOKENS:
+                fits = left - wanted.input
+            case Kind.COST if wanted.cost is not None and wanted.cost > wanted.plain_cost:
+                room, priced = left - wanted.plain_cost, wanted.cost - wanted.plain_cost
+                fits = room * wanted.output // priced
+            case _:
+                continue
+        most = min(most, fits)
+    return most if LEAST_OUTPUT <= most < wanted.output else None

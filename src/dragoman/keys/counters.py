@@ -1,0 +1,214 @@
+"""What was used of a limit within its window. Pure: its cells and the time are given.
+
+The cells are whole numbers that several processes may share: whoever calls holds their lock. What
+is used is exact: at no moment is more within the window than was allowed to be taken.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final, Protocol
+
+from dragoman.config.windows import Fixed, Rolling, Window, span_of
+
+Cells = memoryview
+"""Signed whole numbers of 64 bits (format `q`)."""
+
+WHEN, USED, RESERVED, RESTORED = range(4)
+"""The first cells of every counter: the last part of a rolling window that something was counted
+in, or when the present window of the calendar began; what was used; what is reserved; whether what
+was used before the counter was made has been added."""
+_HEAD: Final = 4
+
+PARTS: Final = 256
+"""Parts of a rolling window that are counted apart. What was taken is free again when the whole
+part it lies in is past: of a limit that is always used up, one part in 256 goes unused."""
+
+_RING: Final = PARTS + 1
+"""One more than the window has, for the part that began before the window and is not over yet."""
+
+_NOTHING: Final = memoryview(bytes(8 * _RING)).cast("q")
+
+_MOST: Final = 1 << 62
+"""Where a counter stays: more does not fit a cell."""
+
+FIXED_CELLS: Final = _HEAD
+ROLLING_CELLS: Final = _HEAD + _RING
+
+
+class Counter(Protocol):
+    """What was used of one limit."""
+
+    def used(self, now: float) -> int:
+        """How much was used within the window that `now` is in."""
+
+    def add(self, now: float, amount: int) -> None:
+        """Count `amount` as used at `now`."""
+
+    def take_back(self, at: float, amount: int) -> None:
+        """What was counted at `at` was not used after all."""
+
+    def take_back_latest(self, amount: int) -> None:
+        """The latest `amount` that was counted was not used after all."""
+
+    def frees_at(self, now: float, amount: int) -> float:
+        """When `amount` of what was used is within the window no more: infinity for never."""
+
+    def resets_at(self, now: float) -> float:
+        """When nothing of what was used is within the window any more."""
+
+
+def counter_of(window: Window | None, cells: Cells) -> Counter:
+    """The counter of a window; None is for what is only reserved, and never used."""
+    if isinstance(window, Rolling):
+        return RollingCounter(cells, window.seconds)
+    return FixedCounter(cells, Fixed(None) if window is None else window)
+
+
+def cells_of(window: Window | None) -> int:
+    """How many cells the counter of a window has."""
+    return ROLLING_CELLS if isinstance(window, Rolling) else FIXED_CELLS
+
+
+class RollingCounter:
+    """Counts in a window of the last `seconds`."""
+
+    __slots__ = ("_cells", "_parts_per_s", "_seconds")
+
+    def __init__(self, cells: Cells, seconds: float) -> None:
+        self._cells = cells
+        self._seconds = seconds
+        self._parts_per_s = PARTS / seconds
+
+    def used(self, now: float) -> int:
+        """See `Counter.used`."""
+        cells = self._cells
+        part = int(now * self._parts_per_s)
+        if part > cells[WHEN]:
+            self._move_to(part)
+        return cells[USED]
+
+    def add(self, now: float, amount: int) -> None:
+        """See `Counter.add`."""
+        if self.used(now) + amount > _MOST:
+            return
+        cells = self._cells
+        # Never before the last: the time of one process may be a little behind that of another.
+        cells[_HEAD + cells[WHEN] % _RING] += amount
+        cells[USED] += amount
+
+    def take_back(self, at: float, amount: int) -> None:
+        """See `Counter.take_back`."""
+        cells = self._cells
+        part = int(at * self._parts_per_s)
+        if not cells[WHEN] - PARTS <= part <= cells[WHEN]:
+            return
+        # It was counted in a later part, if the time was behind.
+        for number in range(part, cells[WHEN] + 1):
+            place = _HEAD + number % _RING
+            if cells[place] >= amount:
+                cells[place] -= amount
+                cells[USED] -= amount
+                return
+
+    def take_back_latest(self, amount: int) -> None:
+        """See `Counter.take_back_latest`."""
+        cells = self._cells
+        for number in range(cells[WHEN], cells[WHEN] - _RING, -1):
+            place = _HEAD + number % _RING
+            taken = min(amount, cells[place])
+            cells[place] -= taken
+            amount -= taken
+            if not amount:
+                break
+        cells[USED] = sum(cells[_HEAD:])
+
+    def frees_at(self, now: float, amount: int) -> float:
+        """See `Counter.frees_at`."""
+        if amount > self.used(now):
+            return inf
+        cells = self._cells
+        for number in range(cells[WHEN] - PARTS, cells[WHEN] + 1):
+            amount -= cells[_HEAD + number % _RING]
+            if amount <= 0:
+                return max(now, (number + _RING) / self._parts_per_s)
+        return inf
+
+    def resets_at(self, now: float) -> float:
+        """See `Counter.resets_at`."""
+        if not self.used(now):
+            return now
+        cells = self._cells
+        for number in range(cells[WHEN], cells[WHEN] - _RING, -1):
+            if cells[_HEAD + number % _RING]:
+                return (number + _RING) / self._parts_per_s
+        return now
+
+    def _move_to(self, part: int) -> None:
+        """Empty the parts that are past."""
+        cells = self._cells
+        passed = part - cells[WHEN]
+        cells[WHEN] = part
+        if passed >= _RING:
+            cells[_HEAD:] = _NOTHING
+            cells[USED] = 0
+            return
+        end = _HEAD + part % _RING + 1
+        begin = end - passed
+        if begin < _HEAD:
+            self._empty(begin + _RING, _HEAD + _RING)
+            begin = _HEAD
+        self._empty(begin, end)
+
+    def _empty(self, begin: int, end: int) -> None:
+        cells = self._cells
+        if end - begin == 1:
+            cells[USED] -= cells[begin]
+            cells[begin] = 0
+            return
+        cells[USED] -= sum(cells[begin:end])
+        cells[begin:end] = _NOTHING[: end - begin]
+
+
+class FixedCounter:
+    """Counts in a window of the calendar, or for ever."""
+
+    __slots__ = ("_begin", "_cells", "_end", "_window")
+
+    def __init__(self, cells: Cells, window: Fixed) -> None:
+        self._cells = cells
+        self._window = window
+        self._begin, self._end = 0, 0.0
+
+    def used(self, now: float) -> int:
+        """See `Counter.used`."""
+        cells = self._cells
+        if not self._begin <= now < self._end:
+            begin, self._end = span_of(self._window, now)
+            self._begin = int(begin)
+        if cells[WHEN] < self._begin:
+            cells[WHEN] = self._begin
+            cells[USED] = 0
+        return cells[USED]
+
+    def add(self, now: float, amount: int) -> None:
+        """See `Counter.add`."""
+        self._cells[USED] = min(self.used(now) + amount, _MOST)
+
+    def take_back(self, at: float, amount: int) -> None:
+        """See `Counter.take_back`."""
+        if at >= self._cells[WHEN]:
+            self.take_back_latest(amount)
+
+    def take_back_latest(self, amount: int) -> None:
+        """See `Counter.take_back_latest`."""
+        self._cells[USED] = max(0, self._cells[USED] - amount)
+
+    def frees_at(self, now: float, amount: int) -> float:
+        """See `Counter.frees_at`."""
+        return inf if amount > self.used(now) else self._end
+
+    def resets_at(self, now: float) -> float:
+        """See `Counter.resets_at`."""
+        self.used(now)
+        return self._end

@@ -1,0 +1,92 @@
+"""What a request will probably use, learned from what earlier ones used. Pure.
+
+No tokenizer is asked: it would cost several times what the whole request does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+TOKENS_PER_BYTE: Final = 0.30
+"""Tokens for a byte of a body, until a model's own ratio is known."""
+
+FIRST_OUTPUT: Final = 1024
+"""Tokens of an answer without a limit, until those of the model are known."""
+
+_MOST_TOKENS_PER_BYTE: Final = 1.5
+_WEIGHT: Final = 0.1
+_WEIGHT_OF_SHORT: Final = 0.01
+"""How much the latest request counts against all before it; of a short one, little: what stands
+around its text is most of it."""
+_SHORT: Final = 2000
+
+_RISE: Final = 0.19
+_FALL: Final = 0.01
+"""Steps of an estimated quantile: it rests where it is exceeded once in 20 times."""
+
+_MOST_LEARNED: Final = 4096
+
+_FILE_TOKENS: Final = 3000
+"""Tokens of a picture or file in a body: two pictures of a megapixel, or a page and a half."""
+
+_LARGE: Final = 256 * 1024
+
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]{2000,}")
+
+
+class Estimates:
+    """Tokens of input and output, by upstream and model, and for output by who asks too."""
+
+    __slots__ = ("_outputs", "_ratios")
+
+    def __init__(self) -> None:
+        self._ratios: dict[tuple[str, str], float] = {}
+        self._outputs: dict[tuple[str, str], float] = {}
+
+    def input(self, upstream: str, model: str, size: int, files: int = 0) -> int:
+        """Tokens of a prompt whose body has `size` bytes of text and so many files."""
+        ratio = self._ratios.get((upstream, model), TOKENS_PER_BYTE)
+        return int(size * ratio) + files * _FILE_TOKENS
+
+    def output(self, caller: str, model: str) -> int:
+        """Tokens that hardly any answer exceeds."""
+        return int(self._outputs.get((caller, model), FIRST_OUTPUT))
+
+    def learn_input(self, upstream: str, model: str, size: int, tokens: int) -> None:
+        """A prompt without files, whose body had `size` bytes, had so many tokens."""
+        ratio = min(tokens / size, _MOST_TOKENS_PER_BYTE)
+        key = upstream, model
+        known = self._ratios.get(key)
+        if known is None:
+            _make_room(self._ratios)
+            known = TOKENS_PER_BYTE
+        weight = _WEIGHT_OF_SHORT if size < _SHORT else _WEIGHT
+        self._ratios[key] = known + weight * (ratio - known)
+
+    def learn_output(self, caller: str, model: str, tokens: int) -> None:
+        """An answer had so many tokens."""
+        key = caller, model
+        known = self._outputs.get(key)
+        if known is None:
+            _make_room(self._outputs)
+            known = float(FIRST_OUTPUT)
+        step = max(known, 64.0)
+        known += _RISE * step if tokens > known else -_FALL * step
+        self._outputs[key] = max(known, 1.0)
+
+
+def text_and_files(body: bytes) -> tuple[int, int]:
+    """The bytes of a body without the files in it, and how many those are. A large body with files
+    is not looked through: most of it is theirs."""
+    if b"base64" not in body:
+        return len(body), 0
+    if len(body) > _LARGE:
+        return _LARGE // 4, body.count(b"base64")
+    files = _BASE64.findall(body)
+    return len(body) - sum(map(len, files)), len(files)
+
+
+def _make_room(learned: dict[tuple[str, str], float]) -> None:
+    if len(learned) >= _MOST_LEARNED:
+        learned.clear()

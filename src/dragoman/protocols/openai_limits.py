@@ -1,0 +1,42 @@
+"""What OpenAI's clients are told of rate limits: headers of its guide to rate limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dragoman.protocols.base import RateStatus
+
+_REQUESTS = (
+    b"x-ratelimit-limit-requests: %d\r\n"
+    b"x-ratelimit-remaining-requests: %d\r\n"
+    b"x-ratelimit-reset-requests: %b\r\n"
+)
+_TOKENS = _REQUESTS.replace(b"requests", b"tokens")
+
+
+def limit_lines(statuses: Iterable[RateStatus]) -> bytes:
+    """The headers for what is left of requests, and of tokens of whatever kind there is least."""
+    lines, tokens = b"", None
+    for status in statuses:
+        if status.kind == "requests":
+            lines = _REQUESTS % (status.limit, status.remaining, duration(status.reset_s))
+        elif tokens is None or status.remaining * tokens.limit < tokens.remaining * status.limit:
+            tokens = status
+    if tokens is not None:
+        lines += _TOKENS % (tokens.limit, tokens.remaining, duration(tokens.reset_s))
+    return lines
+
+
+def duration(seconds: float) -> bytes:
+    """A span as the service writes it: `84ms`, `1.146s`, `6m0s`, `2h0m3s`."""
+    milliseconds = int(seconds * 1000)
+    if milliseconds < 1000:
+        return b"%dms" % max(0, milliseconds)
+    whole, part = divmod(milliseconds, 1000)
+    fraction = (b".%03d" % part).rstrip(b"0") if part else b""
+    if whole < 60:
+        return b"%d%bs" % (whole, fraction)
+    minutes, whole = divmod(whole, 60)
+    if minutes < 60:
+        return b"%dm%d%bs" % (minutes, whole, fraction)
+    return b"%dh%dm%d%bs" % (minutes // 60, minutes % 60, whole, fraction)

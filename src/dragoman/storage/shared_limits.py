@@ -1,0 +1,246 @@
+"""What was used of limits, counted exactly over all processes of one machine.
+
+A file that all of them map: cells for each counter (`keys/counters.py`), and for each process a
+column with what it has reserved and what it has used that is in no row of usage yet. All of it is
+read and written under one lock, for the time of one request's limits. Of a process that is gone,
+whoever finds it gives back what its column has.
+
+The file outlives the processes: what was used goes on where it ended. Where the machine was started
+anew, the file may be older than the store, so it begins anew too, and counters are made from the
+rows of usage.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from hashlib import blake2b
+
+from dragoman.config.windows import Fixed
+from dragoman.keys.admission import OWN_CELLS, OWN_RESERVED, OWN_UNWRITTEN, Row, reclaim
+from dragoman.keys.counters import (
+    FIXED_CELLS,
+    ROLLING_CELLS,
+    Cells,
+    Counter,
+    FixedCounter,
+    RollingCounter,
+)
+from dragoman.storage.shared_file import PROCESSES, SharedFile
+
+_log = logging.getLogger("dragoman.limits")
+
+ROWS = 1 << 15
+"""Counters that are shared; further ones count in each process by itself."""
+
+_MAGIC = b"dragoman limits 1"
+_HEAD = 4096
+_TABLE = _HEAD
+_OFFSETS = _TABLE + 16 * ROWS
+_COLUMNS = _OFFSETS + 8 * ROWS
+_COLUMN_BYTES = 8 * OWN_CELLS * ROWS
+_AREA = _COLUMNS + PROCESSES * _COLUMN_BYTES
+_AREA_CELLS = 8 << 20
+_SIZE = _AREA + 8 * _AREA_CELLS
+
+# Cells of the head, after the magic.
+_BOOT, _COLUMNS_USED, _ROWS_USED, _CELLS_USED = 8, 9, 10, 11
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class SharedLimits(SharedFile):
+    """The counters in the file at `path`, which is made, for its owner alone, if it is not there.
+
+    Raises:
+        OSError: the file cannot be made, mapped or locked, or all columns are taken.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path, _MAGIC, _SIZE)
+        self._rows: dict[str, Row] = {}
+        self._indexes: dict[Row, int] = {}
+        self._is_full = False
+        self.lock, self.unlock = self._locking()
+
+    def close(self) -> None:
+        """Give up what this process has reserved, and the file. Harmless if it was done before."""
+        if self._file >= 0:
+            self._lock()
+            try:
+                self._reclaim(self._number)
+            finally:
+                self._unlock()
+            super().close()
+
+    def row(self, name: str, cells: int) -> Row:
+        """The counter of this name, which has so many cells; made if there is none. Not to be
+        called while locked."""
+        row = self._rows.get(name)
+        if row is None:
+            self._lock()
+            try:
+                row = self._rows[name] = self._find(name, cells)
+            finally:
+                self._unlock()
+        return row
+
+    def reclaim_lost(self) -> int:
+        """Give back what processes have reserved that are gone. Returns how many these were. Not to
+        be called while locked."""
+        lost = 0
+        for number in range(self._cells[_COLUMNS_USED]):
+            if number == self._number or not self._try_column(number):
+                continue
+            try:
+                self._lock()
+                try:
+                    lost += self._reclaim(number)
+                finally:
+                    self._unlock()
+            finally:
+                self._release_column(number)
+        return lost
+
+    def unwritten(self, row: Row) -> int:
+        """What all processes have counted as used that is in no row of usage yet. To be called
+        while locked."""
+        if row not in self._indexes:
+            return row.own[OWN_UNWRITTEN]
+        cells, place = self._cells, OWN_CELLS * self._indexes[row] + OWN_UNWRITTEN
+        return sum(cells[_column(number) + place] for number in range(cells[_COLUMNS_USED]))
+
+    # Within
+
+    def _prepare(self, is_alone: bool) -> None:
+        if is_alone and not self._is_usable():
+            self._begin_anew()
+        self._cells = self._map().cast("q")
+        if is_alone:
+            self._cells[_BOOT] = _boot()
+            for number in range(self._cells[_COLUMNS_USED]):
+                self._reclaim(number)
+
+    def _is_usable(self) -> bool:
+        """Whether what the file has may be gone on from, and has room for more."""
+        if not self._is_known() or os.fstat(self._file).st_size != _SIZE:
+            return False
+        head = memoryview(os.pread(self._file, 8 * (_CELLS_USED + 1), 0)).cast("q")
+        room = head[_ROWS_USED] <= ROWS // 2 and head[_CELLS_USED] <= _AREA_CELLS // 2
+        return head[_BOOT] == _boot() and room
+
+    def _column_taken(self, number: int) -> None:
+        cells = self._cells
+        self._reclaim(number)
+        cells[_COLUMNS_USED] = max(cells[_COLUMNS_USED], number + 1)
+
+    def _find(self, name: str, size: int) -> Row:
+        key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") >> 1 or 1
+        cells, place = self._cells, key % ROWS
+        for _ in range(ROWS):
+            at = _TABLE // 8 + 2 * place
+            if cells[at] == key:
+                return self._own_row(cells[at + 1])
+            if not cells[at]:
+                index, begin = cells[_ROWS_USED], cells[_CELLS_USED]
+                if begin + size > _AREA_CELLS:
+                    break
+                cells[_OFFSETS // 8 + index] = begin << 1 | (size == ROLLING_CELLS)
+                cells[_ROWS_USED], cells[_CELLS_USED] = index + 1, begin + size
+                cells[at + 1] = index
+                cells[at] = key
+                return self._own_row(index)
+            place = (place + 1) % ROWS
+        if not self._is_full:
+            self._is_full = True
+            _log.error("further limits hold for each worker by itself: %d are shared", ROWS)
+        return private_row(size)
+
+    def _own_row(self, index: int) -> Row:
+        row = self._row_at(index, self._number)
+        self._indexes[row] = index
+        return row
+
+    def _row_at(self, index: int, number: int) -> Row:
+        """A counter with the cells of process `number`."""
+        told = self._cells[_OFFSETS // 8 + index]
+        begin = _AREA // 8 + (told >> 1)
+        size = ROLLING_CELLS if told & 1 else FIXED_CELLS
+        own = _column(number) + OWN_CELLS * index
+        return Row(self._cells[begin : begin + size], self._cells[own : own + OWN_CELLS])
+
+    def _reclaim(self, number: int) -> bool:
+        """Give back what process `number` has; whether it had anything."""
+        cells, found = self._cells, False
+        begin = _column(number)
+        end = begin + OWN_CELLS * cells[_ROWS_USED]
+        if not any(cells[begin:end]):
+            return False
+        for index in range(cells[_ROWS_USED]):
+            own = OWN_CELLS * index
+            if cells[begin + own + OWN_RESERVED] or cells[begin + own + OWN_UNWRITTEN]:
+                row = self._row_at(index, number)
+                columns = range(cells[_COLUMNS_USED])
+                others = (cells[_column(other) + own] for other in columns if other != number)
+                reclaim(_bare_counter(row.cells), row, sum(others))
+                found = True
+        return found
+
+
+class PrivateLimits:
+    """Counters of one process by itself."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Row] = {}
+
+    def row(self, name: str, cells: int) -> Row:
+        """See `SharedLimits.row`."""
+        row = self._rows.get(name)
+        if row is None:
+            row = self._rows[name] = private_row(cells)
+        return row
+
+    def lock(self) -> None:
+        """There is nobody else."""
+
+    def unlock(self) -> None:
+        """There is nobody else."""
+
+    def reclaim_lost(self) -> int:
+        """There is nobody else."""
+        return 0
+
+    def unwritten(self, row: Row) -> int:
+        """See `SharedLimits.unwritten`."""
+        return row.own[OWN_UNWRITTEN]
+
+    def close(self) -> None:
+        """There is nothing to give up."""
+
+
+def private_row(size: int) -> Row:
+    """A counter of `size` cells in memory of this process."""
+    memory = memoryview(bytearray(8 * (size + OWN_CELLS))).cast("q")
+    return Row(memory[:size], memory[size:])
+
+
+def _column(number: int) -> int:
+    """Where the cells of a process begin."""
+    return (_COLUMNS + number * _COLUMN_BYTES) // 8
+
+
+def _bare_counter(cells: Cells) -> Counter:
+    """A counter for giving back: when its window begins does not matter to that."""
+    if len(cells) == ROLLING_CELLS:
+        return RollingCounter(cells, 1.0)
+    return FixedCounter(cells, Fixed(None))
+
+
+def _boot() -> int:
+    """A number for the time since the machine was started; 0 where nothing tells it."""
+    try:
+        with open(_BOOT_ID, "rb") as file:
+            told = file.read(64)
+    except OSError:
+        return 0
+    return int.from_bytes(blake2b(told, digest_size=8).digest(), "little") >> 1

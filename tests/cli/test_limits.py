@@ -1,0 +1,94 @@
+"""`dragoman limit`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shop
+
+
+def listed(shop: Shop, *arguments: str) -> Any:
+    return json.loads(shop.run("limit", "list", *arguments, "--json").stdout)
+
+
+def test_limits_are_added_listed_reset_and_removed(shop: Shop) -> None:
+    shop.run("key", "add", "ci", "--note", "builds")
+    shop.run("limit", "add", "ci", "--kind", "requests", "--amount", "500", "--window", "1m")
+    shop.run(
+        "limit", "add", "ci", "--kind", "cost", "--amount", "12.50", "--window", "month",
+        "--zone", "Europe/Berlin", "--mode", "soft", "--model", "gpt-*", "--model", "o4",
+    )  # fmt: skip
+    shop.run("limit", "add", "ci", "--kind", "concurrent", "--amount", "3", "--queue", "2.5")
+    assert listed(shop, "ci") == [
+        {"number": 1, "limit": {"kind": "requests", "amount": 500, "window": "1m"}},
+        {
+            "number": 2,
+            "limit": {
+                "kind": "cost",
+                "amount": "12.50",
+                "window": "month",
+                "zone": "Europe/Berlin",
+                "mode": "soft",
+                "models": ["gpt-*", "o4"],
+            },
+        },
+        {"number": 3, "limit": {"kind": "concurrent", "amount": 3, "queue_s": 2.5}},
+    ]
+    shown = shop.run("limit", "list", "ci").stdout
+    assert "$12.50" in shown
+    assert "Europe/Berlin" in shown
+    shop.run("limit", "reset", "ci", "2")
+    assert ["since" in one["limit"] for one in listed(shop, "ci")] == [False, True, False]
+    shop.run("limit", "reset", "ci")
+    assert ["since" in one["limit"] for one in listed(shop, "ci")] == [True, True, False]
+    shop.run("limit", "remove", "ci", "1")
+    assert [one["limit"]["kind"] for one in listed(shop, "ci")] == ["cost", "concurrent"]
+    rules = json.loads(shop.run("key", "show", "ci").stdout)["rules"]
+    assert rules["note"] == "builds"
+    assert len(rules["limits"]) == 2
+
+
+def test_limits_of_a_team(shop: Shop) -> None:
+    shop.run("team", "add", "t")
+    shop.run("limit", "add", "t", "--team", "--kind", "tokens", "--amount", "9", "--window", "day")
+    assert listed(shop, "t", "--team")[0]["limit"]["amount"] == 9
+    assert "no key named t" in shop.run("limit", "list", "t", status=1).stderr
+
+
+WRONG = [
+    (("--kind", "requests", "--amount", "-5", "--window", "1m"), "limits[0].amount: expected"),
+    (("--kind", "requests", "--amount", "5.5", "--window", "1m"), "limits[0].amount: expected"),
+    (("--kind", "cost", "--amount", "1,50", "--window", "1m"), "US dollars"),
+    (("--kind", "cost", "--amount", "-1", "--window", "1m"), "US dollars"),
+    (("--kind", "wishes", "--amount", "5", "--window", "1m"), "wishes"),
+    (("--kind", "requests", "--amount", "5", "--window", "fortnight"), "expected a window"),
+    (("--kind", "requests", "--amount", "5"), "limits[0].window: required"),
+    (("--kind", "requests", "--amount", "5", "--window", "day", "--zone", "X/Y"), "no time zone"),
+    (("--kind", "concurrent", "--amount", "5", "--window", "day"), "have none"),
+    (("--kind", "requests", "--amount", "5", "--window", "1m", "--clamp"), "means nothing"),
+    (("--kind", "requests", "--amount", "5", "--window", "1m", "--queue", "-1"), "queue_s"),
+    (("--kind", "requests", "--amount", "5", "--window", "1m", "--mode", "strict"), "strict"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), WRONG)
+def test_what_is_wrong_is_told_and_changes_nothing(
+    shop: Shop, options: tuple[str, ...], told: str
+) -> None:
+    shop.run("key", "add", "ci")
+    assert told in shop.run("limit", "add", "ci", *options, status=1).stderr
+    assert listed(shop, "ci") == []
+
+
+def test_numbers_that_there_are_not(shop: Shop) -> None:
+    shop.run("key", "add", "ci")
+    assert "ci has no limit 1" in shop.run("limit", "remove", "ci", "1", status=1).stderr
+    shop.run("limit", "add", "ci", "--kind", "requests", "--amount", "5", "--window", "1m")
+    for number in ("0", "2"):
+        told = shop.run("limit", "reset", "ci", number, status=1).stderr
+        assert "numbered from 1 to 1" in told
+    twice = ("--kind", "requests", "--amount", "9", "--window", "1m")
+    assert "counts the same" in shop.run("limit", "add", "ci", *twice, status=1).stderr

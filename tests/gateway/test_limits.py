@@ -1,0 +1,604 @@
+"""Limits of keys and teams, over real sockets: who is refused, in which words, and what is left."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config import Client, Config, OwnPrice, Route, Secret, Storage, Team
+from dragoman.config.limits import Limit
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.clients import APIS, PATHS, body
+from tests.gateway.conftest import config_for
+from tests.gateway.http import KEY, Answer, Connection, call
+
+PRICE = OwnPrice(model="sim-*", input="1000", output="1000")
+PAIRS = list(itertools.product(APIS, APIS))
+OTHER_KEY = "sk-other-client"
+
+
+def limit(kind: str, amount: int | str, window: str | None = "1m", **fields: Any) -> Limit:
+    window = None if kind == "concurrent" else window
+    return Limit(kind=kind, amount=amount, window=window, **fields)  # type: ignore[arg-type]
+
+
+def config(
+    base_url: str,
+    *limits: Limit,
+    team: tuple[Limit, ...] = (),
+    store: str = "",
+    prices: tuple[OwnPrice, ...] = (PRICE,),
+    **rules: Any,
+) -> Config:
+    """Two clients, `tester` with these limits, and `other` with none of its own, in one team."""
+    fields: dict[str, Any] = {"team": "t"} if team else {}
+    clients = (
+        Client(name="tester", key=Secret(KEY), limits=limits, **fields, **rules),
+        Client(name="other", key=Secret(OTHER_KEY), **fields),
+    )
+    made = config_for(base_url, clients=clients)
+    teams = (Team(name="t", limits=team),) if team else ()
+    return replace(made, teams=teams, storage=Storage(path=store), prices=prices)
+
+
+@contextmanager
+def serving(config: Config) -> Iterator[tuple[RunningGateway, list[Any]]]:
+    """A gateway and the lines of its log."""
+    lines: list[Any] = []
+    with running_gateway(config, lambda line: lines.append(json.loads(line))) as gateway:
+        yield gateway, lines
+
+
+def ask(
+    gateway: RunningGateway,
+    api: str = "chat",
+    model: str = "chat/sim-text",
+    text: str = "Hello",
+    *,
+    key: str = KEY,
+    **more: Any,
+) -> Answer:
+    if api == "responses":
+        more["store"] = False
+    return call(gateway.base_url, "POST", PATHS[api], body(api, model, text, **more), key=key)
+
+
+def told(gateway: RunningGateway, key: str = KEY) -> Any:
+    return call(gateway.base_url, "GET", "/v1/key", key=key).json
+
+
+def error_of(answer: Answer) -> Any:
+    return answer.json["error"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_a_rate_is_told_in_the_clients_words(
+    simulator: RunningSimulator, api: str, stream: bool
+) -> None:
+    with serving(config(simulator.base_url, limit("requests", 2, "30s"))) as (gateway, lines):
+        for _ in range(2):
+            assert ask(gateway, api, stream=stream).status == 200
+        asked = len(simulator.requests)
+        answer = ask(gateway, api, stream=stream)
+        assert len(simulator.requests) == asked, "no upstream was asked"
+        assert answer.status == 429
+        error = error_of(answer)
+        expected = "rate_limit_error" if api == "messages" else "requests"
+        assert error["type"] == expected
+        if api != "messages":
+            assert error["code"] == "rate_limit_exceeded"
+        assert "(limit 2, used 2, requested 1)" in error["message"]
+        wait = re.search(r"Please try again in ([0-9.]+)s\.$", error["message"])
+        assert wait is not None
+        milliseconds = int(answer.headers["retry-after-ms"])
+        assert 25_000 < milliseconds <= 30_200
+        assert abs(float(wait[1]) * 1000 - milliseconds) < 50
+        assert int(answer.headers["retry-after"]) == -(-milliseconds // 1000)
+        assert "x-should-retry" not in answer.headers
+        assert answer.headers["x-dragoman-limit"] == "key:requests:30s"
+        assert lines[-1]["limit"] == "key:requests:30s"
+        assert lines[-1]["error"] == "rate_limited"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_a_spent_budget_is_told_so_that_nobody_comes_again(
+    simulator: RunningSimulator, api: str, stream: bool
+) -> None:
+    budget = limit("cost", "100", "total", mode="enforce")
+    with serving(config(simulator.base_url, budget)) as (gateway, _):
+        assert ask(gateway, api, stream=stream).status == 200
+        spent = told(gateway)["limits"][0]["used"]
+        assert float(spent) > 0
+        asked = len(simulator.requests)
+        answer = ask(gateway, api, text="x" * 400_000, stream=stream)
+        assert len(simulator.requests) == asked
+        error = error_of(answer)
+        if api == "messages":
+            assert (answer.status, error["type"]) == (402, "billing_error")
+        else:
+            assert (answer.status, error["type"]) == (429, "insufficient_quota")
+            assert error["code"] == "project_spend_limit_exceeded"
+        assert answer.headers["x-should-retry"] == "false"
+        assert "retry-after" not in answer.headers
+        assert "retry-after-ms" not in answer.headers
+        assert answer.headers["x-dragoman-limit"] == "key:cost:total"
+        if not re.search("429|50[0234]|524", error["message"]):
+            assert f"used ${spent}" in error["message"]
+
+
+def test_a_limit_that_is_long_in_coming_back_is_told_like_a_budget(
+    simulator: RunningSimulator,
+) -> None:
+    """SDKs wait as long as they are told to."""
+    with serving(config(simulator.base_url, limit("requests", 1, "month"))) as (gateway, _):
+        assert ask(gateway).status == 200
+        answer = ask(gateway)
+        assert (answer.status, error_of(answer)["code"]) == (429, "insufficient_quota")
+        assert answer.headers["x-should-retry"] == "false"
+        assert "retry-after" not in answer.headers
+        assert re.search(r"It resets at 20\d\d-\d\d-01T00:00:00Z", error_of(answer)["message"])
+
+
+def test_a_request_that_can_never_fit_is_told_so(simulator: RunningSimulator) -> None:
+    with serving(config(simulator.base_url, limit("output_tokens", 100))) as (gateway, _):
+        answer = ask(gateway, max_tokens=5000)
+        assert answer.status == 429
+        assert error_of(answer)["type"] == "tokens"
+        assert error_of(answer)["message"].startswith("Request too large")
+        assert answer.headers["x-should-retry"] == "false"
+        assert "retry-after" not in answer.headers
+        assert ask(gateway, max_tokens=50).status == 200
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, "invalid_request_error"), (403, "permission_error"), (429, "rate_limit_error")],
+)
+def test_the_status_of_a_spent_budget_can_be_chosen(
+    simulator: RunningSimulator, status: int, kind: str
+) -> None:
+    from dragoman.protocols.settings import make_options
+
+    made = config(simulator.base_url, limit("cost", "0", "day"))
+    made = replace(made, options=make_options(budget_status=status))
+    with serving(made) as (gateway, _):
+        for api in APIS:
+            answer = ask(gateway, api, "messages/sim-text")
+            expected = kind if api == "messages" else "insufficient_quota"
+            assert (answer.status, error_of(answer)["type"]) == (status, expected)
+            assert answer.headers["x-should-retry"] == "false"
+
+
+def test_amounts_are_hidden_where_that_is_wanted(simulator: RunningSimulator) -> None:
+    limits = (limit("requests", 1, "1m"), limit("cost", "77", "day"))
+    with serving(config(simulator.base_url, *limits, show_amounts=False)) as (gateway, _):
+        first = ask(gateway)
+        assert not [name for name in first.headers if "ratelimit" in name]
+        refused = ask(gateway)
+        assert refused.status == 429
+        assert "(" not in error_of(refused)["message"]
+        assert refused.headers["x-dragoman-limit"] == "key:requests:1m"
+        shown = told(gateway)
+        assert "data" not in shown
+        assert set(shown["limits"][0]) == {"scope", "kind", "window", "zone", "mode", "resets_at"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_answers_tell_what_is_left(simulator: RunningSimulator, stream: bool) -> None:
+    limits = (
+        limit("requests", 10, "1m"),
+        limit("requests", 5, "1h"),
+        limit("tokens", 100_000, "1m"),
+        limit("cost", "1000", "day"),
+    )
+    with serving(config(simulator.base_url, *limits)) as (gateway, _):
+        chat = ask(gateway, stream=stream, max_tokens=100).headers
+        assert chat["x-ratelimit-limit-requests"] == "5"
+        assert chat["x-ratelimit-remaining-requests"] == "4"
+        assert re.fullmatch(r"1h0m[0-9.]+s", chat["x-ratelimit-reset-requests"])
+        assert chat["x-ratelimit-limit-tokens"] == "100000"
+        assert 99_000 < int(chat["x-ratelimit-remaining-tokens"]) < 100_000
+        messages = ask(gateway, "messages", stream=stream).headers
+        assert messages["anthropic-ratelimit-requests-limit"] == "5"
+        assert messages["anthropic-ratelimit-requests-remaining"] == "3"
+        assert messages["anthropic-ratelimit-tokens-limit"] == "100000"
+        assert re.fullmatch(
+            r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", messages["anthropic-ratelimit-requests-reset"]
+        )
+        other = ask(gateway, key=OTHER_KEY).headers
+        assert not [name for name in other if "ratelimit" in name]
+
+
+def test_the_holder_of_a_key_sees_its_limits(simulator: RunningSimulator) -> None:
+    limits = (
+        limit("requests", 10, "1m"),
+        limit("cost", "12.50", "month", zone="Europe/Berlin"),
+        limit("concurrent", 3),
+    )
+    team = (limit("requests", 100, "day", models=("chat/*",)),)
+    with serving(config(simulator.base_url, *limits, team=team)) as (gateway, _):
+        assert ask(gateway, max_tokens=10).status == 200
+        shown = told(gateway)
+        assert (shown["name"], shown["expires_at"]) == ("tester", None)
+        first, cost, concurrent, of_team = shown["limits"]
+        assert first.pop("resets_at") is not None
+        assert first == {
+            "scope": "key",
+            "kind": "requests",
+            "amount": 10,
+            "window": "1m",
+            "zone": "UTC",
+            "mode": "enforce",
+            "used": 1,
+            "reserved": 0,
+            "remaining": 9,
+        }
+        assert cost["amount"] == "12.5"
+        assert float(cost["used"]) > 0
+        assert shown["data"]["limit"] == 12.5
+        assert shown["data"]["usage"] == pytest.approx(float(cost["used"]))
+        assert (concurrent["used"], concurrent["reserved"], concurrent["remaining"]) == (0, 0, 3)
+        assert (of_team["scope"], of_team["used"], of_team["models"]) == ("team", 1, ["chat/*"])
+        assert told(gateway, OTHER_KEY)["limits"][0]["used"] == 1
+        assert call(gateway.base_url, "GET", "/v1/key", key=None).status == 401
+
+
+def test_a_teams_limit_holds_for_all_of_its_keys(simulator: RunningSimulator) -> None:
+    made = config(simulator.base_url, limit("requests", 5), team=(limit("requests", 3),))
+    with serving(made) as (gateway, _):
+        assert [ask(gateway).status for _ in range(2)] == [200, 200]
+        assert ask(gateway, key=OTHER_KEY).status == 200
+        refused = ask(gateway)
+        assert refused.headers["x-dragoman-limit"] == "team:requests:1m"
+        assert "the team t" in error_of(refused)["message"]
+        assert ask(gateway, key=OTHER_KEY).status == 429
+
+
+def test_limits_of_some_models_hold_for_these(simulator: RunningSimulator) -> None:
+    limits = (limit("requests", 1, models=("chat/*",)), limit("requests", 2))
+    with serving(config(simulator.base_url, *limits)) as (gateway, _):
+        assert ask(gateway).status == 200
+        assert ask(gateway).status == 429
+        assert ask(gateway, model="messages/sim-text").status == 200
+        assert ask(gateway, model="messages/sim-text").status == 429
+
+
+def test_no_other_name_of_a_model_leads_past_its_limit(simulator: RunningSimulator) -> None:
+    made = config(simulator.base_url, limit("requests", 1, models=("sim-text",)))
+    routes = (Route(match="fast", upstream="chat", model="sim-text"),)
+    with serving(replace(made, routes=routes)) as (gateway, _):
+        assert ask(gateway, model="fast").status == 200
+        for model in ("fast", "chat/sim-text", "messages/sim-text"):
+            assert ask(gateway, model=model).status == 429
+        assert ask(gateway, model="chat/sim-reasoning").status == 200
+
+
+def test_what_is_not_enforced_refuses_nothing_and_is_told(simulator: RunningSimulator) -> None:
+    limits = (limit("requests", 1, "1h", mode="shadow"), limit("requests", 2, "day", mode="soft"))
+    with serving(config(simulator.base_url, *limits)) as (gateway, lines):
+        answers = [ask(gateway) for _ in range(3)]
+        assert [answer.status for answer in answers] == [200, 200, 200]
+        reached = [answer.headers.get("x-dragoman-limit") for answer in answers]
+        assert reached == [
+            "key:requests:day; used=50",
+            "key:requests:day; used=100",
+            "key:requests:day; used=100",
+        ]
+        assert [line.get("exceeded") for line in lines[:3]] == [
+            None,
+            ["key:requests:1h shadow"],
+            ["key:requests:1h shadow", "key:requests:day soft"],
+        ]
+        metrics = call(gateway.base_url, "GET", "/metrics").body.decode()
+        assert 'dragoman_limit_refusals_total{limit="key:requests:1h",mode="shadow"} 2' in metrics
+
+
+def test_a_model_without_a_price_is_not_free_for_a_budget(simulator: RunningSimulator) -> None:
+    for policy, status in (("refuse", 403), ("allow", 200)):
+        budget = limit("cost", "10", "day", unpriced=policy)
+        with serving(config(simulator.base_url, budget, prices=())) as (gateway, _):
+            answer = ask(gateway)
+            assert answer.status == status
+            if status == 403:
+                assert "has no price" in error_of(answer)["message"]
+
+
+@pytest.mark.parametrize(("api", "upstream"), PAIRS)
+def test_a_request_is_clamped_to_what_is_left(
+    simulator: RunningSimulator, api: str, upstream: str
+) -> None:
+    made = config(simulator.base_url, limit("output_tokens", 1000, "day", clamp=True))
+    names = {"chat": "max_completion_tokens", "responses": "max_output_tokens"}
+    name = names.get(api, "max_tokens")
+    with serving(made) as (gateway, _):
+
+        def asked(most: int) -> Answer:
+            more: dict[str, Any] = {name: most}
+            return ask(gateway, api, f"{upstream}/sim-text", **more)
+
+        answer = asked(50_000)
+        assert answer.status == 200
+        assert answer.headers["x-dragoman-clamped"] == "1000"
+        sent = json.loads(simulator.last.body)
+        given = [sent[one] for one in (*names.values(), "max_tokens") if one in sent]
+        assert given == [1000]
+        small = asked(100)
+        assert "x-dragoman-clamped" not in small.headers
+
+
+def test_a_budget_is_used_to_its_end_by_clamping(simulator: RunningSimulator) -> None:
+    """Each kind of limit, where the client names no limit of its own."""
+    for one in (
+        limit("cost", "2", "day", clamp=True),
+        limit("tokens", 2000, "day", clamp=True),
+    ):
+        with serving(config(simulator.base_url, one)) as (gateway, _):
+            first = ask(gateway, max_tokens=10**6)
+            assert first.status == 200
+            assert int(first.headers["x-dragoman-clamped"]) > 1000
+            statuses = {ask(gateway, max_tokens=10**6).status for _ in range(100)}
+            assert statuses == {200, 429}
+            (shown,) = told(gateway)["limits"]
+            assert float(shown["used"]) <= 2000
+            assert float(shown["remaining"]) < 0.3 * float(shown["amount"])
+
+
+# What becomes of a request, and what is counted of it in the end: requests, and whether anything
+# was spent.
+ENDS = [
+    ("sim-text", 1, True),
+    ("sim-429", 1, False),
+    ("sim-500", 1, False),
+    ("sim-error_in_stream?after=1", 1, None),
+    ("sim-truncated", 1, None),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("model", "requests", "spends"), ENDS)
+def test_nothing_stays_reserved(
+    simulator: RunningSimulator, model: str, requests: int, spends: bool | None, stream: bool
+) -> None:
+    limits = (
+        limit("requests", 100),
+        limit("tokens", 1_000_000),
+        limit("cost", "10000", "day"),
+        limit("concurrent", 1),
+    )
+    with serving(config(simulator.base_url, *limits)) as (gateway, lines):
+        ask(gateway, model=f"chat/{model}", stream=stream)
+        simulator.wait_for(lambda: len(lines) > 0)
+        shown = told(gateway)["limits"]
+        assert [one["reserved"] for one in shown] == [0, 0, "0", 0]
+        assert shown[0]["used"] == requests
+        if spends is not None:
+            assert (shown[1]["used"] > 0) is spends
+        spent = lines[0].get("cost_usd", "0")
+        assert shown[2]["used"] == spent
+
+
+def test_what_reached_no_upstream_counts_nothing(simulator: RunningSimulator) -> None:
+    """A request that cannot be translated, one of another model, and one whose upstream is down."""
+    limits = (limit("requests", 100), limit("concurrent", 5))
+    made = config(simulator.base_url, *limits)
+    dead = replace(made.upstreams[0], base_url="http://127.0.0.1:9")
+    with serving(replace(made, upstreams=(dead, *made.upstreams[1:]))) as (gateway, _):
+        assert ask(gateway, model="nothing").status == 404
+        assert ask(gateway, messages="none").status == 400
+        assert ask(gateway, model="messages/sim-text", messages=[{"role": "odd"}]).status == 400
+        assert ask(gateway).status >= 500
+        assert [one["used"] + one["reserved"] for one in told(gateway)["limits"]] == [0, 0]
+
+
+def test_a_client_that_leaves_gives_back_what_it_reserved(simulator: RunningSimulator) -> None:
+    limits = (limit("tokens", 1_000_000), limit("concurrent", 1))
+    with serving(config(simulator.base_url, *limits)) as (gateway, _):
+        for stream in (False, True):
+            with Connection(gateway.base_url) as connection:
+                asked = body("chat", "chat/sim-text", "[[sim: head_ms=20000]]", stream=stream)
+                connection.send("POST", PATHS["chat"], asked, {"authorization": f"Bearer {KEY}"})
+                simulator.wait_for(lambda: told(gateway)["limits"][1]["reserved"] == 1)
+            simulator.wait_for(lambda: told(gateway)["limits"][1]["reserved"] == 0)
+            assert told(gateway)["limits"][0]["reserved"] == 0
+        assert ask(gateway).status == 200
+
+
+def test_requests_at_one_time(simulator: RunningSimulator) -> None:
+    with serving(config(simulator.base_url, limit("concurrent", 2))) as (gateway, _):
+        held = [_Held(gateway, simulator) for _ in range(2)]
+        refused = ask(gateway)
+        assert refused.status == 429
+        assert error_of(refused)["code"] == "rate_limit_exceeded"
+        assert refused.headers["x-dragoman-limit"] == "key:concurrent"
+        assert refused.headers["retry-after"] == "1"
+        assert ask(gateway, key=OTHER_KEY).status == 200
+        held[0].leave()
+        simulator.wait_for(lambda: told(gateway)["limits"][0]["reserved"] == 1)
+        assert ask(gateway).status == 200
+        held[1].leave()
+
+
+class _Held:
+    """A request that is under way until its client leaves."""
+
+    def __init__(
+        self, gateway: RunningGateway, simulator: RunningSimulator, key: str = KEY
+    ) -> None:
+        self.connection = Connection(gateway.base_url)
+        before = len(simulator.requests)
+        asked = body("chat", "chat/sim-text", "[[sim: head_ms=20000]]")
+        self.connection.send("POST", PATHS["chat"], asked, {"authorization": f"Bearer {KEY}"})
+        simulator.wait_for(lambda: len(simulator.requests) > before)
+
+    def leave(self) -> None:
+        self.connection.sock.close()
+
+
+def test_who_waits_is_served_in_turn(simulator: RunningSimulator) -> None:
+    """First come, first served, and of two keys each in turn; nobody who comes later overtakes."""
+    team = (limit("concurrent", 1, queue_s=10.0),)
+    with serving(config(simulator.base_url, team=team)) as (gateway, lines):
+        held = _Held(gateway, simulator)
+        order: list[str] = []
+
+        def wait(name: str, key: str) -> None:
+            answer = ask(gateway, text=name, key=key)
+            order.append(name if answer.status == 200 else f"{name} {answer.status}")
+
+        threads = []
+        for name, key in (("a1", KEY), ("a2", KEY), ("a3", KEY), ("b1", OTHER_KEY)):
+            threads.append(threading.Thread(target=wait, args=(name, key)))
+            threads[-1].start()
+            waiting = gateway.app._services._admission._queues
+            simulator.wait_for(
+                lambda: sum(one.count for one in list(waiting.values())) == len(threads)  # noqa: B023
+            )
+        held.leave()
+        for thread in threads:
+            thread.join(10)
+        assert order == ["a1", "b1", "a2", "a3"]
+        assert {line["status"] for line in lines[1:]} == {200}
+
+
+def test_waiting_ends(simulator: RunningSimulator) -> None:
+    """In time, at once if the queue is full, and when the client leaves."""
+    limits = (limit("concurrent", 1, queue_s=0.5, queue_size=2),)
+    with serving(config(simulator.base_url, *limits)) as (gateway, _):
+        held = _Held(gateway, simulator)
+        with ThreadPoolExecutor(3) as clients:
+            begun = time.monotonic()
+            answers = list(clients.map(lambda _: ask(gateway), range(3)))
+        assert time.monotonic() - begun < 5
+        codes = sorted(error_of(answer)["code"] for answer in answers)
+        assert codes == ["rate_limit_exceeded", "rate_limit_exceeded", "slow_down"]
+        leaving = Connection(gateway.base_url)
+        asked = body("chat", "chat/sim-text", "Hello")
+        leaving.send("POST", PATHS["chat"], asked, {"authorization": f"Bearer {KEY}"})
+        time.sleep(0.1)
+        leaving.sock.close()
+        before = len(simulator.requests)
+        held.leave()
+        simulator.wait_for(lambda: told(gateway)["limits"][0]["reserved"] == 0)
+        assert ask(gateway).status == 200
+        assert len(simulator.requests) == before + 1, "who had left was not served"
+
+
+def test_what_was_used_is_known_after_a_restart(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    limits = (
+        limit("requests", 100, "day"),
+        limit("tokens", 100_000, "total", count_cached=True),
+        limit("cost", "1000", "month"),
+        limit("requests", 100, "5h"),
+    )
+    made = config(simulator.base_url, *limits, store=str(tmp_path / "kept.db"))
+    with serving(made) as (gateway, _):
+        for api, upstream in PAIRS:
+            assert ask(gateway, api, f"{upstream}/sim-text").status == 200
+        first = [one["used"] for one in told(gateway)["limits"]]
+        assert first[0] == len(PAIRS)
+    with serving(made) as (gateway, _):
+        assert [one["used"] for one in told(gateway)["limits"]] == first
+    # Without the file, by the rows of usage.
+    (tmp_path / "kept.db-limits").unlink()
+    with serving(made) as (gateway, _):
+        assert [one["used"] for one in told(gateway)["limits"]] == first
+    # A limit that is new knows what was used before it.
+    raised = replace(made.clients[0], limits=(limit("requests", len(PAIRS) + 1, "month"),))
+    with serving(replace(made, clients=(raised, made.clients[1]))) as (gateway, _):
+        assert ask(gateway).status == 200
+        assert ask(gateway).status == 429
+
+
+def test_no_limit_leaves_no_trace(simulator: RunningSimulator, tmp_path: Path) -> None:
+    made = config(simulator.base_url, store=str(tmp_path / "kept.db"))
+    with serving(made) as (gateway, _):
+        assert ask(gateway).status == 200
+        assert told(gateway)["limits"] == []
+    assert not (tmp_path / "kept.db-limits").exists()
+
+
+def test_what_is_made_in_the_background_is_settled(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    limits = (limit("requests", 5), limit("tokens", 10**9, "day"), limit("concurrent", 1))
+    made = config(simulator.base_url, *limits, store=str(tmp_path / "kept.db"))
+    with serving(made) as (gateway, _):
+        asked = body("responses", "responses/sim-text", background=True)
+        for number in range(1, 4):
+            begun = call(gateway.base_url, "POST", "/v1/responses", asked)
+            assert begun.json["status"] == "queued"
+            simulator.wait_for(lambda: told(gateway)["limits"][0]["used"] == number)  # noqa: B023
+            simulator.wait_for(lambda: told(gateway)["limits"][2]["reserved"] == 0)
+        assert told(gateway)["limits"][1]["used"] > 0
+
+
+def test_an_answer_that_is_given_again_counts_once(simulator: RunningSimulator) -> None:
+    with serving(config(simulator.base_url, limit("requests", 1))) as (gateway, _):
+        for _ in range(3):
+            answer = call(
+                gateway.base_url,
+                "POST",
+                PATHS["chat"],
+                body("chat", "chat/sim-text"),
+                {"idempotency-key": "one"},
+            )
+            assert answer.status == 200
+        assert ask(gateway).status == 429
+
+
+def test_large_bodies_are_held_to_limits(simulator: RunningSimulator) -> None:
+    text = "word " * 200_000
+    with serving(config(simulator.base_url, limit("tokens", 10**6), limit("concurrent", 1))) as (
+        gateway,
+        _,
+    ):
+        assert ask(gateway, "messages", "chat/sim-text", text).status == 200
+        assert [one["reserved"] for one in told(gateway)["limits"]] == [0, 0]
+        assert ask(gateway, "messages", "chat/sim-text", text * 4).status == 429
+
+
+@pytest.mark.parametrize(
+    "more", [{"max_tokens": 10**30}, {"max_tokens": 200, "n": 8}, {"n": 10**30}]
+)
+def test_all_that_may_be_answered_is_reserved(
+    simulator: RunningSimulator, more: dict[str, Any]
+) -> None:
+    with serving(config(simulator.base_url, limit("output_tokens", 1500))) as (gateway, _):
+        asked = body("chat", "chat/sim-text", **more)
+        answer = call(gateway.base_url, "POST", PATHS["chat"], asked)
+        assert answer.status == 429
+        assert "Request too large" in error_of(answer)["message"]
+
+
+def test_a_budget_holds_however_many_ask_at_once(simulator: RunningSimulator) -> None:
+    """To the last request that fits, for what is reserved is no less than what is used."""
+    with serving(config(simulator.base_url, limit("cost", "2", "day"))) as (gateway, lines):
+
+        def spend(_: int) -> int:
+            return ask(gateway, max_tokens=40).status
+
+        with ThreadPoolExecutor(32) as clients:
+            statuses = list(clients.map(spend, range(400)))
+        assert set(statuses) == {200, 429}
+        (budget,) = told(gateway)["limits"]
+        assert budget["reserved"] == "0"
+        spent = sum(int(float(line.get("cost_usd", 0)) * 10**6 + 0.5) for line in lines)
+        assert round(float(budget["used"]) * 10**6) == spent
+        dearest = max(float(line.get("cost_usd", 0)) for line in lines)
+        assert 2 - 4 * dearest < float(budget["used"]) <= 2

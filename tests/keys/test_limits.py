@@ -1,0 +1,409 @@
+"""Limits: their windows, what is counted in them, and which requests are admitted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import datetime
+from math import inf
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from dragoman.config.limits import Limit, limit_faults
+from dragoman.config.windows import Fixed, Rolling, Window, WindowError, parse_window, span_of
+from dragoman.keys.admission import (
+    OWN_RESERVED,
+    OWN_UNWRITTEN,
+    BoundLimit,
+    Refusal,
+    Reservation,
+    Wanted,
+    admit,
+    fitting_output,
+    kind_of,
+    reclaim,
+    settle,
+    window_of,
+    written,
+)
+from dragoman.keys.counters import PARTS, RESERVED, RollingCounter, cells_of
+from dragoman.storage.shared_limits import private_row
+
+NOW = 1_795_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [
+        ("30s", Rolling(30)),
+        ("1m", Rolling(60)),
+        ("5h", Rolling(18_000)),
+        ("7d", Rolling(604_800)),
+        ("day", Fixed("day", "Europe/Berlin")),
+        ("total", Fixed(None)),
+    ],
+)
+def test_windows_are_read(text: str, window: Window) -> None:
+    assert parse_window(text, "Europe/Berlin") == window
+
+
+@pytest.mark.parametrize("text", ["", "0s", "1", "-1h", "1y", "daily", "1000000s", "1 h"])
+def test_what_is_no_window_is_told(text: str) -> None:
+    with pytest.raises(WindowError, match="expected a window"):
+        parse_window(text)
+
+
+def test_a_zone_that_is_none_is_told() -> None:
+    for zone in ("Mars/Base", "", "../etc/passwd"):
+        with pytest.raises(WindowError, match="no time zone"):
+            parse_window("day", zone)
+
+
+# Window, zone, a time there, and when it begins and ends.
+SPANS = [
+    ("day", "UTC", "2026-11-22T17:00", "2026-11-22T00:00", "2026-11-23T00:00"),
+    ("week", "UTC", "2026-11-22T17:00", "2026-11-16T00:00", "2026-11-23T00:00"),
+    ("month", "UTC", "2026-12-31T23:59", "2026-12-01T00:00", "2027-01-01T00:00"),
+    ("month", "UTC", "2028-02-29T12:00", "2028-02-01T00:00", "2028-03-01T00:00"),
+    ("hour", "UTC", "2026-11-22T17:59", "2026-11-22T17:00", "2026-11-22T18:00"),
+    ("hour", "Asia/Kolkata", "2026-11-22T17:10", "2026-11-22T17:00", "2026-11-22T18:00"),
+    # Clocks are put forward, and back: days of 23 and 25 hours.
+    ("day", "Europe/Berlin", "2026-03-29T12:00", "2026-03-29T00:00", "2026-03-30T00:00"),
+    ("day", "Europe/Berlin", "2026-10-25T12:00", "2026-10-25T00:00", "2026-10-26T00:00"),
+]
+
+
+@pytest.mark.parametrize(("unit", "zone", "at", "begin", "end"), SPANS)
+def test_spans(unit: str, zone: str, at: str, begin: str, end: str) -> None:
+    def seconds(text: str) -> float:
+        return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp()
+
+    window = parse_window(unit, zone)
+    assert isinstance(window, Fixed)
+    assert span_of(window, seconds(at)) == (seconds(begin), seconds(end))
+    assert span_of(window, seconds(begin)) == (seconds(begin), seconds(end))
+    assert span_of(window, seconds(end))[0] == seconds(end)
+
+
+def limit_of(**fields: Any) -> Limit:
+    given: dict[str, Any] = {"kind": "requests", "amount": 1, "window": "1m"} | fields
+    return Limit(**given)
+
+
+# A limit, and which field is at fault, with a word of what is said.
+FAULTS: list[tuple[dict[str, Any], str, str]] = [
+    ({"amount": -1}, "amount", "whole number"),
+    ({"amount": 10**16}, "amount", "whole number"),
+    ({"amount": "5"}, "amount", "whole number"),
+    ({"kind": "cost", "amount": 5}, "amount", "as a text"),
+    ({"kind": "cost", "amount": "5,00"}, "amount", "US dollars"),
+    ({"kind": "cost", "amount": "-5"}, "amount", "US dollars"),
+    ({"kind": "cost", "amount": "1e3"}, "amount", "US dollars"),
+    ({"kind": "cost", "amount": "0.1234567"}, "amount", "six decimals"),
+    ({"kind": "cost", "amount": "1000001"}, "amount", "at most"),
+    ({"window": None}, "window", "required"),
+    ({"window": "1 minute"}, "window", "expected a window"),
+    ({"window": "0s"}, "window", "expected a window"),
+    ({"window": "day", "zone": "Berlin"}, "zone", "no time zone"),
+    ({"kind": "concurrent"}, "window", "have none"),
+    ({"clamp": True}, "clamp", "nothing for requests"),
+    ({"queue_s": 5.0}, "queue_s", "nothing for requests"),
+    ({"unpriced": "allow"}, "unpriced", "nothing for requests"),
+    ({"count_cached": True, "kind": "output_tokens"}, "count_cached", "nothing for output_tokens"),
+]
+
+
+@pytest.mark.parametrize(("fields", "field", "told"), FAULTS)
+def test_a_limit_that_is_wrong_is_told(fields: dict[str, Any], field: str, told: str) -> None:
+    ((path, message),) = limit_faults([limit_of(**fields)])
+    assert path == ("limits", 0, field)
+    assert told in message
+
+
+def test_limits_that_are_sound() -> None:
+    sound = [
+        limit_of(),
+        limit_of(window="hour"),
+        limit_of(kind="cost", amount="12.50", window="month", zone="Europe/Berlin", clamp=True),
+        limit_of(kind="cost", amount="0", window="total"),
+        limit_of(kind="concurrent", window=None, amount=0, queue_s=1.0),
+    ]
+    assert list(limit_faults(sound)) == []
+    assert sound[2].units == 12_500_000_000_000
+
+
+def test_two_limits_that_count_the_same_are_told() -> None:
+    """They would be one counter, counted twice."""
+    twice = [limit_of(window="1m"), limit_of(window="1m", amount=7, zone="Europe/Berlin")]
+    assert [path for path, _ in limit_faults(twice)] == [("limits", 1, "kind")]
+    models = [limit_of(models=("a", "b")), limit_of(models=("b", "a"))]
+    assert len(list(limit_faults(models))) == 1
+    assert not list(limit_faults([limit_of(models=("a",)), limit_of()]))
+
+
+def counter(seconds: float) -> RollingCounter:
+    return RollingCounter(private_row(cells_of(Rolling(1))).cells, seconds)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_rolling_window_has_more_than_the_limit_and_little_is_wasted(seed: int) -> None:
+    chance = random.Random(seed)
+    limit, seconds = chance.choice([20, 100, 1000]), 60.0
+    counted, now = counter(seconds), NOW
+    begin, taken = now, []
+    exact: list[float] = []
+    while now < begin + 20 * seconds:
+        if counted.used(now) < limit:
+            counted.add(now, 1)
+            taken.append(now)
+        # What may be taken where each is remembered by itself.
+        if len(exact) < limit or now - exact[-limit] >= seconds:
+            exact.append(now)
+        now += chance.expovariate(3 * limit / seconds)
+    for first, last in zip(taken, taken[limit:], strict=False):
+        assert last - first > seconds
+    assert len(taken) >= 0.99 * len(exact) - 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_rolling_counter_against_a_list(seed: int) -> None:
+    """Whatever is counted and taken back, in whatever steps time goes on."""
+    chance = random.Random(seed)
+    seconds = chance.choice([30.0, 3600.0])
+    counted, now = counter(seconds), NOW
+    told: list[tuple[int, int]] = []
+    for _ in range(3000):
+        now += chance.choice([0.0, 0.001, 0.3, seconds / 300, seconds / 3, seconds * 1.2])
+        part = int(now * PARTS / seconds)
+        told = [(at, amount) for at, amount in told if at >= part - PARTS]
+        assert counted.used(now) == sum(amount for _, amount in told)
+        if chance.random() < 0.7:
+            amount = chance.randrange(1, 1000)
+            counted.add(now, amount)
+            told.append((part, amount))
+            if chance.random() < 0.2:
+                counted.take_back(now, amount)
+                told.pop()
+        elif told and chance.random() < 0.2:
+            counted.take_back_latest(told.pop()[1])
+
+
+def test_it_is_told_when_there_is_room() -> None:
+    for amount in (1, 5, 10):
+        counted = counter(64.0)
+        for second in range(10):
+            counted.add(6400.0 + second, 1)
+        at = counted.frees_at(6420.0, amount)
+        assert counted.used(at - 0.01) > 10 - amount >= counted.used(at)
+        assert at - (6400.0 + amount - 1) <= 64.0 * (1 + 2 / PARTS)
+    counted = counter(64.0)
+    counted.add(6400.0, 10)
+    assert counted.frees_at(6420.0, 11) == inf
+    reset = counted.resets_at(6420.0)
+    assert counted.used(reset - 0.01) == 10
+    assert counted.used(reset) == 0
+
+
+def bound(amount: int, kind: str = "requests", **fields: Any) -> BoundLimit:
+    """A limit by itself, in whole units: dollars for a cost."""
+    given = str(amount) if kind == "cost" else amount
+    window = None if kind == "concurrent" else "1m"
+    limit = limit_of(**{"kind": kind, "amount": given, "window": window} | fields)
+    return BoundLimit(limit, "k", private_row(cells_of(window_of(limit))))
+
+
+def amounts(tokens: int = 0, dollars: float = 0.0) -> Sequence[int]:
+    """One request with so many tokens of output."""
+    return 1, 0, tokens, tokens, int(dollars * 10**12), 1, 0, tokens
+
+
+ONE = amounts(100, 5)
+
+# Limits, what is asked for, and which limit refuses.
+ADMISSIONS: list[tuple[list[BoundLimit], Sequence[int], int | None]] = [
+    ([], ONE, None),
+    ([bound(1)], ONE, None),
+    ([bound(0)], ONE, 0),
+    ([bound(1), bound(99, "tokens")], ONE, 1),
+    ([bound(1), bound(100, "tokens")], ONE, None),
+    ([bound(1), bound(4, "cost")], ONE, 1),
+    ([bound(1), bound(5, "cost")], ONE, None),
+    ([bound(0, mode="shadow"), bound(100, "tokens")], ONE, None),
+    ([bound(0, mode="soft"), bound(99, "tokens")], ONE, 1),
+    # Of several the one that refuses longest is told.
+    ([bound(0, window="1m"), bound(99, "tokens", window="1h")], ONE, 0),
+    ([bound(0, "cost"), bound(1, "concurrent")], amounts(), None),
+    ([bound(0, "concurrent"), bound(1)], ONE, 0),
+]
+
+
+@pytest.mark.parametrize(("limits", "wanted", "refusing"), ADMISSIONS)
+def test_all_limits_or_none(
+    limits: list[BoundLimit], wanted: Sequence[int], refusing: int | None
+) -> None:
+    before = [one.left(NOW) for one in limits]
+    found = admit(limits, wanted, NOW)
+    after = [one.left(NOW) for one in limits]
+    if refusing is None:
+        assert isinstance(found, Reservation)
+        taken = [wanted[one.kind] for one in limits]
+        assert after == [left - amount for left, amount in zip(before, taken, strict=True)]
+        assert list(found.exceeded) == [
+            one for one, left in zip(limits, after, strict=True) if left < 0
+        ]
+    else:
+        assert isinstance(found, Refusal)
+        assert found.limit is limits[refusing]
+        assert after == before, "nothing is reserved where one limit refuses"
+
+
+def test_what_is_settled_is_what_was_used() -> None:
+    limits = [bound(10), bound(1000, "tokens"), bound(50, "cost"), bound(3, "concurrent")]
+    for spent in (amounts(30, 2), amounts(700, 0), (0,) * 8):
+        before = [one.left(NOW) for one in limits]
+        found = admit(limits, ONE, NOW)
+        assert isinstance(found, Reservation)
+        settle(found, spent, NOW + 5)
+        left = [one.left(NOW + 5) for one in limits]
+        used = [spent[one.kind] for one in limits[:3]] + [0]
+        assert left == [was - amount for was, amount in zip(before, used, strict=True)]
+        assert [one.row.cells[RESERVED] for one in limits] == [0] * 4
+        assert [one.row.own[OWN_RESERVED] for one in limits] == [0] * 4
+
+
+def test_what_is_used_counts_when_it_is_over() -> None:
+    """A request that runs for hours is reserved for so long; it counts in the window it ends in."""
+    day, minute = bound(1000, "tokens", window="day"), bound(1000, "tokens")
+    found = admit([day, minute], ONE, NOW)
+    assert isinstance(found, Reservation)
+    later = NOW + 86_400
+    assert [one.left(later) for one in (day, minute)] == [900, 900]
+    settle(found, amounts(1500), later)
+    assert [one.left(later) for one in (day, minute)] == [-500, -500]
+    refused = admit([day], amounts(1), later + 2)
+    assert isinstance(refused, Refusal)
+    assert refused.free_at == span_of(Fixed("day"), later)[1]
+
+
+def test_when_to_come_again() -> None:
+    requests = bound(1)
+    assert isinstance(admit([requests], ONE, NOW), Reservation)
+    refused = admit([requests], ONE, NOW + 10)
+    assert isinstance(refused, Refusal)
+    assert 49.5 < refused.free_at - (NOW + 10) < 51
+    # Only what is under way stands in the way: it may be over soon.
+    tokens = bound(150, "tokens")
+    assert isinstance(admit([tokens], ONE, NOW), Reservation)
+    refused = admit([tokens], ONE, NOW)
+    assert isinstance(refused, Refusal)
+    assert refused.free_at == NOW + 1
+    # More than the limit has at all: never.
+    refused = admit([tokens], amounts(151), NOW)
+    assert isinstance(refused, Refusal)
+    assert refused.free_at == inf
+    total = bound(1, window="total")
+    assert isinstance(admit([total], ONE, NOW), Reservation)
+    refused = admit([total], ONE, NOW)
+    assert isinstance(refused, Refusal)
+    assert refused.free_at == inf
+
+
+def test_amounts_beyond_all_measure_break_nothing() -> None:
+    for limits in (
+        [bound(1, "tokens", mode="shadow")],
+        [bound(1, "tokens", window="day", mode="soft")],
+    ):
+        for _ in range(1000):
+            found = admit(limits, amounts(10**16), NOW)
+            assert isinstance(found, Reservation)
+            for row in settle(found, amounts(10**30), NOW)[0]:
+                written(row, row.settled)
+                row.settled = 0
+        assert limits[0].counter.used(NOW) > 10**18
+        assert limits[0].row.cells[RESERVED] == 0
+
+
+def test_shares_of_a_limit_are_told_once_each() -> None:
+    tokens, requests = bound(1000, "tokens", mode="soft"), bound(4)
+    told: list[tuple[str, int]] = []
+    for spent in (400, 99, 1, 350):
+        found = admit([tokens, requests], amounts(0), NOW)
+        assert isinstance(found, Reservation)
+        _, crossings = settle(found, amounts(spent), NOW)
+        told += [(one.limit.limit.kind, one.percent) for one in (*found.crossings, *crossings)]
+    assert told == [
+        ("requests", 50),
+        ("tokens", 50),
+        ("requests", 80),
+        ("requests", 100),
+        ("tokens", 80),
+    ]
+
+
+def test_what_is_gone_with_a_process_is_given_back() -> None:
+    limits = [bound(10), bound(1000, "tokens")]
+    over = admit(limits, ONE, NOW)
+    assert isinstance(over, Reservation)
+    changed, _ = settle(over, amounts(70), NOW)
+    for row in changed:
+        written(row, row.settled)
+    # Settled, but in no row; and another under way.
+    for spent in (amounts(30), None):
+        found = admit(limits, ONE, NOW + 1)
+        assert isinstance(found, Reservation)
+        if spent is not None:
+            settle(found, spent, NOW + 1)
+    for one in limits:
+        reclaim(one.counter, one.row, 0)
+        assert list(one.row.own) == [0, 0]
+        assert one.row.cells[RESERVED] == 0
+    assert [one.counter.used(NOW + 1) for one in limits] == [1, 70]
+    assert [one.row.own[OWN_UNWRITTEN] for one in limits] == [0, 0]
+
+
+# Limits, what a request wants (input, output, dollars without and with output), and what fits.
+CLAMPS: list[tuple[list[BoundLimit], tuple[int, int, float, float | None], int | None]] = [
+    ([bound(1000, "tokens", clamp=True)], (100, 2000, 0, 0), 900),
+    ([bound(1000, "tokens")], (100, 2000, 0, 0), None),
+    ([bound(1000, "tokens", clamp=True, mode="soft")], (100, 2000, 0, 0), None),
+    ([bound(1000, "tokens", clamp=True)], (100, 900, 0, 0), None),
+    ([bound(300, "tokens", clamp=True)], (100, 900, 0, 0), None),
+    ([bound(300, "output_tokens", clamp=True)], (100, 900, 0, 0), 300),
+    ([bound(10, "cost", clamp=True)], (100, 1000, 5.0, 15.0), 500),
+    ([bound(10, "cost", clamp=True)], (100, 1000, 8.0, 18.0), None),
+    ([bound(10, "cost", clamp=True)], (100, 1000, 0.0, None), None),
+    (
+        [bound(10, "cost", clamp=True), bound(400, "output_tokens", clamp=True)],
+        (100, 1000, 5.0, 15.0),
+        400,
+    ),
+]
+
+
+@pytest.mark.parametrize(("limits", "wants", "fits"), CLAMPS)
+def test_the_output_that_fits(
+    limits: list[BoundLimit], wants: tuple[int, int, float, float | None], fits: int | None
+) -> None:
+    given, output, plain, whole = wants
+    cost = None if whole is None else int(whole * 10**12)
+    wanted = Wanted(given, output, int(plain * 10**12), cost)
+    found = fitting_output(limits, wanted, NOW)
+    assert found == fits
+    if found is not None:
+        lowered = wanted.with_output(found).amounts()
+        assert isinstance(admit(limits, lowered, NOW), Reservation), "it fits"
+
+
+def test_models_are_counted_together() -> None:
+    some = bound(1, models=("gpt-*", "o4"))
+    assert some.concerns(["gpt-5.5"])
+    assert some.concerns(["fast", "o4"])
+    assert not some.concerns(["claude", "fast"])
+    assert bound(1).concerns(["claude"])
+
+
+def test_tokens_from_a_cache_count_where_that_is_wanted() -> None:
+    kinds = [kind_of(limit_of(kind="tokens", count_cached=flag)) for flag in (False, True)]
+    assert [kind.name for kind in kinds] == ["TOKENS", "ALL_TOKENS"]

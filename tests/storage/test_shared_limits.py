@@ -1,0 +1,165 @@
+"""What was used of limits, counted over processes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from dragoman.config.limits import Limit
+from dragoman.keys.admission import (
+    BoundLimit,
+    Reservation,
+    admit,
+    settle,
+    window_of,
+    written,
+)
+from dragoman.keys.counters import RESERVED, USED, cells_of
+from dragoman.storage import shared_limits
+from dragoman.storage.shared_limits import SharedLimits
+
+NOW = 1_795_000_000.0
+LIMITS = (
+    Limit(kind="requests", amount=1000, window="1m"),
+    Limit(kind="tokens", amount=100_000, window="day"),
+    Limit(kind="concurrent", amount=50),
+)
+WANTED = (1, 0, 100, 100, 0, 1, 0, 100)
+SPENT = (1, 0, 30, 30, 0, 0, 0, 30)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "limits"
+
+
+@pytest.fixture
+def workers(path: Path) -> Iterator[list[SharedLimits]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(SharedLimits(path))) for _ in range(4)]
+
+
+def bound(shared: SharedLimits, limits: tuple[Limit, ...] = LIMITS) -> list[BoundLimit]:
+    return [
+        BoundLimit(one, "k", shared.row(f"k {one.counted_as}", cells_of(window_of(one))))
+        for one in limits
+    ]
+
+
+def cells(shared: SharedLimits, limits: tuple[Limit, ...] = LIMITS) -> list[tuple[int, int]]:
+    return [(one.row.cells[USED], one.row.cells[RESERVED]) for one in bound(shared, limits)]
+
+
+def test_all_see_what_one_does(workers: list[SharedLimits]) -> None:
+    one, other = bound(workers[0]), bound(workers[1])
+    found = admit(one, WANTED, NOW)
+    assert isinstance(found, Reservation)
+    assert cells(workers[2]) == [(1, 0), (0, 100), (0, 1)]
+    assert [limit.left(NOW) for limit in other] == [999, 99_900, 49]
+    settle(found, SPENT, NOW)
+    assert cells(workers[3]) == [(1, 0), (30, 0), (0, 0)]
+
+
+def test_what_a_worker_had_that_closes_is_given_back(workers: list[SharedLimits]) -> None:
+    for number in (0, 1):
+        assert isinstance(admit(bound(workers[number]), WANTED, NOW), Reservation)
+    workers[0].close()
+    assert cells(workers[1]) == [(1, 0), (0, 100), (0, 1)]
+
+
+def test_what_was_used_outlives_all_processes(path: Path) -> None:
+    with closing(SharedLimits(path)) as first:
+        found = admit(bound(first), WANTED, NOW)
+        assert isinstance(found, Reservation)
+        for row in settle(found, SPENT, NOW)[0]:
+            written(row, row.settled)
+        # Under way when it ends.
+        admit(bound(first), WANTED, NOW)
+    with closing(SharedLimits(path)) as second:
+        assert cells(second) == [(1, 0), (30, 0), (0, 0)]
+
+
+def test_a_machine_that_was_started_anew_begins_anew(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(SharedLimits(path)) as first:
+        found = admit(bound(first), WANTED, NOW)
+        assert isinstance(found, Reservation)
+        for row in settle(found, SPENT, NOW)[0]:
+            row.cells[3] = 1
+            written(row, row.settled)
+    monkeypatch.setattr(shared_limits, "_boot", lambda: 7)
+    with closing(SharedLimits(path)) as second:
+        assert cells(second) == [(0, 0)] * 3
+        assert not any(limit.row.is_restored for limit in bound(second))
+
+
+def test_a_file_of_something_else_begins_anew(path: Path) -> None:
+    path.write_bytes(b"something else" * 1000)
+    with closing(SharedLimits(path)) as shared:
+        assert cells(shared) == [(0, 0)] * 3
+
+
+def test_many_counters(path: Path) -> None:
+    """Each has cells of its own, also beyond what is shared."""
+    with closing(SharedLimits(path)) as shared, closing(SharedLimits(path)) as other:
+        names = [f"key {number}" for number in range(3000)]
+        for number, name in enumerate(names):
+            shared.row(name, 4 if number % 2 else cells_of(window_of(LIMITS[0]))).cells[USED] = (
+                number
+            )
+        for number, name in enumerate(names):
+            assert other.row(name, 4).cells[USED] == number
+
+
+_WORK = """
+import sys, time, random
+from dragoman.storage.shared_limits import SharedLimits
+from tests.storage.test_shared_limits import bound, WANTED, SPENT
+from dragoman.keys.admission import Reservation, admit, settle, written
+shared = SharedLimits(sys.argv[1])
+limits, chance = bound(shared), random.Random(int(sys.argv[2]))
+held, total = [], 0
+print("begun", flush=True)
+while True:
+    shared.lock()
+    if held and chance.random() < 0.55:
+        for row in settle(held.pop(), SPENT, time.time())[0]:
+            amount, row.settled = row.settled, 0
+            written(row, amount)
+    else:
+        found = admit(limits, WANTED, time.time())
+        if isinstance(found, Reservation):
+            held.append(found)
+    shared.unlock()
+"""
+
+
+def test_killed_processes_leave_nothing(path: Path) -> None:
+    """Whenever they are killed, in the middle of a step too."""
+    chance = random.Random(5)
+    with closing(SharedLimits(path)) as shared:
+        watched = bound(shared)
+        for number in range(12):
+            with subprocess.Popen(
+                [sys.executable, "-c", _WORK, str(path), str(number)], stdout=subprocess.PIPE
+            ) as worker:
+                assert worker.stdout is not None
+                assert worker.stdout.readline() == b"begun\n"
+                time.sleep(chance.random() * 0.2)
+                os.kill(worker.pid, signal.SIGKILL)
+            deadline = time.monotonic() + 2
+            while shared.reclaim_lost() == 0 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert [one.row.cells[RESERVED] for one in watched] == [0, 0, 0], number
+        assert watched[1].row.cells[USED] % 30 == 0
+        assert watched[1].row.cells[USED] > 0
