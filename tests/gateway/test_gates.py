@@ -30,6 +30,8 @@ FIXED = {
     "/v1/responses/input_tokens": "counts",
     "/v1/models": "lists",
     "/v1/key": "nothing",
+    "/v1/usage": "nothing",
+    "/": "nothing",
     "/healthz": "nothing",
     "/readyz": "nothing",
     "/metrics": "nothing",
