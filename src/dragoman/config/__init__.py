@@ -28,6 +28,7 @@ from dragoman.config.settings import (
     Timeouts,
     Upstream,
     Webhook,
+    WebSocket,
 )
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "Team",
     "Timeouts",
     "Upstream",
+    "WebSocket",
     "Webhook",
     "access_faults",
     "matches",

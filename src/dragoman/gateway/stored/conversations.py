@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.lanes import Continuation
 from dragoman.gateway.serving.large import LargeBodies, is_large
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Target
@@ -158,10 +159,17 @@ class StoredConversations:
         self._large = large
 
     async def with_history(
-        self, request: ClientRequest, caller: Caller, target: Target, *, answered: bool = True
+        self,
+        request: ClientRequest,
+        caller: Caller,
+        target: Target,
+        *,
+        answered: bool = True,
+        continuation: Continuation | None = None,
     ) -> tuple[ClientRequest, PendingResponse | None]:
         """The request as if its client had sent the whole conversation, and what is to be kept;
-        None if nothing is, as of one that is not `answered`, but counted.
+        None if nothing is, as of one that is not `answered`, but counted. Its `continuation` may
+        know what it goes on from, and is told the conversation if nobody else keeps it.
 
         Raises:
             DragomanError: what it goes on from is not there, or cannot be had.
@@ -178,42 +186,56 @@ class StoredConversations:
         given = request.members.get("input")
         if given is None and not _keeps(target) and request.member("prompt") is not None:
             raise InvalidRequest.at("prompt", "is kept at OpenAI; send its text as input")
+        remembered = None if continuation is None else continuation.find(previous)
         if self.responses is None:
-            if previous is not None:
+            if previous is not None and remembered is None:
                 raise previous_not_found(previous)
             if background:
                 raise InvalidRequest.at("background", "needs a gateway that stores responses")
-            if wanted and _kept_there(target):
-                body = unstored_body(request.members)
-                request = await self._with_body(request, body, {"store": False})
-            return request, None
-        if not wanted and previous is None and not await self.references(request):
+            if continuation is None:
+                if wanted and _kept_there(target):
+                    body = unstored_body(request.members)
+                    request = await self._with_body(request, body, {"store": False})
+                return request, None
+            wanted = False
+        is_whole = continuation is None and not wanted and previous is None
+        if is_whole and not await self.references(request):
             return request, None  # it has all that it needs, and nothing of it is kept
         own = await self._given_items(request)
         if own is None:
             return request, None
         members = request.members
+        earlier: Sequence[bytes] = remembered or ()
         if previous is not None or own.references:
-            turns = await self._turns(previous, caller)
-            if own.references:
+            if remembered is None:
+                turns = await self._turns(previous, caller)
+                earlier = [body for turn in turns for body in (*turn.input, *turn.output)]
+            if own.references and self.responses is not None:
                 own = await self._resolved(own, caller)
-            earlier = [body for turn in turns for body in (*turn.input, *turn.output)]
             members = whole_members(members, earlier, own)
+        if continuation is not None and (not wanted or continuation.prepares):
+            added = own.body[1:-1].strip()
+            continuation.pieces = (*earlier, added) if added else tuple(earlier)
         shown: JsonObject = {}
         if previous is not None:
             shown["previous_response_id"] = previous
         pending = None
         if wanted:
+            kept, parent = Items(own.body, own.ids), previous
+            if remembered is not None:
+                # The store does not know what precedes it.
+                whole = given_items(members.get("input")) or GivenItems()
+                kept, parent = Items(whole.body, whole.ids), None
             pending = PendingResponse(
                 id=mint(request.codec.endpoint.id_prefix),
                 owner=caller.name,
                 created=time.time(),
-                input=Items(own.body, own.ids),
-                previous=previous,
+                input=kept,
+                previous=parent,
                 background=background,
             )
             shown |= {"store": True, "id": pending.id}
-        if wanted and _kept_there(target):
+        if (wanted or continuation is not None) and _kept_there(target):
             request = await self._with_body(request, unstored_body(members), shown)
         elif members is not request.members:
             body = bytes(join_object(members))
