@@ -35,6 +35,7 @@ REASONS = {
     "demo.py": "the demo shows three models, each on the simulator's upstream of one protocol",
     "gateway/app.py": "the CORS headers that browsers were promised, letter by letter",
     "prices/litellm.py": "providers' names in a list of prices, which is of services",
+    "gateway/websockets/": "the Responses API over WebSocket: no other protocol has such a thing",
     "gateway/stored/": "the Responses API's own: what it stores, makes in the background, and "
     "leaves to upstreams that speak it",
 }

@@ -139,18 +139,25 @@ def test_a_websocket_is_declined_where_it_has_no_place(stage: Stage) -> None:
     assert request(stage, "GET", "/v1/messages", headers)[0] == 426
 
 
-def test_codex_works_over_a_websocket(stage: Stage, tmp_path: Path) -> None:
-    """Told of websockets it uses one for all of its turns, and posts nothing."""
-    target = tmp_path / "work" / "notes.txt"
-    arguments = ("-c", "model_providers.gateway.supports_websockets=true")
+SOCKETS: dict[str, dict[str, Any]] = {
+    "codex": {"arguments": ("-c", "model_providers.gateway.supports_websockets=true")},
+    "openai-agents-responses": {"environment": {"TRANSPORT": "websocket"}},
+}
+"""How programs are told to use a websocket."""
 
-    finished = stage.run("codex", "gpt-5.5", ask(target), tmp_path, arguments=arguments)
+
+@pytest.mark.parametrize("program", SOCKETS)
+def test_programs_work_over_a_websocket(stage: Stage, program: str, tmp_path: Path) -> None:
+    """One for all turns: nothing is posted."""
+    target = tmp_path / "work" / "notes.txt"
+
+    finished = stage.run(program, "gpt-5.5", ask(target), tmp_path, **SOCKETS[program])
 
     assert finished.status == 0, finished
     assert SAID in finished.output
     assert target.exists()
     asked = [(one.method, one.headers.get("upgrade")) for one in stage.tap.heard]
-    assert set(asked) == {("GET", "websocket")}
+    assert asked == [("GET", "websocket")]
     assert len([one for one in stage.simulator.requests if one.path in GENERATING]) == 2
 
 
