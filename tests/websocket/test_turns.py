@@ -564,8 +564,8 @@ def test_a_policy_of_the_handshake_holds_for_each_request(gateway: RunningGatewa
 
 def test_too_many_requests_wait(gateway: RunningGateway) -> None:
     with opened(gateway) as sock:
-        for _ in range(70):
-            sock.create("chat/sim-text?head_ms=200&text=x")
+        for number in range(70):
+            sock.create(f"chat/sim-text?head_ms={0 if number else 1000}&text=x")
         codes: list[str | None] = []
         while len(codes) < 70:
             event = sock.event()

@@ -80,10 +80,11 @@ class Continuation:
     `parent` is the remembered response that it names, None if there is none; it is held from when
     the request is accepted, so that it is there when the request's turn comes. `prepares` says that
     no answer is wanted, only an id to go on from. `pieces` are the items of the whole conversation
-    up to the answer, once they are known; None if the answer is not to be remembered.
+    up to the answer, once they are known; None if the answer is not to be remembered. They are
+    `unstored` if a service is sent them that would look up what it stored.
     """
 
-    __slots__ = ("lane", "memory", "parent", "pieces", "prepares")
+    __slots__ = ("lane", "memory", "parent", "pieces", "prepares", "unstored")
 
     def __init__(
         self, memory: ConnectionMemory, lane: str, previous: str | None, prepares: bool
@@ -93,6 +94,7 @@ class Continuation:
         self.prepares = prepares
         self.parent = None if previous is None else memory.find(previous)
         self.pieces: tuple[bytes, ...] | None = None
+        self.unstored = False
 
     def find(self, previous: str | None) -> Sequence[bytes] | None:
         """The conversation up to the response of that id, None if it is not remembered."""

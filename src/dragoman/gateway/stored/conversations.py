@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
@@ -34,6 +33,7 @@ from dragoman.protocols.openai_responses.conversations import (
     place_of,
     references,
     unstored_body,
+    unstored_members,
     whole_members,
     with_stored,
 )
@@ -77,7 +77,7 @@ class _Kept(Struct):
 
     id: Any = None
     status: Any = None
-    output: msgspec.Raw = msgspec.Raw(b"null")
+    output: Raw = Raw(b"null")
 
 
 class _Identified(Struct):
@@ -87,14 +87,14 @@ class _Identified(Struct):
 class _End(Struct):
     """What of a terminal event is looked at."""
 
-    response: msgspec.Raw = msgspec.Raw()
+    response: Raw = Raw()
 
 
 _kept = decoder(_Kept)
 _one_identified = decoder(_Identified)
 _all_identified = decoder(list[_Identified])
 _end = decoder(_End)
-_FALSE = msgspec.Raw(b"false")
+_FALSE = Raw(b"false")
 
 
 class ResponseRecorder(AnswerRecorder):
@@ -138,15 +138,15 @@ class ResponseRecorder(AnswerRecorder):
             except JsonError:
                 continue
             if response and not await self.keep(response, data):
-                event = split_object(msgspec.Raw(frame.data)) or {}
-                told = join_object({**event, "response": msgspec.Raw(_unkept(response))})
+                event = split_object(Raw(frame.data)) or {}
+                told = join_object({**event, "response": Raw(_unkept(response))})
                 raw = encode(bytes(told), frame.event)
                 return b"".join([raw if one is frame else one.raw for one in frames])
         return data
 
 
 def _unkept(response: bytes) -> bytes:
-    members = split_object(msgspec.Raw(response))
+    members = split_object(Raw(response))
     return response if members is None else bytes(join_object({**members, "store": _FALSE}))
 
 
@@ -205,6 +205,13 @@ class StoredConversations:
         if own is None:
             return request, None
         members = request.members
+        unstored = (wanted or continuation is not None) and _kept_there(target)
+        if unstored and continuation is not None and (previous is None or remembered is not None):
+            # What is remembered is as it was sent there, so only what is new is looked at.
+            unstored = False
+            members = unstored_members({**members, "input": Raw(own.body)})
+            own = given_items(members["input"]) or own
+            continuation.unstored = True
         earlier: Sequence[bytes] = remembered or ()
         if previous is not None or own.references:
             if remembered is None:
@@ -235,7 +242,7 @@ class StoredConversations:
                 background=background,
             )
             shown |= {"store": True, "id": pending.id}
-        if (wanted or continuation is not None) and _kept_there(target):
+        if unstored:
             request = await self._with_body(request, unstored_body(members), shown)
         elif members is not request.members:
             body = bytes(join_object(members))
@@ -340,7 +347,7 @@ class StoredConversations:
         stored = await self._ask(lambda store: store.get(response, caller.name))
         if stored is None:
             return None
-        items = split_list(msgspec.Raw(stored.input.body)) or []
+        items = split_list(Raw(stored.input.body)) or []
         if place >= len(items):
             return None
         item = named_item(bytes(items[place]), response, place)
@@ -390,7 +397,7 @@ def _kept_there(target: Target) -> bool:
     return any(map(_keeps, (target, *target.fallbacks)))
 
 
-def _items(output: msgspec.Raw) -> Items:
+def _items(output: Raw) -> Items:
     """The items of an answer.
 
     Raises:

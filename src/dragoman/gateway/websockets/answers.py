@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Protocol
 
+from msgspec import Raw
+
 from dragoman.gateway.edge.lanes import Continuation
 from dragoman.http import BodyRefused, Budget, Problem
 from dragoman.http.websocket.connection import text_frame
+from dragoman.protocols.openai_responses.conversations import unstored_items
 from dragoman.protocols.openai_responses.websocket import (
     NO_END,
     Create,
@@ -23,7 +26,7 @@ from dragoman.protocols.openai_responses.websocket import (
     tagged,
     with_headers,
 )
-from dragoman.sse import DONE, Decoder, Frame
+from dragoman.sse import DONE, Decoder
 
 _TOLD = (
     b"retry-after",
@@ -85,6 +88,7 @@ class CreateRequest:
         "_decoder",
         "_error",
         "_headers",
+        "_in_part",
         "_items",
         "_last",
         "_shift",
@@ -101,7 +105,6 @@ class CreateRequest:
         "over",
         "path",
         "query",
-        "response_id",
         "unauthenticated",
     )
 
@@ -141,11 +144,11 @@ class CreateRequest:
         self.on_gone: Callable[[], object] | None = None
         self.over = False
         self.unauthenticated = False
-        self.response_id = ""
-        """Of the response that is being made, empty before it has one."""
         self._body = create.body
         self._wants_signs = wants_signs
         self._decoder = Decoder()
+        self._in_part = False
+        """Whether events come in parts, which the decoder joins."""
         self._headers: Mapping[str, str] = {}
         self._created = b""
         """The event that began the response."""
@@ -189,6 +192,11 @@ class CreateRequest:
             self.on_gone()
 
     # The answer
+
+    @property
+    def response_id(self) -> str:
+        """Of the response that is being made, empty if there is none."""
+        return response_in(self._created)[0] if self._created else ""
 
     def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
         """Give a whole answer: an error."""
@@ -237,9 +245,25 @@ class CreateRequest:
     def _pass(self, data: bytes) -> None:
         if data.startswith(b":"):
             self._give_sign()
-        frames = [self._framed(frame) for frame in self._decoder.feed(data)]
+        frames = [self._framed(event, payload) for event, payload in self._split(data)]
         if frames:
             self._socket.send(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def _split(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """Names and data of the events that are whole now."""
+        if self._in_part or not data.endswith(b"\n\n"):
+            self._in_part = True
+            return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
+        # Nearly always whole events come, as they are written here. (`split` takes far longer.)
+        events = []
+        start, end = 0, data.find(b"\n\n")
+        while end >= 0:
+            if data.startswith(b"event: ", start):
+                line_end = data.find(b"\n", start)
+                events.append((data[start + 7 : line_end], data[line_end + 7 : end]))
+            start = end + 2
+            end = data.find(b"\n\n", start)
+        return events
 
     def _give_sign(self) -> None:
         """The upstream is silent; the client is told something that changes nothing."""
@@ -256,9 +280,8 @@ class CreateRequest:
         self._last = event
         self._socket.send(text_frame(event))
 
-    def _framed(self, frame: Frame) -> bytes:
+    def _framed(self, name: bytes, data: bytes) -> bytes:
         """An event in its frame; nothing if it is not to be sent."""
-        name, data = frame.event, frame.data
         if self.over or data == DONE:
             return b""
         if name in _WATCHED:
@@ -282,7 +305,6 @@ class CreateRequest:
                 self._items.append(finished_item(data))
         elif name == b"response.created":
             self._created = data
-            self.response_id, _ = response_in(data)
             if self._headers:
                 data = with_headers(data, self._headers)
         else:
@@ -298,7 +320,10 @@ class CreateRequest:
             answer_id, output = response_in(data)
             # What the events brought is whole; some services leave the last one's output empty.
             items = [item for _, item in sorted(self._items, key=itemgetter(0)) if item]
-            self.continuation.answered(answer_id, b",".join(items) or output)
+            output = b",".join(items) or output
+            if self.continuation.unstored:
+                output = bytes(unstored_items(Raw(b"[%b]" % output)))[1:-1]
+            self.continuation.answered(answer_id, output)
 
 
 def _told(lines: bytes, names: tuple[bytes, ...]) -> dict[str, str]:
