@@ -84,6 +84,8 @@ wire_api = "responses\"""",
         '`hosted_tools = "map"` in the options Messages upstreams search with their own. '
         "The grammar of a free-text tool is told to the model in words and not enforced. "
         "`text.verbosity` on Messages, `client_metadata` everywhere but on Responses.",
+        "With `supports_websockets = true` in the provider it holds its conversation over a "
+        "WebSocket and sends only what is new ([more](websocket.md)). "
         "Codex offers more tools to models whose names it knows. To give them to another model, "
         'route such a name: `match = "gpt-5.5"`, `model = "qwen3-coder"`. Messages upstreams '
         "cache only what is marked, and Codex marks nothing: set `auto_cache = true` in the "
@@ -322,7 +324,9 @@ print(Runner.run_sync(agent, "Hello!").final_output)""",
         "upstream.",
         "Hosted tools elsewhere than on Responses, but for web searches with "
         '`hosted_tools = "map"` in the options.',
-        "Tracing sends data to OpenAI with your OpenAI key unless it is turned off.",
+        "Tracing sends data to OpenAI with your OpenAI key unless it is turned off. "
+        "`OpenAIResponsesWSModel` in place of `OpenAIResponsesModel` holds the conversation over "
+        "a [WebSocket](websocket.md).",
     ),
     Guide(
         "LangChain",

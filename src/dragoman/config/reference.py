@@ -42,12 +42,14 @@ from dragoman.config.settings import (
     Timeouts,
     Upstream,
     Webhook,
+    WebSocket,
 )
 from dragoman.failing import Rule
 from dragoman.protocols.settings import declared_by, fields_of
 
 _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[server]`", Server),
+    ("`[websocket]`", WebSocket),
     ("`[[clients]]`", Client),
     ("`[[teams]]`", Team),
     ("`[[upstreams]]`", Upstream),
