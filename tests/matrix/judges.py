@@ -242,14 +242,14 @@ class PythonJudge:
         if ask.mode == "parse":
             return Seen(parsed=final)
         if ask.mode == "socket" and final["type"] in ("error", "response.failed"):
-            error = final.get("error") or final["response"]["error"]
+            told = final.get("error") or final["response"]["error"]
             return Seen(
                 error=Error(
                     final["type"],
                     final.get("status", 200),
-                    error.get("type"),
-                    error["code"],
-                    error["message"],
+                    told.get("type"),
+                    told["code"],
+                    told["message"],
                 )
             )
         return SEE[ask.api](final["response"] if ask.mode == "socket" else final)
