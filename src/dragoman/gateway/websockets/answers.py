@@ -243,6 +243,8 @@ class CreateRequest:
             self._socket.send(text_frame(event))
 
     def _pass(self, data: bytes) -> None:
+        if not data:
+            return
         if data.startswith(b":"):
             self._give_sign()
         frames = [self._framed(event, payload) for event, payload in self._split(data)]
@@ -288,8 +290,8 @@ class CreateRequest:
             data = self._watched(name, data)
             if not data:
                 return b""
-        if self._shift:
-            data = numbered(data, sequence_number(data) + self._shift)
+        if self._shift and (number := sequence_number(data)) >= 0:
+            data = numbered(data, number + self._shift)
         if self.create_lane:
             data = tagged(data, self.create_lane)
         self._last = data
