@@ -2,8 +2,7 @@
 
 An agent's conversation of 120 KB goes on for some turns: over a socket the client sends only the
 next message, by POST all of it. Both answers are streams of ten events, from the same upstream. CPU
-time is of all threads of one worker. Then the memory of connections: idle ones, and ones that
-remember a conversation.
+time is of all threads of one worker. Before that the memory of connections.
 """
 
 import argparse
@@ -28,7 +27,8 @@ from bench.targets import CLIENT_KEY, LONG_NAMES, Cores, Target
 ROUNDS = 7
 TURNS = 20
 AT_ONCE = 8
-CONNECTIONS = 500
+CONNECTIONS = 1900
+_SETTINGS = f"[websocket]\nmax_connections_per_client = {CONNECTIONS}\n"
 _MORE = [{"role": "user", "content": "Go on. bench-e10-r0"}]
 _ENDS = (b'"type":"response.completed"', b'"type":"error"')
 
@@ -59,6 +59,7 @@ class Socket:
     async def turn(self, body: dict[str, Any]) -> dict[str, Any]:
         """Ask, and read the answer to its end. Returns the response."""
         data = json.dumps({"type": "response.create", **body}).encode()
+        assert len(data) > 125, "a short message has another head"
         if len(data) < 65536:
             head = b"\x81\xfe" + len(data).to_bytes(2, "big")
         else:
@@ -129,31 +130,29 @@ async def post_cost(target: Target, cell: Cell) -> float:
     return await request_cost(target, request, TURNS * AT_ONCE, AT_ONCE)
 
 
-async def memory(target: Target, cell: Cell, body: dict[str, Any] | None) -> float:
-    """More resident bytes for each connection, which remembers the answer to ``body`` if there is
-    one."""
-    for sock in [await Socket.opened(target.port) for _ in range(20)]:
-        if body is not None:
-            await sock.turn(body)
-        sock.close()
+async def memory(target: Target, cell: Cell) -> tuple[float, float]:
+    """More resident bytes for each idle connection, and when each has had a short turn."""
     await asyncio.sleep(0.5)
     before = resident_bytes(target.pid)
-    count = CONNECTIONS if body is None else CONNECTIONS // 5
-    socks = [await Socket.opened(target.port) for _ in range(count)]
+    socks = [await Socket.opened(target.port) for _ in range(CONNECTIONS)]
+    await asyncio.sleep(0.5)
+    idle = resident_bytes(target.pid)
+    body = json.loads(bodies.small(cell.client, cell.model(), stream=True, pace="bench-e10-r0"))
     for sock in socks:
-        if body is not None:
-            await sock.turn(body)
+        await sock.turn(body)
     await asyncio.sleep(0.5)
     after = resident_bytes(target.pid)
     for sock in socks:
         sock.close()
     await asyncio.sleep(0.5)
-    return (after - before) / count
+    return (idle - before) / CONNECTIONS, (after - before) / CONNECTIONS
 
 
 async def measure(target: Target, upstreams: list[str]) -> None:
     """Print the medians of all rounds."""
     tell = sys.stdout.write
+    idle, after = await memory(target, Cell("openai_responses", LONG_NAMES[upstreams[0]]))
+    tell(f"connection: {idle / 1e3:.1f} KB, after a short turn {after / 1e3:.1f} KB\n")
     for name in upstreams:
         cell = Cell("openai_responses", LONG_NAMES[name])
         by_post, by_socket = [], []
@@ -166,12 +165,6 @@ async def measure(target: Target, upstreams: list[str]) -> None:
             f"us, over WebSocket {statistics.median(by_socket) * 1e6:.0f} us, ratio {ratio:.2f}\n"
         )
         sys.stdout.flush()
-    cell = Cell("openai_responses", LONG_NAMES[upstreams[0]])
-    tell(f"idle connection: {await memory(target, cell, None) / 1e3:.1f} KB\n")
-    body = _history(cell)
-    kept = await memory(target, cell, body)
-    size = len(json.dumps(body["input"])) / 1e3
-    tell(f"connection that remembers {size:.0f} KB: {kept / 1e3:.0f} KB\n")
 
 
 def main() -> None:
@@ -182,7 +175,10 @@ def main() -> None:
     cores = Cores.of_this_machine()
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
-        with targets.upstreams(folder, cores) as up, gateway(ROOT, folder / "ours", cores, up) as t:
+        with (
+            targets.upstreams(folder, cores) as up,
+            gateway(ROOT, folder / "ours", cores, up, _SETTINGS) as t,
+        ):
             if cores.load is not None:
                 os.sched_setaffinity(0, {cores.load})
             uvloop.run(measure(t, chosen.upstreams))

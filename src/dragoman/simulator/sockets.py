@@ -13,7 +13,8 @@ import msgspec
 from dragoman.http import Budget
 from dragoman.http.clock import Clock
 from dragoman.http.websocket import Agreed, WebSocket, WebSocketLimits
-from dragoman.http.websocket.connection import GOING_AWAY, INTERNAL, TOO_BIG, text_frame
+from dragoman.http.websocket.connection import GOING_AWAY, INTERNAL, TOO_BIG
+from dragoman.http.websocket.frames import text_frame
 from dragoman.simulator.connection import Connection
 from dragoman.simulator.delivery import Reply
 from dragoman.simulator.errors import ApiError, openai_error

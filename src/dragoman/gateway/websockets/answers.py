@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from dragoman.gateway.edge.lanes import Continuation
 from dragoman.http import BodyRefused, Budget, Problem
-from dragoman.http.websocket.connection import text_frame
+from dragoman.http.websocket.frames import text_frame
 from dragoman.protocols.openai_responses.conversations import unstored_items
 from dragoman.protocols.openai_responses.websocket import (
     NO_END,

@@ -20,8 +20,8 @@ from dragoman.http.websocket.connection import (
     POLICY,
     TOO_BIG,
     UNSUPPORTED,
-    text_frame,
 )
+from dragoman.http.websocket.frames import text_frame
 from dragoman.protocols.openai_responses.websocket import (
     CONNECTION_LIMIT,
     LANE_LIMIT,

@@ -1,14 +1,14 @@
-"""WebSocket (RFC 6455) for the server, on the frames of `wsproto`.
+"""WebSocket (RFC 6455) for the server.
 
     class Echo(WebSocket):
         def on_message(self, text: str) -> None:
-            self.send(text.encode())
+            self.send(text_frame(text.encode()))
 
     async def app(request: Request) -> None:
-        agreed = agree(request)
-        request.take_over(Echo(agreed, limits, clock, budget))
+        request.take_over(Echo(agree(request), b"", limits, clock, request.budget))
 
-- `handshake` decides about an offer, `inflation` undoes compression within bounds
+- `handshake` decides about an offer
+- `frames` reads and writes frames without I/O, and undoes compression within bounds
 - `connection` is a connection that stands
 """
 

@@ -7,20 +7,27 @@ from abc import ABC, abstractmethod
 from typing import cast
 
 from msgspec import Struct
-from wsproto.connection import Connection, ConnectionState, ConnectionType
-from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
-from wsproto.extensions import Extension
 
 from dragoman.http.clock import Clock, Timeout
 from dragoman.http.limits import Budget
 from dragoman.http.request import Taker
+from dragoman.http.websocket.frames import (
+    CLOSE,
+    PING,
+    PONG,
+    TEXT,
+    BadFrame,
+    FrameReader,
+    Piece,
+    control_frame,
+)
 from dragoman.http.websocket.handshake import Agreed
-from dragoman.http.websocket.inflation import Inflation
 
 NORMAL = 1000
 GOING_AWAY = 1001
 UNSUPPORTED = 1003
 POLICY = 1008
+NOT_UTF8 = 1007
 TOO_BIG = 1009
 INTERNAL = 1011
 TRY_LATER = 1013
@@ -38,9 +45,6 @@ _SMALL = 64 * 1024
 """Bytes of a message that the memory budget is not asked for."""
 
 
-_RECEIVING = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
-
-
 class WebSocketLimits(Struct, frozen=True, kw_only=True):
     """What a client may take. Sizes in bytes, times in seconds."""
 
@@ -50,17 +54,6 @@ class WebSocketLimits(Struct, frozen=True, kw_only=True):
     """From the first to the last byte of a message, to within `ping_s`; 0 for no limit."""
     ping_s: float = 25.0
     """Between two pings. Proxies end connections that are silent for a minute or two."""
-
-
-def text_frame(data: bytes) -> bytes:
-    """A text message in one frame of the server's, which are neither masked nor compressed. `data`
-    is in UTF-8."""
-    size = len(data)
-    if size < 126:
-        return b"\x81%c%b" % (size, data)
-    if size < 65536:
-        return b"\x81\x7e%b%b" % (size.to_bytes(2, "big"), data)
-    return b"\x81\x7f%b%b" % (size.to_bytes(8, "big"), data)
 
 
 class WebSocket(Taker, ABC):
@@ -74,12 +67,12 @@ class WebSocket(Taker, ABC):
     __slots__ = (
         "_broken",
         "_fragments",
-        "_frames",
         "_heard",
         "_held",
         "_lines",
         "_parts",
         "_pong",
+        "_reader",
         "_resumed",
         "_silent",
         "_since",
@@ -109,10 +102,7 @@ class WebSocket(Taker, ABC):
         self.transport: asyncio.Transport | None = None
         self.closing = False
         self._lines = agreed.lines + lines
-        extensions: list[Extension] = []
-        if agreed.compressed:
-            extensions.append(Inflation(limits.message_bytes))
-        self._frames = Connection(ConnectionType.SERVER, extensions)
+        self._reader = FrameReader(limits.message_bytes, compressed=agreed.compressed)
         self._broken = False
         """Whether what comes can no longer be told apart."""
         self._timer: Timeout | None = None
@@ -123,7 +113,7 @@ class WebSocket(Taker, ABC):
         """Pings in a row that brought nothing."""
         self._pong: bytes | None = None
         """Payload of the last ping that was not answered yet."""
-        self._parts: list[str | bytes] = []
+        self._parts: list[bytes] = []
         self._size = 0
         """Bytes of the message under way."""
         self._fragments = 0
@@ -157,7 +147,7 @@ class WebSocket(Taker, ABC):
         return self._resumed is not None
 
     def send(self, frames: bytes) -> None:
-        """Send frames made by `text_frame`."""
+        """Send frames made by `frames.text_frame`."""
         if self.transport is not None and not self.closing:
             self.transport.write(frames)
 
@@ -170,8 +160,9 @@ class WebSocket(Taker, ABC):
         """Send nothing more, and close."""
         if self.closing:
             return
-        if self.transport is not None and self._frames.state is ConnectionState.OPEN:
-            self.transport.write(self._frames.send(CloseConnection(code=code, reason=reason)))
+        if self.transport is not None:
+            told = code.to_bytes(2, "big") + reason.encode()
+            self.transport.write(control_frame(CLOSE, told))
         self._end()
         self._timer = self.clock.after(_CLOSE_S, self._abort)
 
@@ -196,8 +187,8 @@ class WebSocket(Taker, ABC):
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
-        if not self._broken and self._frames.state in _RECEIVING:
-            self._frames.receive_data(data)
+        if not self._broken:
+            self._reader.feed(data)
             self._look()
 
     def eof_received(self) -> None:
@@ -222,20 +213,24 @@ class WebSocket(Taker, ABC):
     def _look(self) -> None:
         """Look at the frames that came, some at a time."""
         left = _TURN
-        for event in self._frames.events():
-            if isinstance(event, CloseConnection):
-                self._closed(event)
-                return
-            if not self.closing:
-                if isinstance(event, TextMessage | BytesMessage):
-                    self._take(event)
-                elif isinstance(event, Ping):
+        try:
+            while (piece := self._reader.next()) is not None:
+                if piece.opcode == CLOSE:
+                    self._closed(piece.data)
+                    return
+                if piece.opcode < CLOSE and not self.closing:
+                    self._take(piece)
+                elif piece.opcode == PING:
                     # Of several pings the last is answered (RFC 6455, 5.5.3).
-                    self._pong = bytes(event.payload)
-            left -= 1
-            if not left:
-                self._pause_reading()
-                break
+                    self._pong = piece.data
+                left -= 1
+                if not left:
+                    self._pause_reading()
+                    break
+        except BadFrame as bad:
+            self._broken = True
+            self.refuse(bad.code, str(bad))
+            return
         self._answer_ping()
 
     def _pause_reading(self) -> None:
@@ -245,18 +240,17 @@ class WebSocket(Taker, ABC):
             self.clock.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        if self.transport is not None:
+        if self.transport is not None and not self._broken:
             self.transport.resume_reading()
             self._look()
 
-    def _take(self, event: TextMessage | BytesMessage) -> None:
-        data = event.data if isinstance(event, TextMessage) else bytes(event.data)
+    def _take(self, piece: Piece) -> None:
         if not self._parts:
             self._size = self._fragments = 0
             self._since = self.clock.loop.time()
-        self._fragments += event.frame_finished
-        self._size += _size(data)
-        self._parts.append(data)
+        self._fragments += piece.ends_frame
+        self._size += len(piece.data)
+        self._parts.append(piece.data)
         if self._size > self.limits.message_bytes:
             self._drop()
             self.refuse(TOO_BIG, "message too big")
@@ -266,8 +260,8 @@ class WebSocket(Taker, ABC):
         elif not self._hold():
             self._drop()
             self.refuse(TRY_LATER, "no memory")
-        elif event.message_finished:
-            self._finish()
+        elif piece.ends_message:
+            self._finish(piece.opcode)
 
     def _hold(self) -> bool:
         """Whether there is memory for what came of the message."""
@@ -277,17 +271,13 @@ class WebSocket(Taker, ABC):
         self._held += wanted
         return True
 
-    def _finish(self) -> None:
+    def _finish(self, opcode: int) -> None:
         parts, self._parts = self._parts, []
-        first = parts[0]
         try:
-            if isinstance(first, str):
-                text = first if len(parts) == 1 else "".join(cast("list[str]", parts))
-            else:
-                text = b"".join(cast("list[bytes]", parts)).decode()
+            text = b"".join(parts).decode()
         except UnicodeDecodeError:
             self._drop()
-            self.refuse(UNSUPPORTED, "text only")
+            self.refuse(*((NOT_UTF8, "not UTF-8") if opcode == TEXT else (UNSUPPORTED, "no text")))
             return
         del parts
         try:
@@ -299,27 +289,20 @@ class WebSocket(Taker, ABC):
         self._parts = []
         self.budget.give(self.take_held())
 
-    def _closed(self, event: CloseConnection) -> None:
-        """The client closes, or what came is no WebSocket."""
-        state, transport = self._frames.state, self.transport
-        if state is ConnectionState.CLOSED or transport is None:
-            self._end()
-            if transport is not None:
-                transport.close()
-        elif state is ConnectionState.REMOTE_CLOSING:
+    def _closed(self, payload: bytes) -> None:
+        """The client closes, or has heard that it is closed."""
+        self._broken = True
+        if self.transport is not None:
             if not self.closing:
-                transport.write(self._frames.send(event.response()))
-            self._end()
-            transport.close()
-        else:
-            self._broken = True
-            self.refuse(event.code, "")
+                self.transport.write(control_frame(CLOSE, payload[:2]))
+            self.transport.close()
+        self._end()
 
     def _answer_ping(self) -> None:
         # While the client does not read, it is not sent more.
         if self._pong is not None and self._resumed is None and not self.closing:
             if self.transport is not None:
-                self.transport.write(b"\x8a%c%b" % (len(self._pong), self._pong))
+                self.transport.write(control_frame(PONG, self._pong))
             self._pong = None
 
     # Time, and the end
@@ -339,7 +322,7 @@ class WebSocket(Taker, ABC):
             self.refuse(POLICY, "message timeout")
             return
         if self._resumed is None and self.transport is not None:
-            self.transport.write(b"\x89\x00")
+            self.transport.write(control_frame(PING))
         self.on_tick(now)
 
     def _end(self) -> None:
@@ -360,8 +343,3 @@ class WebSocket(Taker, ABC):
     def _abort(self) -> None:
         if self.transport is not None:
             self.transport.abort()
-
-
-def _size(data: str | bytes) -> int:
-    """The bytes that a piece of a message takes in memory."""
-    return len(data) if isinstance(data, bytes) or data.isascii() else 4 * len(data)
