@@ -58,7 +58,7 @@ class Socket:
 
     async def turn(self, body: dict[str, Any]) -> dict[str, Any]:
         """Ask, and read the answer to its end. Returns the response."""
-        data = json.dumps({"type": "response.create", **body}).encode()
+        data = _dumped({"type": "response.create", **body}).encode()
         assert len(data) > 125, "a short message has another head"
         if len(data) < 65536:
             head = b"\x81\xfe" + len(data).to_bytes(2, "big")
@@ -79,6 +79,11 @@ class Socket:
     def close(self) -> None:
         """Leave."""
         self._writer.close()
+
+
+def _dumped(value: Any) -> str:
+    """JSON as clients write it."""
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _response_in(event: bytes) -> dict[str, Any]:
@@ -126,7 +131,7 @@ async def post_cost(target: Target, cell: Cell) -> float:
     sock.close()
     said = [*answered, *_MORE] * (TURNS // 2)
     whole = {**history, "input": [*history["input"], *said], "stream": True}
-    request = cell.post(json.dumps(whole).encode())
+    request = cell.post(_dumped(whole).encode())
     return await request_cost(target, request, TURNS * AT_ONCE, AT_ONCE)
 
 
