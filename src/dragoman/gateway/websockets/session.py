@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -228,26 +229,27 @@ class Session(WebSocket):
             self._active[lane] = request
             task = self.clock.loop.create_task(self._run(request, waiting.continuation))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            # Also of one that is cancelled before it has begun.
+            task.add_done_callback(partial(self._answered, request))
 
     async def _run(self, request: CreateRequest, continuation: Continuation) -> None:
         try:
             await self._serve(request, continuation)
-        except asyncio.CancelledError:
-            # The server is going down, and the client was told.
-            pass
         except Exception as error:
             fault_of(error, "of a WebSocket")
-        finally:
-            request.finish()
-            request.release()
-            del self._active[request.create_lane]
-            self._used = self.clock.loop.time()
-            if request.unauthenticated:
-                self.close(POLICY, "the API key is not valid")
-            elif not self.closing:
-                self._start()
-                self._leave_if_idle()
+
+    def _answered(self, request: CreateRequest, task: asyncio.Task[None]) -> None:
+        """A request is over, one way or another."""
+        self._tasks.discard(task)
+        request.finish()
+        request.release()
+        del self._active[request.create_lane]
+        self._used = self.clock.loop.time()
+        if request.unauthenticated:
+            self.close(POLICY, "the API key is not valid")
+        elif not self.closing:
+            self._start()
+            self._leave_if_idle()
 
     # Time, and the end
 
