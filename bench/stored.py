@@ -42,13 +42,16 @@ def request(kind: str, store: bool) -> bytes:
 
 
 @contextmanager
-def gateway(root: Path, folder: Path, cores: Cores, up: Upstreams) -> Iterator[Target]:
-    """One worker of a checkout, with a store on disk."""
+def gateway(
+    root: Path, folder: Path, cores: Cores, up: Upstreams, more: str = ""
+) -> Iterator[Target]:
+    """One worker of a checkout, with a store on disk, and ``more`` in its configuration."""
     folder.mkdir()
     port, config = free_port(), folder / "dragoman.toml"
     log = "[server]\nlog_level = 'error'"
     text = targets.configuration(port, up).replace("[server]", log, 1)
-    config.write_text(text + '[storage]\npath = "kept.db"\nkey = "correct horse battery"\n')
+    text += '[storage]\npath = "kept.db"\nkey = "correct horse battery"\n'
+    config.write_text(text + more)
     command = [sys.executable, "-m", "dragoman", "serve", "--config", str(config)]
     env = {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
     with Child(command, core=cores.gateway, log=folder / "log", env=env) as child:

@@ -5,6 +5,7 @@ without this project.
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from agents import (  # type: ignore[import-not-found]  # it has an environment 
     ModelSettings,
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
+    OpenAIResponsesWSModel,
     Runner,
     function_tool,
     set_tracing_disabled,
@@ -20,7 +22,11 @@ from agents import (  # type: ignore[import-not-found]  # it has an environment 
 from openai import AsyncOpenAI
 from openai.types.shared import Reasoning
 
-MODELS = {"chat": OpenAIChatCompletionsModel, "responses": OpenAIResponsesModel}
+IS_SOCKET = os.environ.get("TRANSPORT") == "websocket"
+MODELS = {
+    "chat": OpenAIChatCompletionsModel,
+    "responses": OpenAIResponsesWSModel if IS_SOCKET else OpenAIResponsesModel,
+}
 
 
 @function_tool  # type: ignore[untyped-decorator]

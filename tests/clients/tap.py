@@ -121,11 +121,16 @@ class _Requests:
         self._heard = heard
         self._now = Heard()
         self._parser: Any = httptools.HttpRequestParser(self)
+        self._upgraded = False
 
     def feed(self, data: bytes) -> None:
-        # After an upgrade, which nobody here grants, the rest is no HTTP.
-        with suppress(httptools.HttpParserUpgrade):
+        if self._upgraded:
+            return
+        try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # The rest is no HTTP.
+            self._upgraded = True
 
     def on_message_begin(self) -> None:
         self._now = Heard()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.clients.programs import KEY
-from tests.clients.stage import Stage
+from tests.clients.stage import GENERATING, Stage
 from tests.clients.test_loops import SAID, ask
 
 CLAUDE_HEADERS = {
@@ -128,7 +128,7 @@ def test_a_head_request_gets_a_head(stage: Stage, target: str) -> None:
     assert body == b""
 
 
-def test_a_websocket_is_declined(stage: Stage) -> None:
+def test_a_websocket_is_declined_where_it_has_no_place(stage: Stage) -> None:
     headers = {
         "authorization": f"Bearer {KEY}",
         "connection": "Upgrade",
@@ -136,21 +136,29 @@ def test_a_websocket_is_declined(stage: Stage) -> None:
         "sec-websocket-version": "13",
         "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
-    assert request(stage, "GET", "/v1/responses", headers)[0] == 426
+    assert request(stage, "GET", "/v1/messages", headers)[0] == 426
 
 
-def test_codex_goes_on_without_a_websocket(stage: Stage, tmp_path: Path) -> None:
-    """Told of websockets it tries one first, is declined, and posts."""
+SOCKETS: dict[str, dict[str, Any]] = {
+    "codex": {"arguments": ("-c", "model_providers.gateway.supports_websockets=true")},
+    "openai-agents-responses": {"environment": {"TRANSPORT": "websocket"}},
+}
+"""How programs are told to use a websocket."""
+
+
+@pytest.mark.parametrize("program", SOCKETS)
+def test_programs_work_over_a_websocket(stage: Stage, program: str, tmp_path: Path) -> None:
+    """One for all turns: nothing is posted."""
     target = tmp_path / "work" / "notes.txt"
-    arguments = ("-c", "model_providers.gateway.supports_websockets=true")
 
-    finished = stage.run("codex", "gpt-5.5", ask(target), tmp_path, arguments=arguments)
+    finished = stage.run(program, "gpt-5.5", ask(target), tmp_path, **SOCKETS[program])
 
     assert finished.status == 0, finished
     assert SAID in finished.output
     assert target.exists()
-    assert stage.tap.heard[0].headers["upgrade"] == "websocket"
-    assert len(stage.exchanges()) == 2
+    asked = [(one.method, one.headers.get("upgrade")) for one in stage.tap.heard]
+    assert asked == [("GET", "websocket")]
+    assert len([one for one in stage.simulator.requests if one.path in GENERATING]) == 2
 
 
 def test_claude_code_finds_the_models(stage: Stage, tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ import gzip
 import json
 
 import pytest
+from msgspec.structs import replace
 
-from dragoman.config import Client, Secret, Server
+from dragoman.config import Client, Secret, Server, WebSocket
 from dragoman.gateway.edge.paths import normal_path
 from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.clients import APIS, PATHS, body, completed, error_of, text_of
-from tests.gateway.conftest import Start
+from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import AUTH, JSON, KEY, Connection, call
 
 GUARDED = [
@@ -292,7 +293,10 @@ def test_request_ids(gateway: RunningGateway, api: str) -> None:
     assert len(ids) == 2
 
 
-def test_a_websocket_upgrade_gets_426(gateway: RunningGateway) -> None:
+def test_a_websocket_upgrade_gets_426_where_it_is_not_served(start: Start) -> None:
+    """W3: so that clients use POST at once, and not after some tries."""
+    settings = replace(config_for("http://127.0.0.1:9"), websocket=WebSocket(enabled=False))
+    gateway = start(settings)
     headers = {
         "connection": "Upgrade",
         "upgrade": "websocket",

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from dragoman.http import ClientGone, Limits, Request
+from dragoman.http import ClientGone, Limits, Request, Taker
 from dragoman.http.head import header_lines
 from tests.http.serving import QUICK, parse_head, read_all, read_answer, running, statuses
 
@@ -262,7 +262,7 @@ def test_an_unread_answer_holds_its_memory_until_it_is_taken() -> None:
         assert server.server.budget.held == 0
 
 
-class Shouting(asyncio.Protocol):
+class Shouting(Taker):
     """Another protocol: gives everything back in capitals."""
 
     def __init__(self) -> None:

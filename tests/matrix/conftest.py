@@ -19,6 +19,10 @@ PROTOCOLS: dict[Api, str] = {
     "messages": "anthropic_messages",
     "responses": "openai_responses",
 }
+SOCKETS: list[tuple[Api, Api, Mode, str]] = [
+    ("responses", upstream, "socket", "python") for upstream in PROTOCOLS
+]
+"""The cells of a Responses client that uses a WebSocket."""
 CONFIG = """
 [server]
 port = 0

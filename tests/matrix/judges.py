@@ -19,7 +19,7 @@ import pydantic
 import pytest
 
 Api = Literal["chat", "messages", "responses"]
-Mode = Literal["full", "helper", "raw", "parse"]
+Mode = Literal["full", "helper", "raw", "parse", "socket"]
 NODE_DIR = Path(__file__).parent.parent / "node"
 
 
@@ -241,7 +241,18 @@ class PythonJudge:
             return Seen(final=final)
         if ask.mode == "parse":
             return Seen(parsed=final)
-        return SEE[ask.api](final)
+        if ask.mode == "socket" and final["type"] in ("error", "response.failed"):
+            told = final.get("error") or final["response"]["error"]
+            return Seen(
+                error=Error(
+                    final["type"],
+                    final.get("status", 200),
+                    told.get("type"),
+                    told["code"],
+                    told["message"],
+                )
+            )
+        return SEE[ask.api](final["response"] if ask.mode == "socket" else final)
 
     def close(self) -> None:
         """Nothing to end."""
@@ -276,6 +287,8 @@ class PythonJudge:
             if ask.mode == "raw":
                 with client.responses.create(**ask.body, stream=True) as events:
                     return [event.model_dump(mode="json") for event in events]
+            if ask.mode == "socket":
+                return _over_socket(client, ask.body)
             with client.responses.stream(**ask.body) as stream:
                 last: Any = None
                 for event in stream:
@@ -320,6 +333,19 @@ def _python_error(error: openai.APIError | anthropic.APIError) -> Error:
 
 
 # Node SDKs -----------------------------------------------------------------------------------
+
+
+def _over_socket(client: openai.OpenAI, body: dict[str, Any]) -> Any:
+    """The terminal event of an answer over WebSocket."""
+    with client.responses.connect() as connection:
+        connection.response.create(**body)
+        for event in connection:
+            if event.type in _TERMINAL:
+                return event.model_dump(mode="json", warnings=False)
+    raise ConnectionError("there was no terminal event")
+
+
+_TERMINAL = ("response.completed", "response.incomplete", "response.failed", "error")
 
 
 class NodeJudge:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.matrix.cases import APIS, CASES, Cannot
+from tests.matrix.conftest import SOCKETS
 from tests.matrix.judges import Api
 
 PAGE = Path(__file__).parent.parent.parent / "docs/matrix.md"
@@ -53,23 +54,30 @@ Written by `python -m tests.matrix.table` from the tables that the tests in `tes
 test keeps this page up to date. Each cell is a real client on a real gateway on the simulated
 upstream, over sockets, full and streaming, judged by openai-python, openai-node, anthropic-python
 and @anthropic-ai/sdk with their stream and parse helpers. Columns are client→upstream: C is Chat
-Completions, M Messages, R Responses.
+Completions, M Messages, R Responses, and W Responses over WebSocket, where openai-python judges.
 
 ✓ passes in all of these. A number is a note below: what that protocol has no way to say, and what
 the test shows to happen instead.
 """
 
 
+NO_HELPER = "parse helpers on structured output"
+
+
 def page() -> str:
     """The whole page."""
     cells = [(client, upstream) for client in APIS for upstream in APIS]
     titles = [f"{SHORT[client]}→{SHORT[upstream]}" for client, upstream in cells]
+    cells += [(client, upstream) for client, upstream, *_ in SOCKETS]
+    titles += [f"W→{SHORT[upstream]}" for _, upstream, *_ in SOCKETS]
     lines = [HEAD, "| scenario | " + " | ".join(titles) + " |", "|---" * (len(cells) + 1) + "|"]
     notes: list[str] = []
     for name, reason in [*((case.name, case.cannot) for case in CASES), *OTHERS]:
         marks = []
-        for client, upstream in cells:
+        for number, (client, upstream) in enumerate(cells):
             why = reason(client, upstream)
+            if name == NO_HELPER and number >= len(cells) - len(SOCKETS):
+                why = "A socket has no parse helpers"
             if why is None:
                 marks.append("✓")
                 continue

@@ -12,13 +12,13 @@ from dragoman.gateway.testing import running_gateway
 from dragoman.simulator.script import Failure, Fault, FaultKind, Pace, Scenario, Text
 from tests.matrix.bodies import Wish, body
 from tests.matrix.cases import APIS
-from tests.matrix.conftest import CONFIG, PROTOCOLS, Stage
+from tests.matrix.conftest import CONFIG, PROTOCOLS, SOCKETS, Stage
 from tests.matrix.judges import Api, Ask, Mode, Seen
 
 STATUSES = (400, 401, 402, 403, 404, 413, 429, 500, 503, 529)
 JUDGES = ("python", "node")
 MODES: tuple[Mode, ...] = ("full", "helper", "raw")
-GRID = list(itertools.product(APIS, APIS, MODES, JUDGES))
+GRID = [*itertools.product(APIS, APIS, MODES, JUDGES), *SOCKETS]
 UPSTREAM = """
 [[upstreams]]
 name = "{api}-{label}"
@@ -138,13 +138,16 @@ def test_an_answer_that_cannot_be_believed_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("client", "upstream", "judge"), list(itertools.product(APIS, APIS, JUDGES))
+    ("client", "upstream", "mode", "judge"),
+    [*itertools.product(APIS, APIS, ["helper"], JUDGES), *SOCKETS],
 )
-def test_a_long_silence_is_bridged(stage: Stage, client: Api, upstream: Api, judge: str) -> None:
+def test_a_long_silence_is_bridged(
+    stage: Stage, client: Api, upstream: Api, mode: Mode, judge: str
+) -> None:
     """Signs of life do not disturb any SDK. req: 129"""
     name = "quiet"
     stage.script(name, Scenario(steps=(Text("one two"),), pace=Pace(delay_ms=120)))
-    seen = stage.ask(judge, client, "helper", body(client, f"{upstream}/sim-{name}", Wish()))
+    seen = stage.ask(judge, client, mode, body(client, f"{upstream}/sim-{name}", Wish()))
     assert seen.error is None, seen.error
     assert seen.text == "one two"
 
@@ -152,10 +155,13 @@ def test_a_long_silence_is_bridged(stage: Stage, client: Api, upstream: Api, jud
 KINDS: tuple[FaultKind, ...] = ("truncate", "close", "reset")
 
 
-@pytest.mark.parametrize(("client", "upstream"), list(itertools.product(APIS, APIS)))
+@pytest.mark.parametrize(
+    ("client", "upstream", "mode", "judge"),
+    [*itertools.product(APIS, APIS, ["raw"], ["python"]), *SOCKETS],
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_break_inside_tool_arguments_never_completes_the_call(
-    stage: Stage, faulty: str, kind: FaultKind, client: Api, upstream: Api
+    stage: Stage, faulty: str, kind: FaultKind, client: Api, upstream: Api, mode: Mode, judge: str
 ) -> None:
     from dragoman.simulator.script import ToolCall
 
@@ -163,5 +169,5 @@ def test_a_break_inside_tool_arguments_never_completes_the_call(
     call = ToolCall("get_weather", '{"city": "Paris and a very long way beyond it"}')
     stage.script(name, Scenario(steps=(call,), pace=Pace(size=3), fault=Fault(kind, after=8)))
     made = body(client, f"{upstream}-calm/sim-{name}", Wish(tools=("get_weather",)))
-    seen = stage.judge("python").ask(Ask(client, "raw", faulty, made))
+    seen = stage.judge(judge).ask(Ask(client, mode, faulty, made))
     assert_no_success(seen)

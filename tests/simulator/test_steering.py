@@ -219,7 +219,10 @@ def test_counting_takes_no_token_limit_but_meets_errors(simulator: RunningSimula
     assert count({**body, "model": "sim-tool"}) == 200
 
 
-def test_a_websocket_is_sent_back_to_http(simulator: RunningSimulator) -> None:
+def test_a_websocket_is_sent_back_to_http(
+    simulator: RunningSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulator.app, "websockets", False)
     headers = {**headers_of("responses"), "connection": "Upgrade", "upgrade": "websocket"}
     assert call(simulator, "GET", "/v1/responses", None, headers).status == 426
 

@@ -30,6 +30,7 @@ from dragoman.config.settings import (
     Upstream,
     UsageSettings,
     Webhook,
+    WebSocket,
 )
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "Traces",
     "Upstream",
     "UsageSettings",
+    "WebSocket",
     "Webhook",
     "access_faults",
     "matches",

@@ -46,12 +46,14 @@ from dragoman.config.settings import (
     Traces,
     Upstream,
     Webhook,
+    WebSocket,
 )
 from dragoman.failing import Rule
 from dragoman.protocols.settings import declared_by, fields_of
 
 _TABLES: Final[tuple[tuple[str, type[Struct]], ...]] = (
     ("`[server]`", Server),
+    ("`[websocket]`", WebSocket),
     ("`[[clients]]`", Client),
     ("`[[teams]]`", Team),
     ("`[[clients.limits]]` and `[[teams.limits]]`", Limit),

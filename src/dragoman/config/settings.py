@@ -154,6 +154,31 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     certificate or prices: also where it is a link that is led elsewhere, as Kubernetes does."""
 
 
+class WebSocket(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Responses over WebSocket, at `/v1/responses`: see [WebSocket](websocket.md). A message may be
+    as large as the body of a request."""
+
+    enabled: bool = True
+    """Serve it. False: clients are told to use POST (426)."""
+    max_connections: AtLeastOne = 2000
+    """Connections that one worker has at once, which count among those of `[server]`; further ones
+    are answered 503."""
+    max_connections_per_client: AtLeastOne = 500
+    """Of these, connections with one key; further ones are answered 429."""
+    max_age_s: Seconds = 3600.0
+    """Seconds after which a connection ends, once its requests are answered; up to a tenth less, so
+    that not all do at once. 0 for no limit."""
+    idle_timeout_s: Seconds = 1800.0
+    """Seconds without a request after which it ends; 0 for no limit. Clients keep theirs while
+    their tools run."""
+    ping_s: Annotated[float, Meta(gt=0)] = 25.0
+    """Seconds between two pings. A client from which nothing came after three of them is cut off;
+    proxies in front of the gateway end what is silent for longer."""
+    memory_bytes: Annotated[int, Meta(ge=0)] = 32 * 1024 * 1024
+    """Bytes of conversations that one connection remembers, so that clients send only what is new
+    where nothing is stored. They count towards `server.memory_limit_bytes`."""
+
+
 class Team(AccessRules, frozen=True, kw_only=True):
     """Rules that hold for all keys of a team. Teams can be kept in the store as well:
     `dragoman team`."""
@@ -558,6 +583,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole configuration."""
 
     server: Server = Server()
+    websocket: Annotated[WebSocket, RESTART] = WebSocket()
     clients: tuple[Client, ...] = ()
     teams: tuple[Team, ...] = ()
     upstreams: tuple[Upstream, ...] = ()

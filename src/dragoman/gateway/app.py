@@ -23,7 +23,8 @@ from dragoman.gateway.edge.browsers import check_unkeyed
 from dragoman.gateway.edge.errors import fault_of, refusal
 from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.gateway.edge.idempotency import IdempotencyKeys
-from dragoman.gateway.edge.incoming import IncomingRequest
+from dragoman.gateway.edge.incoming import Asked, IncomingRequest
+from dragoman.gateway.edge.lanes import Continuation
 from dragoman.gateway.edge.logins import Logins
 from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
@@ -34,8 +35,10 @@ from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.routes import Handler, Route, Routes
 from dragoman.gateway.services import Generation, Services
 from dragoman.gateway.serving.exchange import SHUTTING_DOWN
-from dragoman.http import ClientGone, Request
+from dragoman.gateway.websockets.service import WebSockets
+from dragoman.http import ClientGone
 from dragoman.http.addresses import Proxies, is_here
+from dragoman.http.websocket import is_offered
 from dragoman.protocols.base import to_json
 from dragoman.protocols.dialects import DIALECTS
 from dragoman.protocols.settings import with_settings
@@ -103,6 +106,7 @@ class Gateway:
         self._tally = services.tally
         self._current = self._with_routes(services.generation)
         self._tally.fixed_paths = frozenset(self._current.routes)
+        self.websockets = WebSockets(config, self, lambda: self.draining)
 
     @property
     def config(self) -> Config:
@@ -169,8 +173,8 @@ class Gateway:
         """Close the connections to upstreams, and write to the store what it does not know yet."""
         await self._services.close()
 
-    async def __call__(self, request: Request) -> None:
-        """Answer a request."""
+    async def __call__(self, request: Asked, continuation: Continuation | None = None) -> None:
+        """Answer a request; `continuation` is what one of a WebSocket goes on from."""
         record = Record()
         # It ends on this, whatever is served meanwhile.
         serving = self._current
@@ -187,6 +191,7 @@ class Gateway:
         incoming.path = path
         incoming.operation = None if route is None else route.operation
         incoming.options = now.config.options
+        incoming.continuation = continuation
         if self.draining:
             incoming.shared.append((b"connection", b"close"))
         operators = path.startswith(_OPERATORS)
@@ -240,8 +245,11 @@ class Gateway:
             message = f"Unknown path: {incoming.method} {incoming.path[:200]}"
             raise refusal(FaultKind.NOT_FOUND, message, code="not_found")
         handler = route.methods.get(incoming.method)
+        wants_socket = handler is None and is_offered(incoming.headers)
+        if wants_socket and route.upgrades and self.websockets.is_served:
+            handler = self.websockets.serve
         if handler is None:
-            if _wants_websocket(incoming):
+            if wants_socket:
                 incoming.shared.append((b"upgrade", b"HTTP/1.1"))
                 incoming.shared.append((b"connection", b"close"))
                 raise refusal(
@@ -382,7 +390,3 @@ def _grant(incoming: IncomingRequest) -> None:
         incoming.shared.append((_CORS_ALLOWED, _CORS_HEADERS + b", " + asked))
     else:
         incoming.lines += _CORS_USUAL
-
-
-def _wants_websocket(incoming: IncomingRequest) -> bool:
-    return incoming.headers.get(b"upgrade", b"").lower() == b"websocket"

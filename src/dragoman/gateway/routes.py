@@ -28,12 +28,14 @@ _NO_RESPONSES = frozenset({"compact"})
 
 class Route(Struct, frozen=True):
     """One path: a handler for each method, the client's protocol that it implies, None if it
-    implies none, and what else stands in it. An `open` route needs no client key."""
+    implies none, and what else stands in it. An `open` route needs no client key; one that
+    `upgrades` is served over WebSocket, too."""
 
     methods: Mapping[str, Handler]
     codec: Codec | None = None
     operation: Operation | None = None
     open: bool = False
+    upgrades: bool = False
 
 
 class Routes:
@@ -75,7 +77,8 @@ class Routes:
         if endpoint.read_path is None:
             stores = endpoint.stores_responses
             serve = services.stored.create if stores else services.exchange.serve
-            self.fixed[endpoint.version + endpoint.path] = Route({"POST": serve}, codec)
+            route = Route({"POST": serve}, codec, upgrades=stores)
+            self.fixed[endpoint.version + endpoint.path] = route
         if endpoint.counting is not None and endpoint.counting.path:
             path = endpoint.version + endpoint.counting.path
             self.fixed[path] = Route({"POST": services.counter.serve}, codec)

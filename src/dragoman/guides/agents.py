@@ -84,6 +84,8 @@ wire_api = "responses\"""",
         "`text.verbosity` on Messages, `client_metadata` everywhere but on Responses.",
         "`env_key` is the name of a variable, never the key itself. Set `model_context_window` to "
         "what the model has, if Codex does not know it. "
+        "With `supports_websockets = true` in the provider it holds its conversation over a "
+        "WebSocket and sends only what is new ([more](websocket.md)). "
         "Codex offers more tools to models whose names it knows. To give them to another model, "
         'route such a name: `match = "gpt-5.5"`, `model = "qwen3-coder"`. Messages upstreams '
         "cache only what is marked, and Codex marks nothing: set `auto_cache = true` in the "

@@ -108,7 +108,9 @@ print(Runner.run_sync(agent, "Hello!").final_output)""",
         "upstream.",
         "Hosted tools elsewhere than on Responses, but for web searches with "
         '`hosted_tools = "map"` in the options.',
-        "Tracing sends data to OpenAI with your OpenAI key unless it is turned off.",
+        "Tracing sends data to OpenAI with your OpenAI key unless it is turned off. "
+        "`OpenAIResponsesWSModel` in place of `OpenAIResponsesModel` holds the conversation over "
+        "a [WebSocket](websocket.md).",
     ),
     Guide(
         "LangChain",

@@ -13,11 +13,12 @@ Knows nothing of what is asked and answered.
 - `request` is a request and its answer, `head` the rules for heads
 - `limits` and `problems`: what a client may take, and what it is told otherwise
 - `clock` and `decoding` serve both faces
+- `websocket` is what a connection can become
 """
 
 from dragoman.http.limits import Budget, Limits
 from dragoman.http.problems import BodyRefused, ClientGone, Problem
-from dragoman.http.request import Request
+from dragoman.http.request import Request, Taker
 from dragoman.http.server import Server
 
-__all__ = ["BodyRefused", "Budget", "ClientGone", "Limits", "Problem", "Request", "Server"]
+__all__ = ["BodyRefused", "Budget", "ClientGone", "Limits", "Problem", "Request", "Server", "Taker"]

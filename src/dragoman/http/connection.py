@@ -29,7 +29,7 @@ from dragoman.http.head import (
 )
 from dragoman.http.limits import Budget, seconds
 from dragoman.http.problems import Problem
-from dragoman.http.request import Link, Request
+from dragoman.http.request import Link, Request, Taker
 from dragoman.http.sending import Sending
 from dragoman.http.states import TRANSITIONS, Event, State
 
@@ -106,7 +106,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._ahead = b""
         self._reading = True
         self._half_closed: asyncio.TimerHandle | None = None
-        self._taker: asyncio.Protocol | None = None
+        self._taker: Taker | None = None
 
     # asyncio.BufferedProtocol
 
@@ -445,7 +445,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._linger = limits.linger_bytes
         self._pause_reading(False)
 
-    def hand_over(self, taker: asyncio.Protocol) -> asyncio.Transport:
+    def hand_over(self, taker: Taker) -> asyncio.Transport:
         """Give the connection to another protocol; see `Request.take_over`."""
         transport = self.transport
         assert transport is not None
@@ -504,6 +504,13 @@ class Connection(asyncio.BufferedProtocol, Link):
         """End as soon as no request is being served."""
         if self.state in ("idle", "head"):
             self._end()
+        elif self._taker is not None:
+            self._taker.retire()
+
+    def cancel(self) -> None:
+        """End what another protocol has under way, with a last word."""
+        if self._taker is not None:
+            self._taker.cancel()
 
     def abort(self) -> None:
         """End at once, whatever is under way."""

@@ -19,6 +19,18 @@ _LAST_CHUNK = b"0\r\n\r\n"
 _BODYLESS = frozenset({204, 304})
 
 
+class Taker(asyncio.Protocol):
+    """Another protocol, to which a connection is given; see `Request.take_over`."""
+
+    __slots__ = ()
+
+    def retire(self) -> None:
+        """The server goes down: end as soon as nothing is under way."""
+
+    def cancel(self) -> None:
+        """The server waits no longer: end what is under way, with a last word."""
+
+
 class Link(ABC):
     """The connection of a request, as far as the request uses it."""
 
@@ -52,7 +64,7 @@ class Link(ABC):
         """The answer is whole."""
 
     @abstractmethod
-    def hand_over(self, taker: asyncio.Protocol) -> asyncio.Transport:
+    def hand_over(self, taker: Taker) -> asyncio.Transport:
         """Give the connection to another protocol."""
 
     @abstractmethod
@@ -187,6 +199,11 @@ class Request:
     def transport(self) -> asyncio.Transport | None:
         """What is under the connection, None when it is gone: for whoever breaks it on purpose."""
         return None if self.connection is None else self.connection.transport
+
+    @property
+    def budget(self) -> Budget:
+        """The memory for bodies and answers."""
+        return self._budget
 
     @property
     def is_chunked(self) -> bool:
@@ -358,7 +375,7 @@ class Request:
                 self.keep_alive = False
         self._over(connection)
 
-    def take_over(self, taker: asyncio.Protocol) -> asyncio.Transport:
+    def take_over(self, taker: Taker) -> asyncio.Transport:
         """Leave HTTP: give the connection to `taker`, which is told of it, and of what the client
         sent beyond the request, before this returns. Nothing of an answer was sent; that is the
         taker's. The limits of the server hold on for what waits to be sent.

@@ -200,6 +200,8 @@ class Server:
             for request in list(context.requests):
                 if request.task is not None:
                     request.task.cancel()
+            for connection in list(self._connections):
+                connection.cancel()
             until = context.loop.time() + _LAST_WORDS_S
             await self._emptied(lambda: until)
             for connection in list(self._connections):

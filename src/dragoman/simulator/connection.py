@@ -3,11 +3,33 @@
 import asyncio
 import socket
 import struct
-
-from dragoman.http import Request
+from collections.abc import Callable
+from typing import Protocol
 
 _LINGER_OFF = struct.pack("ii", 1, 0)
 _SETTLE_SECONDS = 0.02
+
+
+class Served(Protocol):
+    """What is needed of a request: one of HTTP, or what stands for one of a WebSocket."""
+
+    on_gone: Callable[[], object] | None
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """What is under its connection."""
+
+    def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
+        """Give a whole answer."""
+
+    def start(self, status: int, lines: bytes = b"", length: int | None = None) -> None:
+        """Begin an answer."""
+
+    async def write(self, data: bytes) -> None:
+        """Send a piece of it."""
+
+    def end(self, data: bytes = b"") -> None:
+        """Send the last piece of it."""
 
 
 class Connection:
@@ -18,7 +40,7 @@ class Connection:
 
     __slots__ = ("_loop", "_transport", "_waiter", "lost")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Served) -> None:
         transport = request.transport
         self.lost = transport is None
         self._transport = transport

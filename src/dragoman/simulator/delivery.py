@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from dragoman.http import Request
 from dragoman.http.head import header_lines
-from dragoman.simulator.connection import Connection
+from dragoman.simulator.connection import Connection, Served
 from dragoman.simulator.frames import FRAMINGS
 from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.script import Fault, Pace
@@ -126,7 +125,7 @@ def recut(actions: Iterable[Action], size: int) -> Iterator[Action]:
 class Reply:
     """Writes one answer and keeps its record."""
 
-    def __init__(self, request: Request, connection: Connection, record: RecordedRequest) -> None:
+    def __init__(self, request: Served, connection: Connection, record: RecordedRequest) -> None:
         self._request = request
         self._connection = connection
         self._record = record

@@ -117,6 +117,16 @@ class Handlers:
             self._store_answer(prepared, answer)
         await _deliver(context, answer)
 
+    async def prewarm(self, context: RequestContext) -> JsonObject:
+        """The response to a ``response.create`` of a WebSocket that generates nothing."""
+        prepared = await self._prepare(context, counting=True)
+        assert prepared is not None, "a fault of the key was raised"
+        answer = self._answer(replace(prepared, scenario=Scenario()))
+        response = RENDERERS["responses"].full(answer)
+        if prepared.body.get("store") is not False:
+            self._simulator.store.put(prepared.resolved, response)
+        return response
+
     async def count_tokens(self, context: RequestContext) -> None:
         """``messages/count_tokens`` and ``responses/input_tokens``."""
         prepared = await self._prepare(context, counting=True)

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from dragoman.http import BodyRefused, ClientGone, Request
+from dragoman.http.websocket import BadOffer, agree, is_offered
 from dragoman.simulator.connection import Connection
 from dragoman.simulator.control import control
 from dragoman.simulator.delivery import Reply
@@ -23,6 +24,7 @@ from dragoman.simulator.listing import (
 from dragoman.simulator.recording import RecordedRequest
 from dragoman.simulator.script import Protocol
 from dragoman.simulator.serving import SimulatorServer, bind
+from dragoman.simulator.sockets import SimulatedSocket
 from dragoman.simulator.state import State
 
 DEFAULT_PORT = 8099
@@ -37,8 +39,7 @@ class Simulator(State):
 
     def __init__(self, *, record: int = 256, record_bytes: int = _MAX_BODY) -> None:
         super().__init__(record, record_bytes)
-        self._received = 0
-        handlers = Handlers(self)
+        handlers = self._handlers = Handlers(self)
         self._posts: dict[str, tuple[Protocol, Callable[[RequestContext], Awaitable[None]]]] = {
             "/v1/chat/completions": ("chat", handlers.generate),
             "/v1/messages": ("messages", handlers.generate),
@@ -54,7 +55,7 @@ class Simulator(State):
             for name, value in request.headers.items()
         )
         query = request.query.decode("latin-1")
-        record = RecordedRequest(self._received, request.method, path, query, headers)
+        record = RecordedRequest(self.received, request.method, path, query, headers)
         connection = Connection(request)
         reply = Reply(request, connection, record)
         by_name = dict(headers)
@@ -78,11 +79,13 @@ class Simulator(State):
             status, body = control(self, record)
             await context.reply.whole(status, [("content-type", _JSON)], body)
             return
-        self._received += 1
+        record.number = self.received
+        self.received += 1
         self.requests.add(record)
         if path in self._posts:
-            if method == "GET" and context.headers.get("upgrade", "").lower() == "websocket":
-                raise ApiError(426, "Websockets are not served here.", code="websockets")
+            if method == "GET" and is_offered(request.headers):
+                self._upgrade(context, request)
+                return
             if method != "POST":
                 raise ApiError(405, f"Method {method} is not allowed.", code="method_not_allowed")
             if context.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
@@ -99,6 +102,18 @@ class Simulator(State):
             raise ApiError(404, message, code="unknown_url")
         headers = [("content-type", _JSON), *context.common_headers()]
         await context.reply.whole(200, headers, msgspec.json.encode(resource))
+
+    def _upgrade(self, context: RequestContext, request: Request) -> None:
+        """Open a WebSocket, where the vendor has them."""
+        if context.protocol != "responses" or not self.websockets:
+            raise ApiError(426, "Websockets are not served here.", code="websockets")
+        context.authenticate()
+        try:
+            agreed = agree(request)
+        except BadOffer as bad:
+            raise ApiError(bad.status, bad.message, code="websockets") from None
+        context.record.status = 101
+        request.take_over(SimulatedSocket(self, self._handlers, context, agreed, request.budget))
 
     def _resource(self, context: RequestContext) -> object:
         """What a path besides the posts answers with, or None."""

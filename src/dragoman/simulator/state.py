@@ -14,6 +14,8 @@ class State:
 
     ``scenarios`` maps a name to a scenario, addressed as the model ``sim-NAME``; ``keys`` holds
     the behaviours by key; ``requests`` the recorded requests; ``store`` the stored responses.
+    ``websockets`` says whether Responses are served over WebSocket, ``socket_seconds`` how long a
+    connection stands. ``received`` counts requests.
     """
 
     def __init__(self, record: int, record_bytes: int) -> None:
@@ -21,6 +23,9 @@ class State:
         self.keys = Keys()
         self.requests = Recorder(record, record_bytes)
         self.store = ResponseStore()
+        self.received = 0
+        self.websockets = True
+        self.socket_seconds = 3600.0
         self.answers = 0
         self.faults_met: Counter[str] = Counter()
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.gateway.edge.errors import Headers, refusal, rendered
+from dragoman.gateway.edge.lanes import Continuation
 from dragoman.http.addresses import is_here
 from dragoman.http.clock import Clock
 from dragoman.http.decoding import BadCoding, Inflater
@@ -75,7 +76,8 @@ class IncomingRequest:
     """One request of a client, and the ways to answer it.
 
     `path` is in the form that routes know, `codec` the client's protocol, `operation` what else the
-    path tells, `options` those of the dialect in which errors are told.
+    path tells, `options` those of the dialect in which errors are told. `continuation` is what a
+    request of a WebSocket goes on from, None for one of HTTP.
 
     `headers` have lower-case names. `lines` and `shared` are the headers of every answer, those
     that are sure to be sound as they are sent and those to be checked; `status` is that of
@@ -87,6 +89,7 @@ class IncomingRequest:
         "answered",
         "clock",
         "codec",
+        "continuation",
         "ended",
         "headers",
         "lines",
@@ -106,6 +109,7 @@ class IncomingRequest:
         self.clock = clock
         self.codec = codec
         self.operation: Operation | None = None
+        self.continuation: Continuation | None = None
         self.options = OFFICIAL
         self.method = request.method
         self.path = request.path

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.edge.lanes import Continuation
 from dragoman.gateway.serving.large import LargeBodies, is_large
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Target
@@ -33,6 +33,7 @@ from dragoman.protocols.openai_responses.conversations import (
     place_of,
     references,
     unstored_body,
+    unstored_members,
     whole_members,
     with_stored,
 )
@@ -76,7 +77,7 @@ class _Kept(Struct):
 
     id: Any = None
     status: Any = None
-    output: msgspec.Raw = msgspec.Raw(b"null")
+    output: Raw = Raw(b"null")
 
 
 class _Identified(Struct):
@@ -86,14 +87,14 @@ class _Identified(Struct):
 class _End(Struct):
     """What of a terminal event is looked at."""
 
-    response: msgspec.Raw = msgspec.Raw()
+    response: Raw = Raw()
 
 
 _kept = decoder(_Kept)
 _one_identified = decoder(_Identified)
 _all_identified = decoder(list[_Identified])
 _end = decoder(_End)
-_FALSE = msgspec.Raw(b"false")
+_FALSE = Raw(b"false")
 
 
 class ResponseRecorder(AnswerRecorder):
@@ -137,15 +138,15 @@ class ResponseRecorder(AnswerRecorder):
             except JsonError:
                 continue
             if response and not await self.keep(response, data):
-                event = split_object(msgspec.Raw(frame.data)) or {}
-                told = join_object({**event, "response": msgspec.Raw(_unkept(response))})
+                event = split_object(Raw(frame.data)) or {}
+                told = join_object({**event, "response": Raw(_unkept(response))})
                 raw = encode(bytes(told), frame.event)
                 return b"".join([raw if one is frame else one.raw for one in frames])
         return data
 
 
 def _unkept(response: bytes) -> bytes:
-    members = split_object(msgspec.Raw(response))
+    members = split_object(Raw(response))
     return response if members is None else bytes(join_object({**members, "store": _FALSE}))
 
 
@@ -158,10 +159,17 @@ class StoredConversations:
         self._large = large
 
     async def with_history(
-        self, request: ClientRequest, caller: Caller, target: Target, *, answered: bool = True
+        self,
+        request: ClientRequest,
+        caller: Caller,
+        target: Target,
+        *,
+        answered: bool = True,
+        continuation: Continuation | None = None,
     ) -> tuple[ClientRequest, PendingResponse | None]:
         """The request as if its client had sent the whole conversation, and what is to be kept;
-        None if nothing is, as of one that is not `answered`, but counted.
+        None if nothing is, as of one that is not `answered`, but counted. Its `continuation` may
+        know what it goes on from, and is told the conversation if nobody else keeps it.
 
         Raises:
             DragomanError: what it goes on from is not there, or cannot be had.
@@ -178,42 +186,63 @@ class StoredConversations:
         given = request.members.get("input")
         if given is None and not _keeps(target) and request.member("prompt") is not None:
             raise InvalidRequest.at("prompt", "is kept at OpenAI; send its text as input")
+        remembered = None if continuation is None else continuation.find(previous)
         if self.responses is None:
-            if previous is not None:
+            if previous is not None and remembered is None:
                 raise previous_not_found(previous)
             if background:
                 raise InvalidRequest.at("background", "needs a gateway that stores responses")
-            if wanted and _kept_there(target):
-                body = unstored_body(request.members)
-                request = await self._with_body(request, body, {"store": False})
-            return request, None
-        if not wanted and previous is None and not await self.references(request):
+            if continuation is None:
+                if wanted and _kept_there(target):
+                    body = unstored_body(request.members)
+                    request = await self._with_body(request, body, {"store": False})
+                return request, None
+            wanted = False
+        is_whole = continuation is None and not wanted and previous is None
+        if is_whole and not await self.references(request):
             return request, None  # it has all that it needs, and nothing of it is kept
         own = await self._given_items(request)
         if own is None:
             return request, None
         members = request.members
+        unstored = (wanted or continuation is not None) and _kept_there(target)
+        if unstored and continuation is not None and (previous is None or remembered is not None):
+            # What is remembered is as it was sent there, so only what is new is looked at.
+            unstored = False
+            members = unstored_members({**members, "input": Raw(own.body)})
+            own = given_items(members["input"]) or own
+            continuation.unstored = True
+        earlier: Sequence[bytes] = remembered or ()
         if previous is not None or own.references:
-            turns = await self._turns(previous, caller)
-            if own.references:
+            if remembered is None:
+                turns = await self._turns(previous, caller)
+                earlier = [body for turn in turns for body in (*turn.input, *turn.output)]
+            if own.references and self.responses is not None:
                 own = await self._resolved(own, caller)
-            earlier = [body for turn in turns for body in (*turn.input, *turn.output)]
             members = whole_members(members, earlier, own)
+        if continuation is not None and (not wanted or continuation.prepares):
+            added = own.body[1:-1].strip()
+            continuation.pieces = (*earlier, added) if added else tuple(earlier)
         shown: JsonObject = {}
         if previous is not None:
             shown["previous_response_id"] = previous
         pending = None
         if wanted:
+            kept, parent = Items(own.body, own.ids), previous
+            if remembered is not None:
+                # The store does not know what precedes it.
+                whole = given_items(members.get("input")) or GivenItems()
+                kept, parent = Items(whole.body, whole.ids), None
             pending = PendingResponse(
                 id=mint(request.codec.endpoint.id_prefix),
                 owner=caller.name,
                 created=time.time(),
-                input=Items(own.body, own.ids),
-                previous=previous,
+                input=kept,
+                previous=parent,
                 background=background,
             )
             shown |= {"store": True, "id": pending.id}
-        if wanted and _kept_there(target):
+        if unstored:
             request = await self._with_body(request, unstored_body(members), shown)
         elif members is not request.members:
             body = bytes(join_object(members))
@@ -318,7 +347,7 @@ class StoredConversations:
         stored = await self._ask(lambda store: store.get(response, caller.name))
         if stored is None:
             return None
-        items = split_list(msgspec.Raw(stored.input.body)) or []
+        items = split_list(Raw(stored.input.body)) or []
         if place >= len(items):
             return None
         item = named_item(bytes(items[place]), response, place)
@@ -368,7 +397,7 @@ def _kept_there(target: Target) -> bool:
     return any(map(_keeps, (target, *target.fallbacks)))
 
 
-def _items(output: msgspec.Raw) -> Items:
+def _items(output: Raw) -> Items:
     """The items of an answer.
 
     Raises:

@@ -3,21 +3,26 @@ and answer its tool calls."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
 
+from dragoman import jsontext
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind, InvalidRequest
+from dragoman.canonical.usage import Usage
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.incoming import IncomingRequest
+from dragoman.gateway.edge.lanes import Continuation
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.stored.background import Background
 from dragoman.gateway.stored.conversations import (
     LONGEST_ID,
+    PendingResponse,
     ResponseRecorder,
     StoredConversations,
     response_not_found,
@@ -32,8 +37,12 @@ from dragoman.protocols.openai_responses.conversations import (
     page,
     waiting_calls,
 )
+from dragoman.protocols.openai_responses.frames import Frames
+from dragoman.protocols.openai_responses.response_object import begun
+from dragoman.protocols.openai_responses.usage import write_usage
 from dragoman.storage.responses import FINISHED, StoredResponse
 from dragoman.translation import ClientRequest
+from dragoman.translation.call import mint
 
 _LISTED = 20
 _CARRIED = (
@@ -91,18 +100,51 @@ class StoredResponses:
         request = asked
         target = self._exchange.resolve(request, caller, record)
         settings = self._exchange.settings(incoming, caller, target)
-        if is_left_to(target.upstream, settings.options):
+        continuation = incoming.continuation
+        if is_left_to(target.upstream, settings.options) and (
+            continuation is None or not _is_own(request, continuation)
+        ):
             keeping: AnswerRecorder | None = await self._upstream_responses.retarget(
                 request, caller, target.upstream
             )
         else:
-            request, pending = await self._conversations.with_history(request, caller, target)
+            request, pending = await self._conversations.with_history(
+                request, caller, target, continuation=continuation
+            )
+            if continuation is not None and continuation.prepares:
+                return self._prepare(incoming, request, pending)
             if pending is not None and pending.background:
                 return self._background.begin(incoming, caller, record, request, pending)
             keeping = None if pending is None else ResponseRecorder(self._conversations, pending)
         # With what it goes on from it may lead elsewhere than without.
         known = target if request is asked else None
         return self._exchange.answer(incoming, caller, record, request, keeping, known)
+
+    async def _prepare(
+        self, incoming: IncomingRequest, request: ClientRequest, pending: PendingResponse | None
+    ) -> None:
+        """Answer a request that only prepares the next one: nothing is asked of an upstream, and
+        nothing is charged (`generate: false`)."""
+        name = pending.id if pending is not None else mint(request.codec.endpoint.id_prefix)
+        source = {
+            member: jsontext.decode(raw)
+            for member, raw in request.members.items()
+            if member != "input"
+        }
+        response = begun(
+            name, int(time.time()), request.model, "in_progress", {**source, **request.shown}
+        )
+        frames = Frames()
+        created = frames.event("created", {"response": response})
+        response |= {
+            "status": "completed",
+            "completed_at": response["created_at"],
+            "usage": write_usage(Usage()),
+        }
+        if pending is not None:
+            await self._conversations.keep(pending, to_json(response))
+        incoming.start(200, [])
+        incoming.end(created + frames.event("completed", {"response": response}))
 
     async def show(
         self, name: str, incoming: IncomingRequest, caller: Caller, record: Record
@@ -240,6 +282,14 @@ class StoredResponses:
         if stored is None:
             raise response_not_found(name)
         return stored
+
+
+def _is_own(request: ClientRequest, continuation: Continuation) -> bool:
+    """Whether a request of a connection is not for a service to store: it only prepares, is not to
+    be stored, or goes on from what the connection alone knows."""
+    previous = request.member("previous_response_id")
+    known = continuation.find(previous) if isinstance(previous, str) else None
+    return continuation.prepares or known is not None or request.member("store") is False
 
 
 class Query:

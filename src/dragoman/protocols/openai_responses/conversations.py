@@ -190,20 +190,33 @@ _LOOKED_UP = frozenset(
 
 
 def unstored_body(members: Mapping[str, Raw]) -> bytes:
-    """A request for a service that is to keep nothing of it, since the gateway does, or nobody.
+    """The body of `unstored_members`."""
+    return bytes(join_object(unstored_members(members)))
+
+
+def unstored_members(members: Mapping[str, Raw]) -> dict[str, Raw]:
+    """The members of a request for a service that is to keep nothing of it, since the gateway does,
+    or nobody.
 
     Items have no ids there that would be looked up. Reasoning is asked for in a form that can be
     sent back; what cannot is left out, for it would be looked up, too.
     """
     changed = {"store": Raw(b"false"), "include": _including(members.get("include"))}
     given = members.get("input")
+    if given is not None:
+        changed["input"] = unstored_items(given)
+    return {**members, **changed}
+
+
+def unstored_items(given: Raw) -> Raw:
+    """An array of items for such a service; whatever else it is stays as it is."""
     looked_up = [_is_looked_up(head) for head in _heads(_all_heads, given) or ()]
     items = split_list(given) if any(looked_up) else None
-    if items is not None:
-        pairs = zip(items, looked_up, strict=True)
-        kept = [_unstored(item) if found else item for item, found in pairs]
-        changed["input"] = join_list([item for item in kept if item is not None])
-    return bytes(join_object({**members, **changed}))
+    if items is None:
+        return given
+    pairs = zip(items, looked_up, strict=True)
+    kept = [_unstored(item) if found else item for item, found in pairs]
+    return join_list([item for item in kept if item is not None])
 
 
 def _including(given: Raw | None) -> Raw:

@@ -1,0 +1,193 @@
+"""``python -m bench.websocket``: a turn over WebSocket against the same turn by POST.
+
+An agent's conversation of 120 KB goes on for some turns: over a socket the client sends only the
+next message, by POST all of it. Both answers are streams of ten events, from the same upstream. CPU
+time is of all threads of one worker. Before that the memory of connections.
+"""
+
+import argparse
+import asyncio
+import base64
+import json
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench import bodies, targets
+from bench.measure import Cell, request_cost
+from bench.processes import cpu_seconds, resident_bytes
+from bench.stored import ROOT, gateway
+from bench.targets import CLIENT_KEY, LONG_NAMES, Cores, Target
+
+ROUNDS = 7
+TURNS = 20
+AT_ONCE = 8
+CONNECTIONS = 1900
+_SETTINGS = f"[websocket]\nmax_connections_per_client = {CONNECTIONS}\n"
+_MORE = [{"role": "user", "content": "Go on. bench-e10-r0"}]
+_ENDS = (b'"type":"response.completed"', b'"type":"error"')
+
+
+class Socket:
+    """A client's WebSocket. It masks with zeros, which costs the client nothing."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def opened(cls, port: int) -> "Socket":
+        """A socket to the gateway on that port."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
+        key = base64.b64encode(os.urandom(16)).decode()
+        head = (
+            "GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\n"
+            f"upgrade: websocket\r\nauthorization: Bearer {CLIENT_KEY}\r\n"
+            f"sec-websocket-version: 13\r\nsec-websocket-key: {key}\r\n\r\n"
+        )
+        writer.write(head.encode())
+        answer = await reader.readuntil(b"\r\n\r\n")
+        if not answer.startswith(b"HTTP/1.1 101"):
+            raise RuntimeError(answer.decode())
+        return cls(reader, writer)
+
+    async def turn(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Ask, and read the answer to its end. Returns the response."""
+        data = _dumped({"type": "response.create", **body}).encode()
+        assert len(data) > 125, "a short message has another head"
+        if len(data) < 65536:
+            head = b"\x81\xfe" + len(data).to_bytes(2, "big")
+        else:
+            head = b"\x81\xff" + len(data).to_bytes(8, "big")
+        self._writer.write(head + bytes(4) + data)
+        while True:
+            event = await self._frame()
+            if any(end in event for end in _ENDS):
+                return _response_in(event)
+
+    async def _frame(self) -> bytes:
+        size = (await self._reader.readexactly(2))[1]
+        if size > 125:
+            size = int.from_bytes(await self._reader.readexactly(2 if size == 126 else 8), "big")
+        return await self._reader.readexactly(size)
+
+    def close(self) -> None:
+        """Leave."""
+        self._writer.close()
+
+
+def _dumped(value: Any) -> str:
+    """JSON as clients write it."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _response_in(event: bytes) -> dict[str, Any]:
+    told = json.loads(event)
+    if told["type"] == "error":
+        raise RuntimeError(told["error"]["message"])
+    response: dict[str, Any] = told["response"]
+    return response
+
+
+def _history(cell: Cell) -> dict[str, Any]:
+    """The conversation so far, as one request."""
+    body: dict[str, Any] = json.loads(bodies.agent(cell.client, cell.model(), store=False))
+    return body
+
+
+async def socket_cost(target: Target, cell: Cell) -> float:
+    """CPU seconds for a turn over a socket that knows the conversation."""
+    history = _history(cell)
+    socks = [await Socket.opened(target.port) for _ in range(AT_ONCE)]
+    own = {name: value for name, value in history.items() if name != "input"}
+
+    async def turns(sock: Socket, name: str) -> None:
+        for _ in range(TURNS):
+            asked = {**own, "input": _MORE, "previous_response_id": name}
+            name = (await sock.turn(asked))["id"]
+
+    try:
+        begun = [await sock.turn(history) for sock in socks]
+        before = cpu_seconds(target.pid)
+        names = [one["id"] for one in begun]
+        await asyncio.gather(*map(turns, socks, names))
+        return (cpu_seconds(target.pid) - before) / (TURNS * AT_ONCE)
+    finally:
+        for sock in socks:
+            sock.close()
+
+
+async def post_cost(target: Target, cell: Cell) -> float:
+    """CPU seconds for the same turn by POST, with all of the conversation as it is after half of
+    the turns: the cost grows evenly."""
+    history = _history(cell)
+    sock = await Socket.opened(target.port)
+    answered = (await sock.turn({**history, "input": _MORE}))["output"]
+    sock.close()
+    said = [*answered, *_MORE] * (TURNS // 2)
+    whole = {**history, "input": [*history["input"], *said], "stream": True}
+    request = cell.post(_dumped(whole).encode())
+    return await request_cost(target, request, TURNS * AT_ONCE, AT_ONCE)
+
+
+async def memory(target: Target, cell: Cell) -> tuple[float, float]:
+    """More resident bytes for each idle connection, and when each has had a short turn."""
+    await asyncio.sleep(0.5)
+    before = resident_bytes(target.pid)
+    socks = [await Socket.opened(target.port) for _ in range(CONNECTIONS)]
+    await asyncio.sleep(0.5)
+    idle = resident_bytes(target.pid)
+    body = json.loads(bodies.small(cell.client, cell.model(), stream=True, pace="bench-e10-r0"))
+    for sock in socks:
+        await sock.turn(body)
+    await asyncio.sleep(0.5)
+    after = resident_bytes(target.pid)
+    for sock in socks:
+        sock.close()
+    await asyncio.sleep(0.5)
+    return (idle - before) / CONNECTIONS, (after - before) / CONNECTIONS
+
+
+async def measure(target: Target, upstreams: list[str]) -> None:
+    """Print the medians of all rounds."""
+    tell = sys.stdout.write
+    idle, after = await memory(target, Cell("openai_responses", LONG_NAMES[upstreams[0]]))
+    tell(f"connection: {idle / 1e3:.1f} KB, after a short turn {after / 1e3:.1f} KB\n")
+    for name in upstreams:
+        cell = Cell("openai_responses", LONG_NAMES[name])
+        by_post, by_socket = [], []
+        for _ in range(ROUNDS):
+            by_post.append(await post_cost(target, cell))
+            by_socket.append(await socket_cost(target, cell))
+        ratio = statistics.median(b / a for a, b in zip(by_post, by_socket, strict=True))
+        tell(
+            f"turn at 120 KB, responses -> {name}: by POST {statistics.median(by_post) * 1e6:.0f} "
+            f"us, over WebSocket {statistics.median(by_socket) * 1e6:.0f} us, ratio {ratio:.2f}\n"
+        )
+        sys.stdout.flush()
+
+
+def main() -> None:
+    """Measure everything."""
+    parser = argparse.ArgumentParser(prog="bench.websocket", description=__doc__)
+    parser.add_argument("--upstreams", nargs="+", default=list(LONG_NAMES), choices=LONG_NAMES)
+    chosen = parser.parse_args()
+    cores = Cores.of_this_machine()
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        with (
+            targets.upstreams(folder, cores) as up,
+            gateway(ROOT, folder / "ours", cores, up, _SETTINGS) as t,
+        ):
+            if cores.load is not None:
+                os.sched_setaffinity(0, {cores.load})
+            uvloop.run(measure(t, chosen.upstreams))
+
+
+if __name__ == "__main__":
+    main()

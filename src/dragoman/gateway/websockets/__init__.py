@@ -1,0 +1,1 @@
+"""Responses over WebSocket: each `response.create` is served as `POST /v1/responses` is."""

@@ -1,0 +1,338 @@
+"""One request of a socket, in the place of one of HTTP: its body, and its answer as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import Protocol
+
+from msgspec import Raw
+
+from dragoman.gateway.edge.lanes import Continuation
+from dragoman.http import BodyRefused, Budget, Problem
+from dragoman.http.websocket.frames import text_frame
+from dragoman.protocols.openai_responses.conversations import unstored_items
+from dragoman.protocols.openai_responses.websocket import (
+    NO_END,
+    Create,
+    error_answer,
+    error_event,
+    error_of_stream,
+    finished_item,
+    in_progress,
+    numbered,
+    response_in,
+    sequence_number,
+    tagged,
+    with_headers,
+)
+from dragoman.sse import DONE, Decoder
+
+_TOLD = (
+    b"retry-after",
+    b"x-request-id",
+    b"x-should-retry",
+    b"x-codex-",
+    b"x-ratelimit-",
+    b"x-dragoman-",
+)
+"""How the names of headers begin that clients are told; an answer of HTTP would have them."""
+_TOLD_WITH_ANSWER = b"x-dragoman-"
+_UNAUTHENTICATED = 401
+
+_WATCHED = frozenset(
+    {
+        b"error",
+        b"response.created",
+        b"response.output_item.done",
+        b"response.completed",
+        b"response.incomplete",
+        b"response.failed",
+    }
+)
+_SIGN = b'{"type":"keepalive"}'
+"""Told while there is no response yet, to clients that wait for messages and ignore those of a type
+that they do not know."""
+
+
+class Socket(Protocol):
+    """What is needed of the connection."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether more waits to be sent than should."""
+
+    @property
+    def budget(self) -> Budget:
+        """The memory for bodies and answers."""
+
+    def send(self, frames: bytes) -> None:
+        """Send frames."""
+
+    async def drained(self) -> None:
+        """Wait until less waits to be sent."""
+
+
+class CreateRequest:
+    """A `response.create` as the request that `POST` would have been: as `edge.incoming.Asked`.
+
+    The events of its answer go out as they are, each in a frame, as soon as they are written. After
+    the terminal event nothing follows; an answer that ends without one is given an error. `over`
+    says that there was one; `unauthenticated` that the client's key is no longer good. `held` bytes
+    of the memory budget are given back by `release`.
+    """
+
+    __slots__ = (
+        "_body",
+        "_created",
+        "_decoder",
+        "_error",
+        "_headers",
+        "_in_part",
+        "_items",
+        "_last",
+        "_shift",
+        "_socket",
+        "_wants_signs",
+        "address",
+        "continuation",
+        "create_lane",
+        "gone",
+        "headers",
+        "held",
+        "method",
+        "on_gone",
+        "over",
+        "path",
+        "query",
+        "unauthenticated",
+    )
+
+    def __init__(
+        self,
+        socket: Socket,
+        create: Create,
+        continuation: Continuation,
+        path: str,
+        headers: dict[bytes, bytes],
+        address: str,
+        *,
+        held: int = 0,
+        wants_signs: bool = False,
+    ) -> None:
+        """
+        Args:
+            socket: the connection.
+            create: what the client asks for.
+            continuation: what it goes on from.
+            path: of the request that `POST` would have been.
+            headers: of that request, by lower-case name.
+            address: of the client.
+            held: bytes of the memory budget that the message holds.
+            wants_signs: the client waits for messages, also before there is a response.
+        """
+        self._socket = socket
+        self.method = "POST"
+        self.path = path
+        self.query = b""
+        self.headers = headers
+        self.address = address
+        self.create_lane = create.lane
+        self.continuation = continuation
+        self.held = held
+        self.gone = False
+        self.on_gone: Callable[[], object] | None = None
+        self.over = False
+        self.unauthenticated = False
+        self._body = create.body
+        self._wants_signs = wants_signs
+        self._decoder = Decoder()
+        self._in_part = False
+        """Whether events come in parts, which the decoder joins."""
+        self._headers: Mapping[str, str] = {}
+        self._created = b""
+        """The event that began the response."""
+        self._last = b""
+        """The last event that was sent."""
+        self._shift = 0
+        """How many events were sent that are none of the stream."""
+        self._error = b""
+        """An `error` event of the stream, which has no such form here."""
+        self._items: list[tuple[int, bytes]] = []
+
+    # The request
+
+    async def body(self, limit: int) -> bytes:
+        """The body.
+
+        Raises:
+            BodyRefused: it is larger than `limit` bytes.
+        """
+        body, self._body = self._body, b""
+        if len(body) > limit:
+            raise BodyRefused(Problem.BODY_TOO_LARGE)
+        return body
+
+    def hold(self, size: int) -> bool:
+        """Take so much of the memory budget."""
+        if not self._socket.budget.take(size):
+            return False
+        self.held += size
+        return True
+
+    def release(self) -> None:
+        """Give back what is held of the memory budget."""
+        self._socket.budget.give(self.held)
+        self.held = 0
+
+    def leave(self) -> None:
+        """The client has left."""
+        self.gone = True
+        if self.on_gone is not None:
+            self.on_gone()
+
+    # The answer
+
+    @property
+    def response_id(self) -> str:
+        """Of the response that is being made, empty if there is none."""
+        return response_in(self._created)[0] if self._created else ""
+
+    def respond(self, status: int, lines: bytes = b"", body: bytes = b"") -> None:
+        """Give a whole answer: an error."""
+        self.unauthenticated = status == _UNAUTHENTICATED
+        self._fail(error_answer(status, body, _told(lines, _TOLD), self.create_lane))
+
+    def start(self, status: int, lines: bytes = b"") -> None:
+        """Begin an answer."""
+        if _TOLD_WITH_ANSWER in lines:
+            self._headers = _told(lines, (_TOLD_WITH_ANSWER,))
+
+    def put(self, data: bytes) -> bool:
+        """Send events, if that takes no waiting."""
+        if self._socket.is_paused:
+            return False
+        self._pass(data)
+        return True
+
+    async def write(self, data: bytes) -> None:
+        """Send events; waits while the client reads too slowly."""
+        self._pass(data)
+        if self._socket.is_paused:
+            await self._socket.drained()
+
+    def end(self, data: bytes = b"") -> None:
+        """Send the last events."""
+        self._pass(data)
+        self.finish()
+
+    def finish(self) -> None:
+        """Make sure that there was a terminal event."""
+        if self.over:
+            return
+        lane = self.create_lane
+        if self._error:
+            self._fail(error_of_stream(self._error, lane))
+        else:
+            self._fail(error_event(NO_END, lane))
+
+    def _fail(self, event: bytes) -> None:
+        if not self.over:
+            self.over = True
+            self.continuation.failed()
+            self._socket.send(text_frame(event))
+
+    def _pass(self, data: bytes) -> None:
+        if not data:
+            return
+        if data.startswith(b":"):
+            self._give_sign()
+        frames = [self._framed(event, payload) for event, payload in self._split(data)]
+        if frames:
+            self._socket.send(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def _split(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """Names and data of the events that are whole now."""
+        if self._in_part or not data.endswith(b"\n\n"):
+            self._in_part = True
+            return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
+        # Nearly always whole events come, as they are written here. (`split` takes far longer.)
+        events = []
+        start, end = 0, data.find(b"\n\n")
+        while end >= 0:
+            if data.startswith(b"event: ", start):
+                line_end = data.find(b"\n", start)
+                events.append((data[start + 7 : line_end], data[line_end + 7 : end]))
+            start = end + 2
+            end = data.find(b"\n\n", start)
+        return events
+
+    def _give_sign(self) -> None:
+        """The upstream is silent; the client is told something that changes nothing."""
+        if self.over:
+            return
+        if self._created:
+            number = sequence_number(self._last) + 1
+            self._shift += 1
+            event = tagged(in_progress(self._created, number), self.create_lane)
+        elif self._wants_signs:
+            event = _SIGN
+        else:
+            return
+        self._last = event
+        self._socket.send(text_frame(event))
+
+    def _framed(self, name: bytes, data: bytes) -> bytes:
+        """An event in its frame; nothing if it is not to be sent."""
+        if self.over or data == DONE:
+            return b""
+        if name in _WATCHED:
+            data = self._watched(name, data)
+            if not data:
+                return b""
+        if self._shift and (number := sequence_number(data)) >= 0:
+            data = numbered(data, number + self._shift)
+        if self.create_lane:
+            data = tagged(data, self.create_lane)
+        self._last = data
+        return text_frame(data)
+
+    def _watched(self, name: bytes, data: bytes) -> bytes:
+        """What is sent for an event that matters beyond itself."""
+        if name == b"error":
+            self._error = data
+            return b""
+        if name == b"response.output_item.done":
+            if self.continuation.pieces is not None:
+                self._items.append(finished_item(data))
+        elif name == b"response.created":
+            self._created = data
+            if self._headers:
+                data = with_headers(data, self._headers)
+        else:
+            self._ended(name, data)
+        return data
+
+    def _ended(self, name: bytes, data: bytes) -> None:
+        self.over = True
+        self._created = b""
+        if name == b"response.failed":
+            self.continuation.failed()
+        elif self.continuation.pieces is not None:
+            answer_id, output = response_in(data)
+            # What the events brought is whole; some services leave the last one's output empty.
+            items = [item for _, item in sorted(self._items, key=itemgetter(0)) if item]
+            output = b",".join(items) or output
+            if self.continuation.unstored:
+                output = bytes(unstored_items(Raw(b"[%b]" % output)))[1:-1]
+            self.continuation.answered(answer_id, output)
+
+
+def _told(lines: bytes, names: tuple[bytes, ...]) -> dict[str, str]:
+    """The headers in these lines whose names begin so."""
+    told = {}
+    for line in lines.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.lower().startswith(names):
+            told[name.decode("latin-1").lower()] = value.strip().decode("latin-1")
+    return told

@@ -1,0 +1,301 @@
+"""The Responses API over WebSocket: what clients send beside the body of a request, and the frames
+that only a socket has (types: responses_client_event.py, responses_server_event.py).
+
+Each text message is one JSON object with a `type`. A `response.create` has the fields of the body
+of `POST /responses` beside its own; an answer is its events, one in each message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from dragoman import jsontext
+from dragoman.canonical.errors import DragomanError, Fault, FaultKind
+from dragoman.jsontext import JsonError
+from dragoman.protocols.base import to_json
+from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_errors import fault_of, shown_status
+from dragoman.protocols.openai_responses.errors import error_object, write_error
+from dragoman.protocols.raw import join_object, split_list, split_object, text_of
+
+MOST_LANES = 32
+"""Names of lanes that one connection may use (WebSocket mode guide)."""
+MOST_ACTIVE = 16
+"""Responses of one connection that are made at once; further ones wait (WebSocket mode guide)."""
+
+_LANE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_OWN = ("type", "stream_id", "generate", "background", "background_options")
+"""Members of a `response.create` that are not sent on."""
+_NULL = b"null"
+_SWALLOWED = frozenset({"response.processed"})
+"""Types that expect no answer: an error would be taken for that of the next request."""
+
+
+class Create(Struct, frozen=True):
+    """A `response.create`: the `body` that `POST /responses` would have had, streamed, its lane
+    (empty for the one without a name), the response that it goes on from, and whether it only
+    prepares (`generate: false`)."""
+
+    body: bytes
+    lane: str
+    previous: str | None
+    prepares: bool
+
+
+class Steer(Struct, frozen=True):
+    """A `response.steer`, or a `response.inject`: `kind` is its type without `response.`."""
+
+    kind: str
+    target: str
+    input: Raw
+
+
+def read_event(text: str) -> Create | Steer | None:
+    """The event of a client's message; None for one that expects nothing.
+
+    Raises:
+        BadEvent: it is none.
+    """
+    try:
+        members = jsontext.members(text)
+    except JsonError:
+        try:
+            value = jsontext.decode(text)
+        except JsonError:
+            raise BadEvent(_invalid("The message is not valid JSON.")) from None
+        if not isinstance(value, dict):
+            raise BadEvent(_invalid("The message must be a JSON object.")) from None
+        members = jsontext.members(to_json(value))
+    kind = text_of(members.get("type"))
+    if kind == "response.create":
+        return _read_create(members)
+    if kind in ("response.steer", "response.inject"):
+        return _read_steer(kind.removeprefix("response."), members)
+    if kind in _SWALLOWED:
+        return None
+    told = f"There is no event of type '{kind[:100]}'." if kind else "type: is required"
+    raise BadEvent(_invalid(told, "type"), _lane_in(members))
+
+
+class BadEvent(DragomanError):
+    """A client's event that cannot be acted on, and the lane that the error belongs to."""
+
+    def __init__(self, fault: Fault, lane: str = "") -> None:
+        super().__init__(fault)
+        self.lane = lane
+
+
+def _read_create(members: Mapping[str, Raw]) -> Create:
+    lane = ""
+    if not _is_null(members.get("stream_id")):
+        lane = text_of(members.get("stream_id"))
+        if _LANE.fullmatch(lane) is None:
+            told = "stream_id: must be 1 to 256 letters, digits, '_', '-' or '.'"
+            raise BadEvent(_invalid(told, "stream_id", "invalid_stream_id"))
+    generates = _flag(members, "generate", lane)
+    _flag(members, "stream", lane)
+    if _flag(members, "background", lane):
+        raise BadEvent(_invalid("background: is not served over WebSocket", "background"), lane)
+    options = _prewarming(members.get("prompt_cache_options"))
+    body = {name: raw for name, raw in members.items() if name not in _OWN}
+    body["stream"] = Raw(b"true")
+    if options is not None:
+        body["prompt_cache_options"] = options
+    previous = text_of(members.get("previous_response_id")) or None
+    prepares = generates is False or options is not None
+    return Create(bytes(join_object(body)), lane, previous, prepares)
+
+
+def _prewarming(given: Raw | None) -> Raw | None:
+    """Caching options without `prewarm`, if that is set: it means the same as `generate: false`."""
+    options = split_object(given) if given is not None and b"prewarm" in bytes(given) else None
+    if options is None or bytes(options.get("prewarm", b"")) != b"true":
+        return None
+    return join_object({name: raw for name, raw in options.items() if name != "prewarm"})
+
+
+def _read_steer(kind: str, members: Mapping[str, Raw]) -> Steer:
+    name = "previous_response_id" if kind == "steer" else "response_id"
+    return Steer(kind, text_of(members.get(name)), members.get("input", Raw(_NULL)))
+
+
+def _flag(members: Mapping[str, Raw], name: str, lane: str) -> bool | None:
+    raw = bytes(members.get(name, _NULL))
+    if raw not in (b"true", b"false", _NULL):
+        raise BadEvent(_invalid(f"{name}: must be a boolean", name), lane)
+    return None if raw == _NULL else raw == b"true"
+
+
+def _is_null(raw: Raw | None) -> bool:
+    return raw is None or bytes(raw) == _NULL
+
+
+def _lane_in(members: Mapping[str, Raw]) -> str:
+    lane = text_of(members.get("stream_id"))
+    return lane if _LANE.fullmatch(lane) else ""
+
+
+def _invalid(message: str, param: str | None = None, code: str | None = None) -> Fault:
+    return Fault(FaultKind.INVALID_REQUEST, message, param=param, code=code)
+
+
+CONNECTION_LIMIT = _invalid(
+    "This connection has reached its end. Open a new one to go on.",
+    code="websocket_connection_limit_reached",
+)
+"""Has clients open another connection, and send the whole conversation."""
+LANE_LIMIT = _invalid(
+    f"A connection has at most {MOST_LANES} lanes. Use one of them, or another connection.",
+    "stream_id",
+    "websocket_stream_limit_reached",
+)
+QUEUE_FULL = Fault(
+    FaultKind.RATE_LIMITED,
+    "Too many requests wait on this connection.",
+    code="websocket_queue_full",
+    retry_after=1.0,
+)
+NO_END = Fault(
+    FaultKind.UPSTREAM_FAILED, "The answer ended before it was whole.", code="server_error"
+)
+
+
+def tagged(data: bytes, lane: str) -> bytes:
+    """An event as one of a lane."""
+    end = data.rfind(b"}") if lane else -1
+    return data if end < 0 else b'%b,"stream_id":"%b"}' % (data[:end], lane.encode())
+
+
+def error_event(fault: Fault, lane: str = "") -> bytes:
+    """The error that answers a request, for one that the gateway itself refuses."""
+    rendered = write_error(fault, "")
+    headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
+    return error_answer(rendered.status, to_json(rendered.body), headers, lane)
+
+
+def error_answer(status: int, body: bytes, headers: Mapping[str, str], lane: str = "") -> bytes:
+    """The error that answers a request, from the status, body and headers that HTTP would have had.
+    An error object that is not nested, or none at all, is brought into the form that clients read;
+    members that it has besides are kept."""
+    found = jsontext.object_of(body) or {}
+    error = found.get("error", found)
+    if not isinstance(error, dict):
+        error = {"message": str(error)}
+    usual = error_object(Fault(FaultKind.INTERNAL, "The request failed."))
+    error = {**usual, **error}
+    for name in ("type", "message"):
+        if not isinstance(error[name], str):
+            error[name] = usual[name]
+    event: JsonObject = {"type": "error", "status": status, "error": error}
+    if headers:
+        # Clients look for them in one place or the other.
+        error["headers"] = event["headers"] = dict(headers)
+    return tagged(to_json(event), lane)
+
+
+def error_of_stream(data: bytes, lane: str = "") -> bytes:
+    """The error that answers a request, from the `error` event of a stream, which has another
+    form."""
+    event = jsontext.object_of(data) or {}
+    error = event.get("error")
+    flat = {name: event.get(name) for name in ("code", "message", "param")}
+    found: Any = error if isinstance(error, dict) else flat
+    fault = fault_of(found)
+    body = {**found, "type": found.get("type") or error_object(fault)["type"]}
+    return error_answer(shown_status(fault), to_json({"error": body}), {}, lane)
+
+
+def refused_steer(steer: Steer, code: str, message: str, lane: str) -> bytes:
+    """The answer to input for a response under way that it cannot be given."""
+    error: JsonObject = {"code": code, "message": message}
+    event: JsonObject = {"type": f"response.{steer.kind}.failed", "sequence_number": 0}
+    if steer.kind == "steer":
+        event["steer"] = {"previous_response_id": steer.target, "input": steer.input}
+        event["error"] = {"type": "invalid_request_error", **error}
+    else:
+        event |= {"response_id": steer.target, "input": steer.input, "error": error}
+    return tagged(to_json(event), lane)
+
+
+class _Done(Struct):
+    """What of a finished item's event is looked at."""
+
+    output_index: Any = 0
+    item: Raw = Raw()
+
+
+class _Response(Struct):
+    id: Any = None
+    output: Raw = Raw()
+
+
+class _Lifecycle(Struct):
+    """What of an event of a whole response is looked at."""
+
+    response: _Response | None = None
+
+
+_done = jsontext.decoder(_Done)
+_lifecycle = jsontext.decoder(_Lifecycle)
+
+
+def finished_item(data: bytes) -> tuple[int, bytes]:
+    """Place and JSON of the item in a `response.output_item.done`; no JSON if it has none."""
+    try:
+        event = _done(data)
+    except JsonError:
+        return 0, b""
+    place = event.output_index
+    return place if type(place) is int else 0, bytes(event.item)
+
+
+def response_in(data: bytes) -> tuple[str, bytes]:
+    """The id of the response in an event of its lifecycle, and its output items as JSON without
+    the brackets around them; empty if there is none."""
+    try:
+        response = _lifecycle(data).response
+    except JsonError:
+        return "", b""
+    if response is None:
+        return "", b""
+    items = split_list(response.output)
+    output = b",".join(map(bytes, items)) if items else b""
+    return response.id if isinstance(response.id, str) else "", output
+
+
+def numbered(data: bytes, number: int) -> bytes:
+    """An event with this sequence number."""
+    try:
+        members = jsontext.members(data)
+    except JsonError:
+        return data
+    return bytes(join_object({**members, "sequence_number": Raw(b"%d" % number)}))
+
+
+def in_progress(created: bytes, number: int) -> bytes:
+    """An event that says nothing but that a response is being made, from one that said so."""
+    members = jsontext.members(created)
+    changed = {"type": Raw(b'"response.in_progress"'), "sequence_number": Raw(b"%d" % number)}
+    return bytes(join_object({**members, **changed}))
+
+
+def sequence_number(data: bytes) -> int:
+    """The number of an event, -1 if it has none."""
+    try:
+        number = jsontext.decode(jsontext.members(data)["sequence_number"])
+    except (JsonError, KeyError):
+        return -1
+    return number if type(number) is int else -1
+
+
+def with_headers(data: bytes, headers: Mapping[str, str]) -> bytes:
+    """An event that also tells headers, which HTTP would have told before it."""
+    try:
+        members = jsontext.members(data)
+    except JsonError:
+        return data
+    return bytes(join_object({**members, "headers": Raw(to_json(dict(headers)))}))

@@ -1,0 +1,399 @@
+"""Clients that leave, read slowly, say nothing, or send what is no WebSocket; servers that end."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+import zlib
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config import Server, Timeouts, WebSocket
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.conftest import SERVER, Start, config_for
+from tests.gateway.services import until
+from tests.websocket.client import (
+    BINARY,
+    CLOSE,
+    PING,
+    PONG,
+    TEXT,
+    Closed,
+    answer_id,
+    frame,
+    handshake,
+    opened,
+    refused,
+    text_of,
+)
+
+LONG = "chat/sim-text?words=2000&delay_ms=20"
+ASK = b'{"type":"response.create","model":"chat/sim-text?text=well","input":"a","store":false}'
+
+
+def in_flight(gateway: RunningGateway) -> int:
+    """Calls of upstreams that hold an account."""
+    pool = gateway.app.pool
+    return sum(pool.in_flight(one.name) for one in pool.accounts())
+
+
+@pytest.mark.parametrize("how", ["fin", "reset", "close"])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_client_that_leaves(
+    gateway: RunningGateway, simulator: RunningSimulator, how: str, lanes: int
+) -> None:
+    """W25: within a second every call upstream is cancelled, and its account given back."""
+    with opened(gateway) as sock:
+        for lane in range(lanes):
+            sock.create(LONG, stream_id=f"lane{lane}")
+            sock.create(LONG, stream_id=f"lane{lane}")
+        simulator.wait_for(lambda: len(simulator.requests) == lanes)
+        while sock.event()["type"] != "response.output_text.delta":
+            pass
+        assert in_flight(gateway) == lanes
+        began = time.monotonic()
+        if how == "reset":
+            sock.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        elif how == "close":
+            sock.sock.sendall(frame(b"\x03\xe8", CLOSE))
+    until(lambda: all(one.disconnected for one in simulator.requests), seconds=1.0)
+    until(lambda: not gateway.app.websockets.open, seconds=1.0)
+    until(lambda: not in_flight(gateway), seconds=1.0)
+    assert time.monotonic() - began < 1.0
+    assert len(simulator.requests) == lanes, "what waited was not begun"
+    assert not gateway.server.http.budget.held
+
+
+def test_usage_of_a_client_that_left_is_in_the_log(simulator: RunningSimulator) -> None:
+    """W25"""
+    lines: list[bytes] = []
+    with running_gateway(config_for(simulator.base_url), lines.append) as gateway:
+        with opened(gateway) as sock:
+            sock.create(LONG)
+            sock.event()
+        until(lambda: len(lines) == 2, seconds=2.0)
+    assert b'"error":"client_gone"' in lines[1]
+
+
+def test_a_slow_reader_is_waited_for_and_cut_off(start: Start, simulator: RunningSimulator) -> None:
+    """Nothing piles up for it; the upstream waits, then the connection ends."""
+    gateway = start(server=Server(send_timeout_s=1.0, shutdown_grace_s=1.0))
+    with opened(gateway) as sock:
+        sock.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.create("chat/sim-flood?events=20000&bytes=2000")
+        simulator.wait_for(lambda: bool(simulator.requests))
+        until(lambda: not gateway.app.websockets.open, seconds=10.0)
+    until(lambda: simulator.last.disconnected, seconds=2.0)
+    assert simulator.last.bytes_sent < 20_000_000
+
+
+def test_refusals_that_nobody_reads(gateway: RunningGateway) -> None:
+    """They do not pile up either."""
+    with opened(gateway) as sock:
+        sock.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.sock.settimeout(10)
+        with suppress(ConnectionError, TimeoutError):
+            for _ in range(2000):
+                sock.sock.sendall(frame(b"{" * 10) * 500)
+        until(lambda: not gateway.app.websockets.open, seconds=5.0)
+        until(lambda: not gateway.server.http.connections, seconds=8.0)
+
+
+HOSTILE: dict[str, tuple[bytes, int]] = {
+    "not masked": (frame(ASK, masked=False), 1002),
+    "reserved bit": (frame(ASK, first=0x90), 1002),
+    "compressed, unasked": (frame(ASK, first=0xC0), 1002),
+    "unknown opcode": (frame(ASK, 3), 1002),
+    "control in fragments": (frame(b"", PING, first=0), 1002),
+    "large control": (frame(b"x" * 126, PING), 1002),
+    "continuation of nothing": (frame(ASK, 0), 1002),
+    "message within a message": (frame(b"{", first=0) + frame(ASK), 1002),
+    "wrong UTF-8": (frame(b'{"type":"\xff"}'), 1007),
+    "half a character": (frame(b'{"type":"\xc3'), 1007),
+    "surrogate": (frame(b'{"type":"\xed\xa0\x80"}'), 1007),
+    "binary, no text": (frame(b"\xff\x00", BINARY), 1003),
+    "close, one byte": (frame(b"\x03", CLOSE), 1002),
+    "close, bad code": (frame(struct.pack("!H", 999), CLOSE), 1002),
+    "close, reserved code": (frame(struct.pack("!H", 1005), CLOSE), 1002),
+    "close, wrong UTF-8": (frame(b"\x03\xe8\xff", CLOSE), 1007),
+    "long length for a short one": (b"\x81\xfe\x00\x05" + b"\0" * 9, 1002),
+    "length beyond all": (b"\x81\xff" + b"\xff" * 8 + b"\0" * 4, 1002),
+    "no HTTP/1.1, HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 1002),
+    "many fragments": (frame(b"a", first=0) + frame(b"", 0, first=0) * 100, 1008),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_frames(gateway: RunningGateway, case: str) -> None:
+    """Each ends its own connection with the code of RFC 6455, 7.4.1, and nothing else."""
+    data, code = HOSTILE[case]
+    with opened(gateway) as other, opened(gateway) as sock:
+        sock.sock.sendall(data)
+        assert sock.closed().code == code
+        assert text_of(other.turn("chat/sim-text?text=well")) == "well"
+    until(lambda: not gateway.app.websockets.open, seconds=3.0)
+
+
+def test_legal_oddities(gateway: RunningGateway) -> None:
+    """Fragments with pings between, bytes one by one, binary that is text, empty fragments, and
+    all of it at once."""
+    fragments = [frame(ASK[:10], first=0), frame(b"a", PING), frame(ASK[10:], 0)]
+    with opened(gateway) as sock:
+        for piece in fragments:
+            sock.sock.sendall(piece)
+        assert sock.message(PONG) == b"a"
+        assert text_of(sock.events()) == "well"
+        for byte in frame(ASK):
+            sock.sock.sendall(bytes([byte]))
+        assert text_of(sock.events()) == "well"
+        sock.sock.sendall(frame(ASK, BINARY))
+        assert text_of(sock.events()) == "well"
+        sock.sock.sendall(frame(b"", first=0) + frame(ASK, 0, first=0) + frame(b"", 0))
+        assert text_of(sock.events()) == "well"
+        sock.sock.sendall(b"".join(fragments) + frame(ASK) * 3)
+        for _ in range(4):
+            assert text_of(sock.events()) == "well"
+        split = '{"type":"response.processed","x":"caf\xe9 \U0001f600"}'.encode()
+        sock.sock.sendall(b"".join(frame(split[at : at + 1], first=0) for at in range(1)))
+        for at in range(1, len(split)):
+            last = 0x80 if at == len(split) - 1 else 0
+            sock.sock.sendall(frame(split[at : at + 1], 0, first=last))
+        assert text_of(sock.turn("chat/sim-text?text=well")) == "well"
+
+
+def test_ten_thousand_pings(gateway: RunningGateway) -> None:
+    """The last of those that came together is answered; others are served meanwhile."""
+    with opened(gateway) as sock, opened(gateway) as other:
+        sock.sock.sendall(b"".join(frame(b"%d" % number, PING) for number in range(10_000)))
+        began = time.monotonic()
+        assert text_of(other.turn("chat/sim-text?text=well")) == "well"
+        assert time.monotonic() - began < 2.0
+        while sock.message(PONG) != b"9999":
+            pass
+
+
+def test_a_message_that_is_too_large(start: Start, simulator: RunningSimulator) -> None:
+    """W22: as large as a body may be, it is taken; beyond that 1009, after an error frame."""
+    gateway = start(server=replace(SERVER, body_limit_bytes=1_000_000))
+    with opened(gateway) as sock:
+        assert answer_id(sock.turn("responses/sim-text", "x" * 999_000))
+        [told] = sock.turn("responses/sim-text", "x" * 1_010_000)
+        assert (told["status"], told["error"]["code"]) == (413, "request_too_large")
+        assert answer_id(sock.turn("responses/sim-text"))
+        sock.create("responses/sim-text", "x" * 1_100_000)
+        told = sock.event()
+        assert (told["type"], told["status"]) == ("error", 413)
+        assert sock.closed().code == 1009
+    assert not gateway.server.http.budget.held
+
+
+def test_a_message_of_sixteen_megabytes(gateway: RunningGateway) -> None:
+    """W22: it is no more than POST may carry."""
+    with opened(gateway) as sock:
+        sock.sock.settimeout(60)
+        assert answer_id(sock.turn("responses/sim-text", "x" * (16 * 1024 * 1024)))
+
+
+def packed(data: bytes) -> bytes:
+    """A compressed message."""
+    deflater = zlib.compressobj(9, wbits=-15)
+    return (deflater.compress(data) + deflater.flush(zlib.Z_SYNC_FLUSH))[:-4]
+
+
+@pytest.mark.parametrize("pieces", [1, 50])
+def test_compressed_bombs(gateway: RunningGateway, pieces: int) -> None:
+    """What is inflated is bounded, in one frame and in many."""
+    bomb = packed(b" " * 400_000_000)
+    size = len(bomb) // pieces + 1
+    with opened(gateway, sec_websocket_extensions="permessage-deflate") as sock:
+        for at in range(0, len(bomb), size):
+            first = (0x40 if not at else 0) | (0x80 if at + size >= len(bomb) else 0)
+            try:
+                sock.sock.sendall(frame(bomb[at : at + size], 0 if at else TEXT, first=first))
+            except ConnectionError:
+                break
+        assert sock.closed().code == 1009
+    assert not gateway.server.http.budget.held
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff\xff", packed(b"{}")[:-1] + b"\x07"])
+def test_what_is_not_compressed(gateway: RunningGateway, data: bytes) -> None:
+    with opened(gateway, sec_websocket_extensions="permessage-deflate") as sock:
+        sock.sock.sendall(frame(data, first=0xC0))
+        assert sock.closed().code == 1007
+
+
+def test_no_memory_for_a_message(start: Start) -> None:
+    """It is told to come again, by the code for that."""
+    gateway = start(server=replace(SERVER, memory_limit_bytes=200_000))
+    with opened(gateway) as sock:
+        sock.create("chat/sim-text", "x" * 300_000)
+        assert sock.event()["status"] in (400, 503)
+        assert sock.closed().code == 1013
+    assert not gateway.server.http.budget.held
+
+
+def with_sockets(simulator: RunningSimulator, **settings: Any) -> Any:
+    config = config_for(simulator.base_url)
+    return replace(config, websocket=WebSocket(**settings))
+
+
+def test_a_message_that_never_ends(start: Start, simulator: RunningSimulator) -> None:
+    config = with_sockets(simulator, ping_s=0.1)
+    gateway = start(replace(config, server=replace(SERVER, body_timeout_s=0.3)))
+    with opened(gateway) as sock:
+        sock.sock.sendall(frame(b"x", first=0))
+        assert sock.closed().code == 1008
+
+
+def test_pings_and_a_client_that_does_not_answer(start: Start, simulator: RunningSimulator) -> None:
+    """W18: pings keep the way open; one that answers none is cut off with 1011, what it asked for
+    is cancelled."""
+    gateway = start(with_sockets(simulator, ping_s=0.1))
+    with opened(gateway) as sock:
+        assert text_of(sock.turn("chat/sim-text?words=3&delay_ms=200"))
+        assert sock.pings >= 2
+        sock.mute = True
+        sock.create("chat/sim-text?first_ms=5000")
+        assert sock.closed().code == 1011
+    until(lambda: simulator.last.disconnected, seconds=1.0)
+
+
+def test_a_silent_upstream_is_no_failure(start: Start, simulator: RunningSimulator) -> None:
+    """W18, W19: the client is told something that changes nothing, with numbers that rise."""
+    gateway = start(server=replace(SERVER, keepalive_s=0.1))
+    for kind in ("chat", "responses"):
+        with opened(gateway) as sock:
+            found = sock.turn(f"{kind}/sim-text?fault=silence&after=7&ms=700&text=a+b+c+d+e+f")
+            kinds = [event["type"] for event in found]
+            assert kinds.count("response.in_progress") >= 4
+            assert text_of(found) == "a b c d e f"
+            numbers = [event["sequence_number"] for event in found]
+            assert numbers == sorted(set(numbers))
+            created = found[0]["response"]
+            signs = [one for one in found if one["type"] == "response.in_progress"]
+            assert all(sign["response"]["id"] == created["id"] for sign in signs)
+
+
+def test_signs_before_there_is_a_response(start: Start, simulator: RunningSimulator) -> None:
+    """W18: only for Codex, which waits for any message; others have the pings."""
+    server = replace(SERVER, keepalive_s=0.1, commit_after_s=0.1)
+    gateway = start(server=server)
+    for beta, signs in (("responses_websockets=2026-02-06", True), ("", False)):
+        with opened(gateway, **({"openai_beta": beta} if beta else {})) as sock:
+            kinds = [one["type"] for one in sock.turn("chat/sim-text?head_ms=700")]
+            assert ("keepalive" in kinds) is signs
+            assert kinds[-1] == "response.completed"
+
+
+def test_ages(start: Start, simulator: RunningSimulator) -> None:
+    """At the end of its time a connection says so in the words that have clients dial again; what
+    runs is finished, what comes then is refused."""
+    gateway = start(with_sockets(simulator, ping_s=0.3, max_age_s=0.5))
+    with opened(gateway) as sock:
+        assert answer_id(sock.turn("chat/sim-text"))
+        told = sock.event()
+        assert (told["status"], told["error"]["code"]) == (
+            400,
+            "websocket_connection_limit_reached",
+        )
+        assert sock.closed().code == 1001
+    with opened(gateway) as sock:
+        sock.create("chat/sim-text?words=10&delay_ms=150", stream_id="a")
+        time.sleep(0.8)
+        sock.create("chat/sim-text", stream_id="b")
+        ends = [sock.events()[-1], sock.events()[-1]]
+        assert {one["stream_id"]: one["type"] for one in ends} == {
+            "a": "response.completed",
+            "b": "error",
+        }
+        assert sock.closed().code == 1001
+
+
+def test_idleness(start: Start, simulator: RunningSimulator) -> None:
+    gateway = start(with_sockets(simulator, ping_s=0.1, idle_timeout_s=0.4))
+    with opened(gateway) as sock:
+        assert answer_id(sock.turn("chat/sim-text?words=8&delay_ms=100"))
+        closed = sock.closed()
+        assert (closed.code, closed.reason) == (1001, "going away")
+        assert not sock.frames
+
+
+@pytest.mark.parametrize("grace", [5.0, 0.5])
+def test_draining(simulator: RunningSimulator, grace: float) -> None:
+    """Idle connections close with 1001, others finish what runs; new requests are told to dial
+    again. After the grace what runs is ended with an error, and no connection ends without."""
+    config = config_for(simulator.base_url, server=replace(SERVER, shutdown_grace_s=grace))
+    with (
+        running_gateway(config) as gateway,
+        opened(gateway) as idle,
+        opened(gateway) as busy,
+    ):
+        assert answer_id(idle.turn("chat/sim-text"))
+        busy.create("chat/sim-text?words=20&delay_ms=100", stream_id="a")
+        busy.create("chat/sim-text?text=queued", stream_id="a")
+        busy.event()
+        gateway.stop()
+        time.sleep(0.1)
+        closed = idle.closed()
+        assert (closed.code, closed.reason) == (1001, "going away")
+        if grace > 1:
+            busy.create("chat/sim-text", stream_id="b")
+            ends = [busy.events()[-1] for _ in range(3)]
+            refused = [one for one in ends if one["stream_id"] == "b"]
+            assert refused[0]["error"]["code"] == "websocket_connection_limit_reached"
+            finished = [one for one in ends if one["stream_id"] == "a"]
+            assert [one["type"] for one in finished] == ["response.completed"] * 2
+        else:
+            ends = [busy.events()[-1] for _ in range(2)]
+            assert {one["type"] for one in ends} == {"response.failed", "error"}
+        assert busy.closed().code == 1001
+
+
+def test_a_drain_refuses_handshakes(simulator: RunningSimulator) -> None:
+    config = config_for(simulator.base_url)
+    with running_gateway(config) as gateway:
+        gateway.app.draining = True
+        answer = refused(gateway, handshake())
+        assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+
+
+def test_a_thousand_idle_connections(start: Start) -> None:
+    """They stand, others are served meanwhile, and nothing is left of them."""
+    gateway = start(clients=None)
+    config = gateway.app.config
+    socks = []
+    try:
+        for _ in range(config.websocket.max_connections_per_client):
+            socks.append(opened(gateway))  # noqa: PERF401  # those so far are closed in any case
+        assert answer_id(socks[0].turn("chat/sim-text"))
+        assert answer_id(socks[-1].turn("chat/sim-text"))
+    finally:
+        for sock in socks:
+            sock.sock.close()
+    until(lambda: not gateway.app.websockets.open, seconds=5.0)
+
+
+def test_closing_is_answered(gateway: RunningGateway) -> None:
+    for code in (1000, 1001, 3000, 4999):
+        with opened(gateway) as sock:
+            sock.close(code)
+            with pytest.raises(Closed):
+                sock.message()
+    with opened(gateway) as sock:
+        sock.sock.sendall(frame(b"", CLOSE))
+        assert sock.closed().code == 1005
+
+
+def test_timeouts_of_upstreams_hold(start: Start) -> None:
+    gateway = start(timeouts=Timeouts(first_byte_s=0.3, idle_s=0.3))
+    with opened(gateway) as sock:
+        [told] = sock.turn("chat/sim-text?first_ms=2000")
+        assert told["status"] >= 500
+        found = sock.turn("chat/sim-text?fault=silence&after=6&ms=2000&words=20")
+        assert found[-1]["type"] == "response.failed"
