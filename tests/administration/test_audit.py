@@ -151,8 +151,8 @@ def test_a_start_with_another_configuration(tmp_path: Path) -> None:
     for one in (config, config, other):
         note_start(one)
     note_start(replace(CONFIG, storage=Storage(path="")))
+    note_reload(config, Team(name="stands-in"))
     store = SqliteStore(tmp_path / "kept.db")
-    note_reload(store, Actor("ops", "admin", "10.0.0.9"), config, Team(name="stands-in"))
     reload, second, first = store.audit(10)
     store.close()
     assert (first.action, first.origin, first.before) == ("start", "gateway", None)

@@ -19,6 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.accounts.pool import AccountPool
+from dragoman.audit import Line
 from dragoman.config import Account, Admin, Config, Route, Secret, Storage, Upstream, read_config
 from dragoman.config.source import Source
 from dragoman.gateway.processes.reload import ReloadError
@@ -27,9 +28,11 @@ from dragoman.gateway.reloading import Held
 from dragoman.gateway.services import Generation
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator, running_simulator
+from dragoman.storage.sqlite import SqliteStore
 from tests.gateway.clients import PATHS, body, completed
 from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, KEY, Connection, call
+from tests.gateway.processes import STORE, gateway_process
 from tests.gateway.services import Services, needs_linux, services, until
 
 ADMIN = "sk-admin-token-of-tests"
@@ -481,3 +484,29 @@ def test_accounts_of_the_store_stay(tmp_path: Path, simulator: RunningSimulator)
         assert keys(gateway) == {"both": "sk-of-the-file"} | stored
         adopt(gateway, replace(config, upstreams=(*config.upstreams, more)))
         until(lambda: keys(gateway) == all_stored)
+
+
+@needs_linux
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_reload_is_written_down_once(
+    tmp_path: Path, simulator: RunningSimulator, workers: int
+) -> None:
+    file = tmp_path / "one.toml"
+
+    def reloads() -> list[Line]:
+        store = SqliteStore(tmp_path / STORE)
+        try:
+            return [line for line in store.audit(50) if line.action == "reload"]
+        finally:
+            store.close()
+
+    keys = {"one": "sk-sim-one"}
+    with gateway_process(tmp_path, simulator.base_url, keys, workers=workers) as running:
+        write(file, file.read_text() + '[[routes]]\nmatch = "more"\nupstream = "chat"\n')
+        running.process.send_signal(signal.SIGHUP)
+        until(lambda: len(reloads()) > 0)
+        time.sleep(0.3)
+        [line] = reloads()
+    assert line.after is not None
+    assert line.after["routes"]["added"] == {"names": ["more"]}
+    assert (line.kind, line.origin) == ("configuration", "gateway")

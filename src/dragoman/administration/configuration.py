@@ -25,24 +25,28 @@ def note_start(config: Config) -> None:
     Raises:
         StoreError: the store cannot be used.
     """
-    store = store_for(config)
-    if store is None:
-        return
-    try:
-        with store.deciding():
-            _note(store, Actor(this_user().who, "gateway"), "start", config)
-    finally:
-        store.close()
+    _note_in_store(config, "start")
 
 
-def note_reload(log: AuditLog, actor: Actor, config: Config, changes: Struct) -> None:
+def note_reload(config: Config, changes: Struct) -> None:
     """Write down that a gateway goes on with another configuration. `changes` tells what differs,
     by names: never a value, which may be a secret.
 
     Raises:
         StoreError: the store cannot be used.
     """
-    _note(log, actor, "reload", config, changes)
+    _note_in_store(config, "reload", changes)
+
+
+def _note_in_store(config: Config, action: str, changes: Struct | None = None) -> None:
+    store = store_for(config)
+    if store is None:
+        return
+    try:
+        with store.deciding():
+            _note(store, Actor(this_user().who, "gateway"), action, config, changes)
+    finally:
+        store.close()
 
 
 def _note(

@@ -9,6 +9,8 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from dragoman.accounts.store import StoreError
+from dragoman.administration.configuration import note_reload
 from dragoman.config import Config, ConfigError
 from dragoman.config.changes import Changes, changes
 from dragoman.config.source import Snapshot, Source, Stamp
@@ -159,6 +161,7 @@ class OwnReload:
                 server.adopt(prepared)
                 report = held.serve(other)
                 self.start()
+                await asyncio.to_thread(_note, other)
             log_report(report)
             return report
 
@@ -229,7 +232,16 @@ class WorkersReload:
             if adopted.get(worker) is NO_ANSWER:
                 _log.error("worker %d does not take the configuration, and is replaced", worker)
                 self._replace(worker)
+        _note(other)
         return report
+
+
+def _note(served: Next) -> None:
+    """Write down who changed what. That it cannot be written down undoes nothing."""
+    try:
+        note_reload(served.config, served.changes)
+    except StoreError as error:
+        _log.warning("reload: could not be written down: %s", error)
 
 
 async def prepared_for(server: Server, snapshot: Snapshot, number: int) -> Prepared:
