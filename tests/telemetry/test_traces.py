@@ -303,7 +303,7 @@ def test_a_collector_that_is_away_holds_up_nobody(
     assert waiting is not None
     assert len(waiting._waiting) <= 20
     counted = _samples(gateway)
-    assert counted['dragoman_traces_total{result="failed"}'] >= 16
+    assert counted['dragoman_traces_total{result="failed"}'] >= 2
     collector.status = 200
     ask(gateway, "chat", "chat/sim-text")
     collector.wait_for(2)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
@@ -107,7 +107,7 @@ class _Line(Struct, gc=False):
     trace_id: str | UnsetType = UNSET
 
 
-class Record:
+class Record(Struct, eq=False):
     """What became of one request, for its line in the log. Holds no key and no text of a prompt.
 
     `address` is the client's, empty if it has none; `deferred` says that the answer is made later
@@ -126,69 +126,37 @@ class Record:
     by the name of the setting, and `trace_id`, once the request has ended, 0 if it is not traced.
     """
 
-    __slots__ = (
-        "account",
-        "accounts",
-        "address",
-        "admitted",
-        "attempts",
-        "caller",
-        "charge",
-        "deferred",
-        "error",
-        "estimated",
-        "exceeded",
-        "failed",
-        "finish",
-        "in_vain",
-        "in_vain_before",
-        "limit",
-        "losses",
-        "model",
-        "replayed",
-        "sent_at",
-        "settings",
-        "started",
-        "stream",
-        "tags",
-        "team",
-        "trace",
-        "trace_id",
-        "upstream",
-        "upstream_model",
-        "usage",
-        "user",
-    )
-
-    def __init__(self) -> None:
-        self.started = time.perf_counter()
-        self.address = ""
-        self.caller = self.team = self.user = self.tags = ""
-        self.deferred = False
-        self.model = ""
-        self.upstream = ""
-        self.upstream_model = ""
-        self.account = ""
-        self.attempts = 0
-        self.accounts = 0
-        self.failed: Sequence[FailedAttempt] = ()
-        self.in_vain: Sequence[InVain] = ()
-        self.in_vain_before = 0
-        self.stream = False
-        self.usage: Usage | None = None
-        self.charge: Charge | None = None
-        self.estimated = False
-        self.admitted: Admitted | None = None
-        self.limit = ""
-        self.exceeded: Sequence[str] = ()
-        self.losses: Sequence[Loss] = ()
-        self.replayed = False
-        self.error = ""
-        self.finish = ""
-        self.sent_at = 0.0
-        self.trace: RequestTrace | None = None
-        self.settings = _NO_SETTINGS
-        self.trace_id = 0
+    started: float = field(default_factory=time.perf_counter)
+    address: str = ""
+    caller: str = ""
+    team: str = ""
+    user: str = ""
+    tags: str = ""
+    deferred: bool = False
+    model: str = ""
+    upstream: str = ""
+    upstream_model: str = ""
+    account: str = ""
+    attempts: int = 0
+    accounts: int = 0
+    failed: Sequence[FailedAttempt] = ()
+    in_vain: Sequence[InVain] = ()
+    in_vain_before: int = 0
+    stream: bool = False
+    usage: Usage | None = None
+    charge: Charge | None = None
+    estimated: bool = False
+    admitted: Admitted | None = None
+    limit: str = ""
+    exceeded: Sequence[str] = ()
+    losses: Sequence[Loss] = ()
+    replayed: bool = False
+    error: str = ""
+    finish: str = ""
+    sent_at: float = 0.0
+    trace: RequestTrace | None = None
+    settings: Mapping[str, bytes] = _NO_SETTINGS
+    trace_id: int = 0
 
     def blame_last(self) -> None:
         """The request failed: it counts for the upstream that was asked last, not for one that had

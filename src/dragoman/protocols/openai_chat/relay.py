@@ -40,6 +40,13 @@ called."""
 _BLANK = blank_pattern("arguments")
 """Arguments of a tool call that are nothing but white space."""
 
+_CONTENT = b'"content":"'
+"""What stands before the text of a chunk, as it is commonly written."""
+
+_MOST_UNALIKE = 8
+"""Chunks that are remembered to compare others with: where they differ in more than their text, all
+are looked at."""
+
 _TEXT = re.compile(rb'"content"\s*:\s*"[^"]')
 """A text that is not empty."""
 
@@ -57,12 +64,15 @@ class ChatRelay:
 
     __slots__ = (
         "_asked",
+        "_before",
+        "_behind",
         "_blank",
         "_calls",
         "_choices",
         "_finished",
         "_head",
         "_is_odd",
+        "_likely_alike",
         "_name",
         "_new_head",
         "_shown",
@@ -100,6 +110,9 @@ class ChatRelay:
         self._calls = RelayedCalls()
         self._is_odd = False
         """Whether every frame has to be decoded."""
+        self._before = self._behind = b""
+        """What stands before and behind the text of a chunk that was passed on without a look."""
+        self._likely_alike = _MOST_UNALIKE
         self._texts = False
         """Whether a text was passed on."""
         self.begun = False
@@ -114,6 +127,21 @@ class ChatRelay:
         if self.ended or self.fault is not None:
             return b""
         data = frame.data
+        before = self._before
+        if (
+            before
+            and data.startswith(before)
+            and data.endswith(self._behind)
+            and data.find(b'"', len(before), len(data) - len(self._behind)) < 0
+            and not frame.event
+        ):
+            # Nothing but the text differs from a chunk that was passed on.
+            self.blank = 0
+            raw, head = frame.raw, self._head
+            if not self._name:
+                return raw
+            if head and raw.startswith(head):
+                return self._new_head + raw[len(head) :]
         if data.startswith(DONE):
             if not self._choices <= self._finished | self._blank:
                 return self._unfinished()
@@ -146,11 +174,16 @@ class ChatRelay:
             if self._calls.renumber(changed or chunk):
                 changed = changed or chunk
             self._is_odd = self._calls.moved or bool(self._blank)
+            if self._is_odd:
+                self._before, self._likely_alike = b"", 0
             if changed is not None:
                 data = to_json(changed)
                 frame = Frame(b"", data, encode(data))
-        elif arguments and _NO_ARGUMENTS.search(data) is None:
-            self._calls.fill()
+        elif arguments:
+            if _NO_ARGUMENTS.search(data) is None:
+                self._calls.fill()
+        elif self._likely_alike and self._texts and begun:
+            self._remember(data)
         raw = encode(data) if frame.event else frame.raw  # Chat's events have no names
         if not self._texts and _TEXT.search(data) is not None:
             self._texts = True
@@ -160,6 +193,15 @@ class ChatRelay:
         elif self._name:
             raw = self._renamed(data, raw)
         return raw + after if after else raw
+
+    def _remember(self, data: bytes) -> None:
+        """A chunk of text needed no look: one that differs in nothing else needs none either."""
+        start = data.find(_CONTENT) + len(_CONTENT)
+        end = data.find(b'"', start)
+        if start < len(_CONTENT) or end < 0 or data.find(b"\\", start, end) >= 0:
+            return
+        self._before, self._behind = data[:start], data[end:]
+        self._likely_alike -= 1
 
     def _renamed(self, data: bytes, raw: bytes) -> bytes:
         """The frame with the model's name that is to be shown."""
