@@ -115,7 +115,7 @@ _INDEXES = ("index", "output_index", "content_index", "summary_index", "item_id"
 def _pieces(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], _Piece]]:
     """The texts of an event that pieces of an answer are, each with what tells where it belongs."""
     if isinstance(value, dict):
-        here = (*place, *(value.get(name) for name in _INDEXES))
+        here = (*place, *(_number(value.get(name)) for name in _INDEXES))
         for name, inner in value.items():
             if isinstance(inner, str):
                 if name in PIECES and not inner.isascii():
@@ -125,6 +125,10 @@ def _pieces(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any
     elif isinstance(value, list):
         for number, inner in enumerate(value):
             yield from _pieces(inner, (*place, number))
+
+
+def _number(index: Any) -> int | None:
+    return index if type(index) is int else None
 
 
 def _is_first(character: str) -> bool:

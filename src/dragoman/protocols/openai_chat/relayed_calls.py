@@ -31,8 +31,8 @@ class RelayedCalls:
     __slots__ = ("_at", "_ids", "_last", "_next", "moved")
 
     def __init__(self) -> None:
-        self._at: dict[tuple[Any, int], _Call] = {}
-        self._next: dict[Any, int] = {}
+        self._at: dict[tuple[int, int], _Call] = {}
+        self._next: dict[int, int] = {}
         """The index after all that were shown, by choice."""
         self._ids = CallIds("call_")
         self._last: _Call | None = None
@@ -55,12 +55,16 @@ class RelayedCalls:
         for choice in choices if type(choices) is list else ():
             delta = choice.get("delta") if type(choice) is dict else None
             calls = delta.get("tool_calls") if type(delta) is dict else None
-            for fragment in calls if type(calls) is list else ():
+            if type(calls) is not list:
+                continue
+            index = choice.get("index")
+            number = index if type(index) is int else 0
+            for fragment in calls:
                 if type(fragment) is dict and type(fragment.get("index")) is int:
-                    changed = self._renumbered(choice.get("index"), fragment) or changed
+                    changed = self._renumbered(number, fragment) or changed
         return changed
 
-    def _renumbered(self, choice: Any, fragment: JsonObject) -> bool:
+    def _renumbered(self, choice: int, fragment: JsonObject) -> bool:
         at = fragment["index"]
         body = fragment.get("custom") or fragment.get("function")
         body = body if type(body) is dict else {}
@@ -82,7 +86,7 @@ class RelayedCalls:
             changed = self.moved = True
         return changed
 
-    def _begin(self, choice: Any, at: int, before: _Call | None) -> _Call:
+    def _begin(self, choice: int, at: int, before: _Call | None) -> _Call:
         free = self._next.get(choice, 0)
         shown = at if before is None and at >= free else free
         self._next[choice] = shown + 1
