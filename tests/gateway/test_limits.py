@@ -602,3 +602,32 @@ def test_a_budget_holds_however_many_ask_at_once(simulator: RunningSimulator) ->
         assert round(float(budget["used"]) * 10**6) == spent
         dearest = max(float(line.get("cost_usd", 0)) for line in lines)
         assert 2 - 4 * dearest < float(budget["used"]) <= 2
+
+
+def test_each_of_several_answers_is_clamped(simulator: RunningSimulator) -> None:
+    """What they may have together is what was reserved, and none may have more than was asked."""
+    made = config(simulator.base_url, limit("output_tokens", 2000, "day", clamp=True))
+    with serving(made) as (gateway, _):
+        ask(gateway, n=4, max_completion_tokens=700)
+        assert json.loads(simulator.last.body)["max_completion_tokens"] == 500
+        # A share of what is left that is too small to be worth sending is refused.
+        assert ask(gateway, n=8, max_completion_tokens=300).status == 429
+        assert len(simulator.requests) == 1
+
+
+def test_a_background_response_that_is_cancelled_is_settled(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    limits = (limit("tokens", 100_000, "day"), limit("concurrent", 2, None))
+    made = config(simulator.base_url, *limits, store=str(tmp_path / "kept.db"))
+    asked = body("responses", "responses/sim-text?words=300&delay_ms=30", background=True)
+    with serving(made) as (gateway, _):
+        for _ in range(3):
+            begun = call(gateway.base_url, "POST", PATHS["responses"], asked)
+            simulator.wait_for(lambda: told(gateway)["limits"][1]["reserved"] == 1)
+            time.sleep(0.3)
+            path = f"{PATHS['responses']}/{begun.json['id']}/cancel"
+            assert call(gateway.base_url, "POST", path, {}).json["status"] == "cancelled"
+            simulator.wait_for(lambda: told(gateway)["limits"][1]["reserved"] == 0)
+        assert told(gateway)["limits"][0]["reserved"] == 0
+        assert told(gateway)["limits"][0]["used"] > 0

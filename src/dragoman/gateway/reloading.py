@@ -237,7 +237,9 @@ class WorkersReload:
 
 
 def _note(served: Next) -> None:
-    """Write down who changed what. That it cannot be written down undoes nothing."""
+    """Write down what is different. That it cannot be written down undoes nothing."""
+    if not served.changes:
+        return
     try:
         note_reload(served.config, served.changes)
     except StoreError as error:

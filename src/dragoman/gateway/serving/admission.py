@@ -27,6 +27,7 @@ from dragoman.gateway.serving.limits_told import (
 from dragoman.gateway.serving.routing import Target
 from dragoman.gateway.serving.turn_queue import TurnQueue
 from dragoman.keys.admission import (
+    LEAST_OUTPUT,
     Admitted,
     BoundLimit,
     BoundLimits,
@@ -105,10 +106,12 @@ class Admission:
                 self._refuse(incoming, record, bound.budget, told)
             if bound.clamps and wanted.output:
                 fits = self._fitting(bound, wanted)
-                if fits is not None:
-                    request = _clamped(request, fits)
-                    incoming.shared.append((CLAMPED_HEADER, b"%d" % fits))
-                    wanted = wanted.with_output(fits)
+                choices = _choices(request)
+                if fits is not None and fits // choices >= LEAST_OUTPUT:
+                    each = fits // choices
+                    request = _clamped(request, each)
+                    incoming.shared.append((CLAMPED_HEADER, b"%d" % each))
+                    wanted = wanted.with_output(each * choices)
         amounts = wanted.amounts()
         found = self._try(bound.all, amounts)
         if isinstance(found, Refusal):
@@ -185,8 +188,7 @@ class Admission:
         most = target.capabilities.max_output_tokens
         if most is not None and output > most:
             output = most
-        if request.codec.endpoint.choices in request.members:
-            output *= _choices(request)
+        output *= _choices(request)
         if output > _MOST_OUTPUT:
             output = _MOST_OUTPUT
         if files:
@@ -360,7 +362,10 @@ def _asked_output(request: ClientRequest) -> int | None:
 
 def _choices(request: ClientRequest) -> int:
     """How many answers a client asks for at once."""
-    asked = whole(request.members[request.codec.endpoint.choices])
+    name = request.codec.endpoint.choices
+    if name not in request.members:
+        return 1
+    asked = whole(request.members[name])
     return max(1, min(asked or 1, _MOST_CHOICES))
 
 

@@ -287,9 +287,9 @@ class LimitCounters:
 
 def _is_audited(limit: BoundLimit) -> bool:
     """Whether rows of usage tell exactly what a counter must be: those of the calendar's whole
-    hours, by key and by what is in rows. Keys change their teams, and rows count requests that
-    reached no upstream."""
-    if limit.is_team or limit.kind in (Kind.REQUESTS, Kind.CONCURRENT):
+    hours, by key and by what is in rows. Keys change their teams, rows count requests that reached
+    no upstream, and have the name of a model that was asked for, which may stand for another."""
+    if limit.is_team or limit.models is not None or limit.kind in (Kind.REQUESTS, Kind.CONCURRENT):
         return False
     if not isinstance(limit.window, Fixed) or limit.limit.since is not None:
         return False

@@ -302,15 +302,15 @@ class _Run:
         except Exception as error:
             _log.error("a background response failed: %s", type(error).__name__)
             fault = Fault(FaultKind.INTERNAL, "The gateway failed unexpectedly.")
-        finally:
+        try:
             self._over.set()
             await asyncio.wait((saver,))
-        if self._status >= 400:
-            fault = fault or _told(self._body)
-        record.error = record.error or (fault.kind if fault is not None else "")
-        try:
+            if self._status >= 400:
+                fault = fault or _told(self._body)
+            record.error = record.error or (fault.kind if fault is not None else "")
             await self._end(fault)
         finally:
+            # Also if it is cancelled once more: what it used is counted, and settled.
             background._count(incoming, record)
         if background._log is not None:
             background._log(
@@ -347,7 +347,8 @@ class _Run:
                 continue
             if not goes_on and self._task is not None:
                 self._stopped = True
-                self._task.cancel()
+                if not self._over.is_set():
+                    self._task.cancel()
                 return
 
     async def _mark_begun(self, responses: ResponseStoreThread) -> None:
