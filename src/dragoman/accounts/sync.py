@@ -243,6 +243,8 @@ class AccountSync:
             return False
         except Exception:
             self._drop(batch)
+            if unwritten and self.settled is not None:
+                self.settled.note_written(unwritten)  # it never will be
             return False
         if unwritten and self.settled is not None:
             self.settled.note_written(unwritten)

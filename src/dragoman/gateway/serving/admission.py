@@ -266,8 +266,8 @@ class Admission:
                         self._give_back(one)
                 raise
             finally:
-                if not queue.count:
-                    self._queues.pop(limit.row, None)
+                if not queue.count and self._queues.get(limit.row) is queue:
+                    del self._queues[limit.row]
             found = given[0]
             if isinstance(found, Reservation):
                 return found
