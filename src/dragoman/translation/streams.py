@@ -381,17 +381,9 @@ class RelayedStream(AnswerStream):
     def answer_id(self) -> str:
         return self._relay.answer_id
 
-    def _take(self, frame: Frame) -> bytes:
-        if b"\\" in frame.data or self._halves.waits:
+    def _take(self, frame: Frame, is_mended: bool = False) -> bytes:
+        if not is_mended and (b"\\" in frame.data or self._halves.waits):
             return self._mended(frame)
-        return self._pass(frame)
-
-    def _mended(self, frame: Frame) -> bytes:
-        halves = self._halves
-        frames = halves.push(frame) if halves.concerns(frame) else (frame,)
-        return b"".join([self._pass(one) for one in frames])
-
-    def _pass(self, frame: Frame) -> bytes:
         relay, outcome = self._relay, self.outcome
         if outcome.ended or outcome.fault is not None:
             return b""
@@ -416,8 +408,13 @@ class RelayedStream(AnswerStream):
     def _failed(self, fault: Fault) -> bytes:
         return self._rest() + self._observed(self._relay.fail(fault))
 
+    def _mended(self, frame: Frame) -> bytes:
+        halves = self._halves
+        frames = halves.push(frame) if halves.concerns(frame) else (frame,)
+        return b"".join([self._take(one, True) for one in frames])
+
     def _rest(self) -> bytes:
-        return b"".join([self._pass(frame) for frame in self._halves.flush()])
+        return b"".join([self._take(frame, True) for frame in self._halves.flush()])
 
     def _observed(self, passed: bytes) -> bytes:
         """`passed`, the relay's last output; an error with names of accounts hidden."""
