@@ -194,7 +194,7 @@ def test_a_key_cut_over_two_blocks(client: str) -> None:
 
 def test_an_upstream_that_says_nothing_more_of_a_text_holds_little() -> None:
     stream = StreamMask(MASK)
-    events = [chat("sk-"), *[chat("x", 1)] * 100]
+    events = [chat("sk-"), *[chat("x", 1)] * 200]
     told = b"".join(map(stream.push, events))
     assert told == b"".join(events)
 
@@ -268,3 +268,14 @@ def test_the_text_around_a_key_stays(
     assert said.startswith(first)
     assert said.endswith(last)
     assert "[hidden]" in said
+
+
+def test_a_long_key_that_comes_character_by_character() -> None:
+    """With an event between each two that holds nothing of it."""
+    key = "sk-proj-" + "aB3x" * 39
+    events = [messages("a ")]
+    for character in key:
+        events += [messages(character), b": ping\n\n"]
+    said = passed([*events, messages(" z")], Mask([key]))
+    assert text_of(said).endswith("[hidden] z")
+    assert key[2:] not in text_of(said)

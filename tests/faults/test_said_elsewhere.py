@@ -287,3 +287,12 @@ def test_half_of_a_character_in_arguments(
     assert completed(client, told.body), told.body
     found = reading_of(PROTOCOL[client], decoded(told.body))
     assert [json.loads(arguments) for _, arguments in found.calls] == [{"a": "\ufffd"}]
+
+
+def test_an_end_without_a_reason_is_none(gateway: RunningGateway, upstream: Upstream) -> None:
+    """Also where a stream is passed through."""
+    said = [message_start(), *text_block(0, "Good")]
+    for ending, whole in ((message_end("end_turn"), True), (message_end("end_turn")[-1:], False)):
+        upstream.behaviours[KEY] = saying(*said, *ending)
+        told = ask(gateway, "messages", "messages", stream=True)
+        assert (stream_error("messages", told.body) is None) is whole

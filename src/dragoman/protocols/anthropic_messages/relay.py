@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman import jsontext
-from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.anthropic_messages.errors import error_event, fault_of
@@ -27,6 +27,7 @@ class MessagesRelay:
 
     __slots__ = (
         "_counts",
+        "_has_reason",
         "_model",
         "_request_id",
         "answer_id",
@@ -53,6 +54,8 @@ class MessagesRelay:
         self.answer_id = ""
         self.usage: Usage | None = None
         self.ended = False
+        self._has_reason = False
+        """Whether it was told why the model stopped."""
         self.fault: Fault | None = None
 
     def relay(self, frame: Frame) -> bytes:
@@ -80,6 +83,9 @@ class MessagesRelay:
         elif name == b"message_delta":
             self._note(frame.data, ())
         elif name == b"message_stop":
+            if not self._has_reason:
+                # As in translated streams: it may have been cut off behind a proxy that closes it.
+                return self.fail(UpstreamError.unreadable("it ends without a reason").fault)
             self.ended = True
         elif name == b"error" or not is_typed(name.decode(errors="replace")):
             event = _decoded(frame.data)
@@ -115,10 +121,13 @@ class MessagesRelay:
         return b"event: message_start\ndata: " + to_json(shown) + b"\n\n"
 
     def _note(self, data: bytes, path: tuple[str, ...]) -> None:
-        """Remember the usage of an event, at `path` inside it."""
+        """Remember the usage of an event, at `path` inside it, and whether it tells a reason."""
         value: Any = _decoded(data)
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
+        delta = value.get("delta", value) if isinstance(value, dict) else None
+        if isinstance(delta, dict) and delta.get("stop_reason") is not None:
+            self._has_reason = True
         usage = value.get("usage") if isinstance(value, dict) else None
         if isinstance(usage, dict) and usage:
             merge_usage(self._counts, usage)

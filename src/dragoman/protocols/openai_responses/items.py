@@ -135,12 +135,12 @@ class Item(Struct, eq=False):
         return self.block.text() if self.block is not None else joined(self.held)
 
     def has_content(self) -> bool:
-        """Whether a client was shown something of it."""
+        """Whether a client was shown something of it: white space alone is nothing."""
         if self.kind in CALLS:
             return not self.is_blank()
         blocks = [part.block for part in self.parts]
-        return any(block.text() for block in blocks) or any(
-            segment.text() for segment in self.segments
+        return any(block.text().strip() for block in blocks) or any(
+            segment.text().strip() for segment in self.segments
         )
 
     def may_be(self, value: JsonObject) -> bool:
