@@ -51,8 +51,7 @@ class FrameHalves:
             passed = self.flush()
         if any(_is_first(piece.text[-1:]) for _, piece in _pieces(value)):
             self._held, self.waits = (frame.event, value), True
-        elif changed or self._mend(value):
-            self._mend(value)
+        elif self._mend(value) or changed:
             passed.append(_frame(frame.event, value))
         else:
             passed.append(frame)
