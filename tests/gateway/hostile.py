@@ -2,7 +2,8 @@
 
 Good requests are sent all the time, alone at first and then among the others. Told are how many
 failed, how long they took, and what memory and files the gateway had at most. Times are told only:
-on a machine with other work they say little.
+on a machine with other work they say little. The gateway has a core of its own, as clients have
+machines of theirs.
 """
 
 from __future__ import annotations
@@ -313,6 +314,17 @@ def yield_to_others(pid: int = 0) -> None:
     os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 
 
+@contextmanager
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """Run here only, and start processes that do."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def _percentile(values: list[float], share: float) -> float:
     return sorted(values)[int(len(values) * share)] * 1000 if values else 0.0
 
@@ -328,11 +340,16 @@ def main() -> None:
     if chosen.harm:
         json.dump(asyncio.run(_harm(chosen.harm, chosen.seconds)), sys.stdout)
         return
+    *others, last = sorted(os.sched_getaffinity(0))
+    rest = set(others or [last])
     with (
         tempfile.TemporaryDirectory() as name,
+        on_cores(rest),
         simulator_process() as (good, _),
         simulator_process() as (other, pid),
+        on_cores({last}),
         victim(Path(name), good, other) as process,
+        on_cores(rest),
     ):
         yield_to_others(pid)
         found = attack(process, chosen.seconds)

@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 from dragoman.http.connection import Connection as ClientConnection
+from dragoman.http.context import CHUNKED_READ
 from dragoman.upstream import UpstreamClient
 from dragoman.upstream.connection import READ_BUFFER
 from dragoman.upstream.connection import Connection as UpstreamConnection
@@ -29,6 +30,8 @@ class Turns:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, connection: type) -> None:
         self.reads: list[int] = []
+        self.largest = 0
+        """Bytes that one read brought at most."""
         self._open = False
         self._loop: asyncio.AbstractEventLoop | None = None
         read: Callable[[object, int], None] = connection.buffer_updated  # type: ignore[attr-defined]
@@ -39,6 +42,7 @@ class Turns:
                 self.reads.append(0)
                 asyncio.get_running_loop().call_soon(self._close)
             self.reads[-1] += 1
+            self.largest = max(self.largest, nbytes)
             read(owner, nbytes)
 
         monkeypatch.setattr(connection, "buffer_updated", counted)
@@ -57,6 +61,19 @@ def test_of_a_body(monkeypatch: pytest.MonkeyPatch) -> None:
         assert read_answer(sock)[0] == 200
     assert len(turns.reads) >= MANY // 2
     assert max(turns.reads) == 1
+
+
+def test_of_a_body_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(monkeypatch, ClientConnection)
+    with running() as server, server.connect() as sock:
+        sock.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+        time.sleep(0.1)
+        server.loop.call_soon_threadsafe(time.sleep, 0.3)
+        sock.sendall(b"1\r\nx\r\n" * 8_000 + b"0\r\n\r\n")
+        assert read_answer(sock)[0] == 200
+    assert len(turns.reads) >= 3
+    assert max(turns.reads) == 1
+    assert turns.largest == CHUNKED_READ
 
 
 @contextmanager

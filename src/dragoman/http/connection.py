@@ -17,7 +17,7 @@ import httptools
 
 from dragoman.http.arrival import Arrival
 from dragoman.http.boundary import Boundary
-from dragoman.http.context import READ_BUFFER, Context
+from dragoman.http.context import CHUNKED_READ, READ_BUFFER, Context
 from dragoman.http.head import (
     CONTINUE,
     BadHead,
@@ -138,12 +138,16 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.context.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        request = self._request
+        if request is not None and request.length < 0:
+            return self.context.short_view
         return self.context.view
 
     def buffer_updated(self, nbytes: int) -> None:
         context = self.context
         self._read(context.buffer, context.view, nbytes)
-        if nbytes == READ_BUFFER and self._reading and self.transport is not None:
+        full = nbytes in (READ_BUFFER, CHUNKED_READ)
+        if full and self._reading and self.transport is not None:
             # uvloop reads on while the buffer comes full, up to 32 times: others go first.
             self.transport.pause_reading()
             self.loop.call_soon(self._read_on)

@@ -14,6 +14,9 @@ from dragoman.http.request import Link, Request
 READ_BUFFER = 64 * 1024
 """Most bytes taken from a socket in one go."""
 
+CHUNKED_READ = 16 * 1024
+"""The same while a body comes in chunks: one of a byte costs as much as a large one."""
+
 Application = Callable[[Request], Awaitable[None]]
 """Answers a request."""
 
@@ -37,6 +40,7 @@ class Context:
         "loop",
         "refuse",
         "requests",
+        "short_view",
         "view",
     )
 
@@ -64,6 +68,7 @@ class Context:
         self.loop = asyncio.get_running_loop()
         self.buffer = bytearray(READ_BUFFER)
         self.view = memoryview(self.buffer)
+        self.short_view = self.view[:CHUNKED_READ]
         self.requests: set[Request] = set()
         """Those whose application has not returned."""
         self.draining = False
