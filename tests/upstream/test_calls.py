@@ -204,6 +204,7 @@ CODED = b"some text, some text, " * 50
         ("deflate", raw_deflate(CODED)),
         ("identity", CODED),
     ],
+    ids=["gzip", "upper case", "two members", "zlib", "raw deflate", "identity"],
 )
 @pytest.mark.parametrize("step", [1, 1 << 20])
 async def test_content_codings_are_undone(
@@ -226,6 +227,7 @@ async def test_content_codings_are_undone(
         ("br", b"anything", BadAnswer),
         ("gzip, gzip", b"anything", BadAnswer),
     ],
+    ids=["no gzip", "cut off", "unknown", "twice"],
 )
 async def test_a_coding_that_cannot_be_undone_is_an_error(
     client: UpstreamClient, coding: str, packed: bytes, error: type[Exception]
