@@ -30,6 +30,14 @@ CAUSES = {
     "object by object; the body is decoded once for its head, once whole, and written once.",
     "translated, event against nginx": "nginx makes the same system calls, so the ratio follows "
     "what the kernel charges for them, about half of all that an event costs here.",
+    "what storing a response adds": "The pages of a transaction, and two changes of thread "
+    "([decision 8](decisions/0008-stored-responses.md)).",
+    "what storing one of 120 KB adds": "Mostly the kernel's: each byte is written to the log and "
+    "then to the file ([decision 8](decisions/0008-stored-responses.md)).",
+    "start": "Nearly all of it is the import of some 460 modules, 350 of them ours. A third are "
+    "the protocols, a fifth the gateway; what only administration needs is a twentieth.",
+    "idle": "The interpreter and the standard library take 21 MB, our modules 14, the table of "
+    "prices and the store's caches the rest.",
 }
 """The cause of each miss that is known, by the budget."""
 
