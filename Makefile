@@ -26,8 +26,9 @@ lint: $(VENV)/.dev ## ruff and the import contracts
 types: $(VENV)/.dev ## mypy, strict
 	$(BIN)/mypy
 
+# Tests of one file stay together: what they share is started once.
 pytest: $(VENV)/.dev ## the tests alone (ARGS= is passed on)
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 mutants: $(VENV)/.dev ## put bugs into the core and see which no test notices (ARGS= is passed on)
 	$(BIN)/python -m tests.mutation $(ARGS)

@@ -100,7 +100,7 @@ def test_refusals_that_nobody_reads(gateway: RunningGateway) -> None:
         with suppress(ConnectionError, TimeoutError):
             for _ in range(2000):
                 sock.sock.sendall(frame(b"{" * 10) * 500)
-        until(lambda: not gateway.app.websockets.open, seconds=5.0)
+        until(lambda: not gateway.app.websockets.open, seconds=30.0)
         until(lambda: not gateway.server.http.connections, seconds=8.0)
 
 
