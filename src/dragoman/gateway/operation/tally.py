@@ -76,9 +76,10 @@ class Tally:
             name = path if path in self.fixed_paths else self._family(path)
             metered = path not in self._uncharged
         usage = record.usage if metered else None
-        self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
         if self._traces is not None and not record.deferred:
+            # First: a histogram names the trace.
             self._traces.end(incoming, record, name, seconds, first_byte)
+        self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
         # Below a response: a request that names no model generates nothing.
         if (
             self._meter is not None
@@ -96,9 +97,9 @@ class Tally:
             self._settle(record)
         seconds = time.perf_counter() - record.started
         status = incoming.status or 500
-        self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
         if self._traces is not None:
             self._traces.end(incoming, record, incoming.path, seconds, None)
+        self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
         self._charge(incoming.path, record, seconds, metered=True)
 
     def _charge(self, route: str, record: Record, seconds: float, *, metered: bool) -> None:
