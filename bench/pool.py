@@ -46,7 +46,7 @@ from bench.processes import Child, cpu_seconds, free_port
 from bench.report import machine
 from bench.targets import CLIENT_KEY, Cores, Target, Upstreams
 from dragoman.accounts.pool import AccountPool, LeaseRequest
-from dragoman.accounts.usage import Meter
+from dragoman.accounts.usage import Attribution, Meter
 from dragoman.canonical.usage import Usage
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.gateway.edge.record import Record
@@ -180,7 +180,8 @@ def alone(accounts: int) -> float:
         with pool.lease(LeaseRequest("chat", name, pin)) as lease:
             builders.of(lease.account)
             lease.succeeded(usage.total)
-        meter.count(time.time(), lease.account.name, "bench", name, "/v1/messages", usage, 12.0)
+        whose = Attribution(lease.account.name, "bench", name, "/v1/messages")
+        meter.count(time.time(), whose, usage, 12.0)
         metrics.finished("/v1/messages", 200, record, usage, 0.012, 0.012)
 
     count = 3 * CONVERSATIONS

@@ -19,7 +19,7 @@ from dragoman.accounts.states import Disabled, Enabled, Transition
 from dragoman.accounts.store import Batch, Changes, StoreError
 from dragoman.accounts.symptoms import Symptom
 from dragoman.accounts.sync import AccountSync
-from dragoman.accounts.usage import Meter
+from dragoman.accounts.usage import Attribution, Meter
 from dragoman.canonical.usage import Usage
 from dragoman.config import Account, Config, Secret, Upstream
 from dragoman.storage.encryption import AesGcmCipher
@@ -238,7 +238,9 @@ async def test_a_failing_store_stops_nothing_and_loses_nothing(
         now = time.time()
         worker.pool.observe(Transition("a", Disabled("by me"), now))
         for _ in range(5):
-            worker.meter.count(now, "b", "me", "m", "/", Usage(input=10, output=1), 1.0)
+            worker.meter.count(
+                now, Attribution("b", "me", "m", "/"), Usage(input=10, output=1), 1.0
+            )
             assert worker.used() == "b"
             await asyncio.sleep(SYNC_S)
         await until(lambda: worker.store.exchanges > tried + 3)
@@ -342,11 +344,11 @@ async def test_what_can_never_be_kept_does_not_stop_the_rest(path: Path, tokens:
     async with working(path, *both) as worker:
         usage = Usage(input=tokens, output=1)  # type: ignore[arg-type]
         now = time.time()
-        worker.meter.count(now, "a", "me", "m", "/", usage, float(tokens))
+        worker.meter.count(now, Attribution("a", "me", "m", "/"), usage, float(tokens))
         worker.pool.observe(Transition("a", Disabled("by me"), time.time()))
         with closing(SqliteStore(path)) as store:
             await until(lambda: bool(store.states()))
-        worker.meter.count(now, "a", "me", "n", "/", Usage(input=3, output=1), 1.0)
+        worker.meter.count(now, Attribution("a", "me", "n", "/"), Usage(input=3, output=1), 1.0)
     with closing(SqliteStore(path)) as store:
         counts = store.usage(0, now + 1)
         assert [count.input for key, count in counts.items() if key.model == "n"] == [3]

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.accounts import usage
 from dragoman.accounts.store import ChargeKey, UsageCount, UsageKey
-from dragoman.accounts.usage import MOST_MODELS, MOST_TAGS, MOST_USERS, OTHER, Meter
+from dragoman.accounts.usage import MOST_MODELS, MOST_TAGS, MOST_USERS, OTHER, Attribution, Meter
 from dragoman.canonical.usage import Usage
 from dragoman.prices.lookup import Basis, Charge
 
@@ -28,7 +28,8 @@ def count(meter: Meter, model: str = "m", **more: Any) -> None:
         "milliseconds": 5.0,
         **more,
     }
-    meter.count(**settings)
+    names = {name: settings.pop(name) for name in Attribution.__struct_fields__ if name in settings}
+    meter.count(whose=Attribution(**names), **settings)
 
 
 def test_sums_by_account_client_model_route_and_hour() -> None:
@@ -128,7 +129,8 @@ def test_whom_a_request_is_for_is_told_apart_and_survives_a_store_that_fails() -
     basis = Basis("up", "priced", "flex", 5, "v")
     for _ in range(2):
         count(meter, upstream="up", **who)
-        meter.charge(HOUR + 1.0, "a", "c", "m", "/", Usage(input=3), Charge(basis, 7), **who)
+        whose = Attribution("a", "c", "m", "/", **who)
+        meter.charge(HOUR + 1.0, whose, Usage(input=3), Charge(basis, 7))
         counts, charges = meter.take(), meter.take_charges()
         meter.restore(counts)
         meter.restore_charges(charges)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 
 import pytest
 
 from dragoman.canonical.losses import Loss, LossKind
 from dragoman.canonical.usage import Usage
 from dragoman.gateway.edge.record import FailedAttempt, Record
-from dragoman.gateway.operation import metrics
-from dragoman.gateway.operation.metrics import LATENCIES, Board, Counts, Metrics, render
+from dragoman.gateway.operation import board as boards
+from dragoman.gateway.operation.board import Board
+from dragoman.gateway.operation.counts import LATENCIES, Counts
+from dragoman.gateway.operation.exposition import render as render_snapshot
+from dragoman.gateway.operation.families import Snapshot
+from dragoman.gateway.operation.metrics import Metrics
 
 SAMPLE = re.compile(
-    r'^dragoman_[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\[\\"n])*"(,[a-z]+="[^"]*")*\})? \S+$'
+    r'^(?:dragoman|process)_[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\[\\"n])*"(,[a-z]+="[^"]*")*\})? \S+$'
 )
 
 
@@ -30,6 +35,10 @@ def one(upstream: str = "up", attempts: int = 1, error: str = "", *losses: Loss)
     failed = FailedAttempt(upstream, "a", "m", "rate_limited", 429, 0.0, 0.0)
     record.failed = (failed,) * (attempts - 1)
     return record
+
+
+def render(counts: Counts, accounts: Mapping[tuple[str, str], int], version: str) -> bytes:
+    return render_snapshot(Snapshot(counts, accounts, version))
 
 
 def samples(text: bytes) -> dict[str, float]:
@@ -160,7 +169,7 @@ def test_a_half_written_place_is_not_believed() -> None:
 
 
 def test_what_does_not_fit_leaves_what_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "_SLOT_BYTES", 256)
+    monkeypatch.setattr(boards, "_SLOT_BYTES", 256)
     board = Board(2)
     board.publish(0, Counts(errors={"up x": 5}))
     board.publish(0, Counts(errors={f"up {number}": 5 for number in range(100)}))

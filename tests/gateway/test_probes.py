@@ -15,7 +15,7 @@ from dragoman.accounts.states import Decision, Disabled, Failed, Transition
 from dragoman.config import Config, Probe, Storage
 from dragoman.failing import Verdict
 from dragoman.gateway.app import Gateway
-from dragoman.gateway.operation.metrics import Board
+from dragoman.gateway.operation.board import Board
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.table import WorkerTable
 from dragoman.simulator.accounts import KeyBehaviour

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dragoman.accounts.store import Batch, ChargeCount
-from dragoman.accounts.usage import OTHER, Meter
+from dragoman.accounts.usage import OTHER, Attribution, Meter
 from dragoman.administration.pricing import reprice
 from dragoman.canonical.usage import Usage
 from dragoman.config import KeyRules
@@ -63,8 +63,9 @@ def test_an_upstream_that_tells_of_more_than_can_be_is_not_believed(tmp_path: Pa
         Usage(input=3, cached=10**30, cache_write=10**30),
     ):
         charge = prices.charge("up", "m", usage, 1.8e9)
-        meter.count(1.8e9, "a", "c", "m", "/", None, 1.0)
-        meter.charge(1.8e9, "a", "c", "m", "/", usage, charge)
+        whose = Attribution("a", "c", "m", "/")
+        meter.count(1.8e9, whose, None, 1.0)
+        meter.charge(1.8e9, whose, usage, charge)
     store.exchange("w", Batch(charges=meter.take_charges()), 0)
     charges = store.charges(0, 2**40)
     reprice(store, prices, 0, 2**40)

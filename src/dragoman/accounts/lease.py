@@ -1,15 +1,34 @@
-"""One account, lent to one request."""
+"""One account, lent to one request, and what the request asks of it."""
 
 from __future__ import annotations
 
 from types import TracebackType
 from typing import Protocol
 
+from msgspec import Struct
+
 from dragoman.accounts.rotation import Choice
 from dragoman.accounts.silence import UNKNOWN_LIMIT_S, UsualWait
 from dragoman.accounts.states import Decision
 from dragoman.accounts.symptoms import Symptom
 from dragoman.config import Account, Secret
+
+
+class LeaseRequest(Struct, frozen=True):
+    """What a request needs an account for.
+
+    `model` is the upstream's name of the model, empty for any; `pin` the digest of the
+    conversation's key, empty for none; `account` the name of the account that is known to hold the
+    conversation's reasoning, which goes before the one that is remembered for `pin`. `proven` says
+    that accounts that were avoided and have not answered since are asked last: the request has
+    waited long enough for one that hung.
+    """
+
+    upstream: str
+    model: str = ""
+    pin: bytes = b""
+    account: str = ""
+    proven: bool = False
 
 
 class Lender(Protocol):

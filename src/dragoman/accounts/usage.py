@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
 from msgspec.structs import astuple
 
 from dragoman.accounts.store import (
@@ -51,6 +52,19 @@ _ChargeKey = tuple[int, str, str, str, str, str, str, str, Basis]
 """As `ChargeKey`, but for the basis: that has the upstream."""
 
 
+class Attribution(Struct, frozen=True, gc=False):
+    """What usage is attributed to. Names are empty where there is none; `tags` is one text."""
+
+    account: str
+    client: str
+    model: str
+    route: str
+    upstream: str = ""
+    team: str = ""
+    user: str = ""
+    tags: str = ""
+
+
 class Meter:
     """Sums of what has been used since they were last taken.
 
@@ -88,10 +102,7 @@ class Meter:
     def count(
         self,
         now: float,
-        account: str,
-        client: str,
-        model: str,
-        route: str,
+        whose: Attribution,
         usage: Usage | None,
         milliseconds: float,
         *,
@@ -99,19 +110,14 @@ class Meter:
         metered: bool = True,
         estimated: bool = False,
         attempts: int = 0,
-        upstream: str = "",
-        team: str = "",
-        user: str = "",
-        tags: str = "",
     ) -> None:
         """Add one request that ended at `now` (Unix seconds).
 
-        Names are empty where there was none; `tags` is one text. `metered` is false for
-        requests whose answers are not paid for in tokens, such as counts: `usage` is then left
-        out. `estimated` says that not all of `usage` was told. `attempts` are those of this account
-        for it that did not fail.
+        `metered` is false for requests whose answers are not paid for in tokens, such as counts:
+        `usage` is then left out. `estimated` says that not all of `usage` was told. `attempts` are
+        those of this account for it that did not fail.
         """
-        sums = self._sums(now, account, client, model, route, upstream, team, user, tags)
+        sums = self._sums(now, whose)
         sums.requests += 1
         sums.attempts += attempts
         sums.milliseconds += milliseconds
@@ -126,65 +132,46 @@ class Meter:
         sums.estimated += estimated
         _add_tokens(sums, usage)
 
-    def count_in_vain(
-        self,
-        now: float,
-        account: str,
-        client: str,
-        model: str,
-        route: str,
-        usage: Usage,
-        *,
-        upstream: str = "",
-        team: str = "",
-        user: str = "",
-        tags: str = "",
-    ) -> None:
+    def count_in_vain(self, now: float, whose: Attribution, usage: Usage) -> None:
         """Add what an answer used that was of no use, and followed by another or by an error: no
         request is counted for it."""
-        sums = self._sums(now, account, client, model, route, upstream, team, user, tags)
-        _add_tokens(sums, usage)
+        _add_tokens(self._sums(now, whose), usage)
 
     def count_failed(
-        self,
-        now: float,
-        account: str,
-        client: str,
-        model: str,
-        route: str,
-        error: LastError,
-        *,
-        retried: bool,
-        upstream: str = "",
-        team: str = "",
-        user: str = "",
-        tags: str = "",
+        self, now: float, whose: Attribution, error: LastError, *, retried: bool
     ) -> None:
         """Add one attempt that failed, for a request that ended at `now` (Unix seconds); `retried`
         tells that another attempt followed."""
-        sums = self._sums(now, account, client, model, route, upstream, team, user, tags)
+        sums = self._sums(now, whose)
         sums.attempts += 1
         sums.failed += 1
         sums.retries += retried
-        self._last_errors[account] = error
-        self._add_errors(ErrorKey(self._hour, account, error.kind), 1)
+        self._last_errors[whose.account] = error
+        self._add_errors(ErrorKey(self._hour, whose.account, error.kind), 1)
 
-    def _sums(
-        self,
-        now: float,
-        account: str,
-        client: str,
-        model: str,
-        route: str,
-        upstream: str,
-        team: str,
-        user: str,
-        tags: str,
-    ) -> UsageCount:
+    def _sums(self, now: float, whose: Attribution) -> UsageCount:
         """The sums of the hour of `now` that a request belongs to."""
         hour = int(now) // _HOUR_S * _HOUR_S
         if hour != self._hour:
             self._begin_hour(hour)
+        model, user, tags = self._names(whose)
+        key = (
+            hour,
+            whose.account,
+            whose.client,
+            model,
+            whose.route,
+            whose.upstream,
+            whose.team,
+            user,
+            tags,
+        )
+        sums = self._counts.get(key)
+        return self._begin(key) if sums is None else sums
+
+    def _names(self, whose: Attribution) -> tuple[str, str, str]:
+        """The names to count its model, end user and tags under, which clients choose."""
+        model, user, tags = whose.model, whose.user, whose.tags
         name = self._models.get(model)
         if name is None:
             name = self._admit(model)
@@ -192,9 +179,7 @@ class Meter:
             user = _admitted(self._users, user, MOST_USERS)
         if tags:
             tags = _admitted(self._tags, tags, MOST_TAGS)
-        key = (hour, account, client, name, route, upstream, team, user, tags)
-        sums = self._counts.get(key)
-        return self._begin(key) if sums is None else sums
+        return name, user, tags
 
     def _add_errors(self, key: ErrorKey, count: int) -> None:
         if key in self._errors or len(self._errors) < _MOST_ERRORS:
@@ -218,28 +203,9 @@ class Meter:
             self._add_errors(key, count)
         self._last_errors = {**last, **self._last_errors}
 
-    def charge(
-        self,
-        now: float,
-        account: str,
-        client: str,
-        model: str,
-        route: str,
-        usage: Usage,
-        charge: Charge,
-        *,
-        team: str = "",
-        user: str = "",
-        tags: str = "",
-    ) -> None:
+    def charge(self, now: float, whose: Attribution, usage: Usage, charge: Charge) -> None:
         """Add what one answer costs, whose request was counted."""
-        if user:
-            user = _admitted(self._users, user, MOST_USERS)
-        if tags:
-            tags = _admitted(self._tags, tags, MOST_TAGS)
-        name = self._models.get(model)
-        if name is None:
-            name = self._admit(model)
+        name, user, tags = self._names(whose)
         basis = charge.basis
         believed = usage.input + usage.output + (usage.searches or 0) <= _MOST_TOKENS
         if not believed or (charge.cost is None and basis.prices):
@@ -247,6 +213,7 @@ class Meter:
             believed, charge = False, Charge(basis, None)
             basis = Basis(basis.upstream, OTHER, prices=basis.prices)
         hour = int(now) // _HOUR_S * _HOUR_S
+        account, client, route, team = whose.account, whose.client, whose.route, whose.team
         key = (hour, account, client, name, route, team, user, tags, basis)
         sums = self._charges.get(key)
         if sums is None:

@@ -30,7 +30,7 @@ from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
 from dragoman.gateway.front_page import front_page
 from dragoman.gateway.operation.admin import ReloadRequest
-from dragoman.gateway.operation.metrics import CONTENT_TYPE
+from dragoman.gateway.operation.exposition import content_type, takes_openmetrics
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.routes import Handler, Route, Routes
 from dragoman.gateway.services import Generation, Services
@@ -339,8 +339,10 @@ class Gateway:
         if not (incoming.is_local or admin.admits(incoming.headers)):
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise refusal(FaultKind.UNAUTHENTICATED, "Metrics are for the administration's token.")
-        text = await self._scrape.text()
-        await incoming.reply(200, text, media=b"content-type: %b\r\n" % CONTENT_TYPE)
+        openmetrics = takes_openmetrics(incoming.headers.get(b"accept", b""))
+        text = await self._scrape.text(openmetrics=openmetrics)
+        media = b"content-type: %b\r\n" % content_type(openmetrics=openmetrics)
+        await incoming.reply(200, text, media=media)
 
     async def _healthy(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         await incoming.reply(200, b'{"status":"ok"}')

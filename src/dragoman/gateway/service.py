@@ -32,7 +32,7 @@ from dragoman.gateway.edge.log_format import (
     line_form,
 )
 from dragoman.gateway.operation.admin import ReloadRequest
-from dragoman.gateway.operation.metrics import Board
+from dragoman.gateway.operation.board import Board
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.listening import (
     address_of,

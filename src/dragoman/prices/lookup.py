@@ -111,6 +111,10 @@ class PriceList:
                     return prices
         return ()
 
+    def spells_out(self, model: str) -> bool:
+        """Whether a list has a price for a model of exactly this name, and not by a pattern."""
+        return any(model in exact for exact in self._exact)
+
 
 class Prices:
     """Prices by the name of an upstream and a model of it.

@@ -11,8 +11,13 @@ from msgspec import Struct
 import dragoman
 from dragoman.accounts.sync import AccountSync
 from dragoman.administration.views import STATES, status_of
+from dragoman.gateway.operation.board import Board
+from dragoman.gateway.operation.counts import Counts
 from dragoman.gateway.operation.current import Current
-from dragoman.gateway.operation.metrics import Board, Counts, Metrics, QuotaSample, render
+from dragoman.gateway.operation.exposition import render
+from dragoman.gateway.operation.families import QuotaSample, Snapshot
+from dragoman.gateway.operation.metrics import Metrics
+from dragoman.gateway.operation.process_use import ProcessUse
 from dragoman.gateway.processes.table import WorkerTable
 
 PUBLISHED_EVERY_S = 1.0
@@ -57,6 +62,8 @@ class Scrape:
         self.metrics = Metrics(before)
         self._in_flight = in_flight
         self._failed_before = self.metrics.counts.store_failures
+        self._use = ProcessUse()
+        self._cpu_before = self.metrics.counts.cpu
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -71,10 +78,11 @@ class Scrape:
             await asyncio.gather(self._task, return_exceptions=True)
             self._slot.board.publish(self._slot.number, self._own())
 
-    async def text(self) -> bytes:
-        """The counts of all workers in Prometheus's text format."""
+    async def text(self, *, openmetrics: bool = False) -> bytes:
+        """The counts of all workers in Prometheus's text format, or in OpenMetrics."""
         accounts, quotas = await self.accounts(), self.quotas()
-        return render(self.counts(), accounts, dragoman.__version__, quotas)
+        snapshot = Snapshot(self.counts(), accounts, dragoman.__version__, quotas)
+        return render(snapshot, openmetrics=openmetrics)
 
     def quotas(self) -> list[QuotaSample]:
         """The windows of accounts' quotas whose use is known, the fullest first if there are more
@@ -158,7 +166,10 @@ class Scrape:
             "in_flight": self._in_flight(),
             "queue_length": waiting,
             "store_working": 0 if self._account_sync is None else int(self._account_sync.working),
+            **self._use.gauges(),
         }
+        counts.cpu = self._cpu_before + self._use.cpu_seconds()
+        counts.started = self._use.started
         return counts
 
     async def _publish(self) -> None:

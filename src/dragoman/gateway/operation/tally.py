@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Container
 
 from dragoman.accounts.store import LastError
-from dragoman.accounts.usage import Meter
+from dragoman.accounts.usage import Attribution, Meter
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import CLIENT_GONE, Record
 from dragoman.gateway.operation.metrics import Metrics
@@ -76,9 +76,10 @@ class Tally:
             name = path if path in self.fixed_paths else self._family(path)
             metered = path not in self._uncharged
         usage = record.usage if metered else None
-        self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
         if self._traces is not None and not record.deferred:
+            # First: a histogram names the trace.
             self._traces.end(incoming, record, name, seconds, first_byte)
+        self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
         # Below a response: a request that names no model generates nothing.
         if (
             self._meter is not None
@@ -96,71 +97,43 @@ class Tally:
             self._settle(record)
         seconds = time.perf_counter() - record.started
         status = incoming.status or 500
-        self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
         if self._traces is not None:
             self._traces.end(incoming, record, incoming.path, seconds, None)
+        self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
         self._charge(incoming.path, record, seconds, metered=True)
 
-    def _charge(self, name: str, record: Record, seconds: float, *, metered: bool) -> None:
-        if self._meter is None:
+    def _charge(self, route: str, record: Record, seconds: float, *, metered: bool) -> None:
+        meter = self._meter
+        if meter is None:
             return
         now = time.time()
-        if record.failed:
-            self._charge_failed(self._meter, now, name, record)
+        for number, failed in enumerate(record.failed, 1):
+            meter.count_failed(
+                now,
+                _attribution(route, record, failed.account, failed.upstream),
+                LastError(failed.at, failed.kind, failed.status, failed.model),
+                retried=number < record.attempts,
+            )
         for one in record.in_vain:
             if one.usage is None:
                 continue
-            key = (now, one.account, record.caller, record.model, name, one.usage)
-            team, user, tags = record.team, record.user, record.tags
-            self._meter.count_in_vain(*key, upstream=one.upstream, team=team, user=user, tags=tags)
+            whose = _attribution(route, record, one.account, one.upstream)
+            meter.count_in_vain(now, whose, one.usage)
             if one.charge is not None:
-                self._meter.charge(*key, one.charge, team=team, user=user, tags=tags)
-        self._meter.count(
+                meter.charge(now, whose, one.usage, one.charge)
+        whose = _attribution(route, record, record.account, record.upstream)
+        meter.count(
             now,
-            record.account,
-            record.caller,
-            record.model,
-            name,
+            whose,
             record.usage,
             seconds * 1000,
             failed=bool(record.error) and record.error != CLIENT_GONE,
             metered=metered,
             estimated=record.estimated,
             attempts=record.attempts - len(record.failed),
-            upstream=record.upstream,
-            team=record.team,
-            user=record.user,
-            tags=record.tags,
         )
         if metered and record.charge is not None and record.usage is not None:
-            self._meter.charge(
-                now,
-                record.account,
-                record.caller,
-                record.model,
-                name,
-                record.usage,
-                record.charge,
-                team=record.team,
-                user=record.user,
-                tags=record.tags,
-            )
-
-    def _charge_failed(self, meter: Meter, now: float, name: str, record: Record) -> None:
-        for number, one in enumerate(record.failed, 1):
-            meter.count_failed(
-                now,
-                one.account,
-                record.caller,
-                record.model,
-                name,
-                LastError(one.at, one.kind, one.status, one.model),
-                retried=number < record.attempts,
-                upstream=one.upstream,
-                team=record.team,
-                user=record.user,
-                tags=record.tags,
-            )
+            meter.charge(now, whose, record.usage, record.charge)
 
     def _family(self, path: str) -> str:
         """The name under which requests for a path of no fixed route are counted."""
@@ -168,3 +141,16 @@ class Tally:
             if path.startswith(beginning):
                 return beginning[:-1]
         return _OTHER
+
+
+def _attribution(route: str, record: Record, account: str, upstream: str) -> Attribution:
+    return Attribution(
+        account,
+        record.caller,
+        record.model,
+        route,
+        upstream,
+        record.team,
+        record.user,
+        record.tags,
+    )

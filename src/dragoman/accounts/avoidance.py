@@ -1,0 +1,155 @@
+"""Accounts that are avoided without being at fault, or not for sure: their host or their proxy
+cannot be reached, or they are silent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from dragoman.accounts.account_proxies import AccountProxies
+from dragoman.accounts.holds import Holds
+from dragoman.accounts.hosts import Hosts, dials_again
+from dragoman.accounts.lease import Lease
+from dragoman.accounts.proxies import shown
+from dragoman.accounts.silence import after_late_answer, rest_after_silence, trial
+from dragoman.accounts.states import Rest
+from dragoman.accounts.upstream_pool import UpstreamPool
+from dragoman.config import Account
+
+_log = logging.getLogger("dragoman.accounts")
+
+_PROXY, _SILENCE = "proxy", "silence"
+"""Causes of rests of accounts."""
+
+
+class Avoidance:
+    """What is avoided, and until when, as the outcomes of leases tell. `spread` gives numbers in
+    [0, 1) that keep rests from ending together; `hold` is called with the rest of an account (None:
+    it has none) whenever it changes. `on_silence`, if set, is called with each change of what an
+    account's silence calls for.
+    """
+
+    __slots__ = ("_holds", "_proxies", "_spread", "hosts", "on_silence")
+
+    def __init__(
+        self, hold: Callable[[str, Rest | None, float], None], spread: Callable[[], float]
+    ) -> None:
+        self._spread = spread
+        self._holds = Holds(hold)
+        self._proxies = AccountProxies(self._hold_for_proxy)
+        self.hosts = Hosts()
+        self.on_silence: Callable[[str, Rest | None, float], None] | None = None
+
+    def take_over(self, former: Avoidance) -> None:
+        """Know of hosts and proxies what `former` knows, before any account is added. Hosts are
+        known together from now on."""
+        self.hosts = former.hosts
+        self._proxies.take_over(former._proxies)
+
+    # Accounts that come and go
+
+    def add(self, account: Account, now: float) -> None:
+        """The account is there."""
+        rest: Rest | None = None
+        if account.proxy is not None:
+            rest = self._proxies.add(account.proxy.reveal(), account.name)
+        self._hold_for_proxy(account.name, rest, now)
+
+    def remove_proxy(self, account: Account) -> None:
+        """The account does not go through its proxy any more."""
+        if account.proxy is not None:
+            self._proxies.remove(account.proxy.reveal(), account.name)
+
+    def forget(self, name: str) -> None:
+        """The account is gone."""
+        self._holds.forget(name)
+
+    # Proxies and hosts
+
+    def _hold_for_proxy(self, name: str, rest: Rest | None, now: float) -> None:
+        self._holds.set(name, _PROXY, rest, now)
+
+    def proxy_worked(self, lease: Lease, pool: UpstreamPool, now: float) -> None:
+        """The call of a lease was answered, through its proxy if it has one."""
+        if lease.proxy_index >= 0 and pool.proxies is not None:
+            pool.proxies.succeeded(lease.proxy_index, lease.taken)
+        elif lease.choice.member.held is not None:
+            url = lease.account.proxy
+            if url is not None:
+                self._proxies.succeeded(url.reveal(), lease.taken, now)
+
+    def proxy_failed(self, lease: Lease, pool: UpstreamPool, now: float) -> None:
+        """The call of a lease did not get through its proxy."""
+        if lease.proxy is None:
+            return
+        url = lease.proxy.reveal()
+        if lease.proxy_index >= 0 and pool.proxies is not None:
+            rest = pool.proxies.failed(lease.proxy_index, lease.taken, now, self._spread())
+        else:
+            rest = self._proxies.failed(url, lease.taken, now, self._spread())
+        if rest is not None:
+            where = shown(url)
+            _log.warning("proxy %s failed: avoided for %.1f s", where, rest.until - now)
+
+    def host_answered(self, lease: Lease, pool: UpstreamPool) -> None:
+        """The call of a lease got an answer, good or bad."""
+        self.hosts.answered(pool.host(lease.proxy), lease.taken)
+
+    def unreached(
+        self, lease: Lease, pool: UpstreamPool, now: float, *, failed: int, timed_out: bool
+    ) -> bool:
+        """See `dragoman.accounts.lease.Lease.unreached`."""
+        host = pool.host(lease.proxy)
+        before = self.hosts.rest(host)
+        rest = self.hosts.failed(host, lease.taken, now, self._spread())
+        if rest is not None:
+            _log.warning("%r cannot be reached: avoided for %.1f s", host, rest.until - now)
+        was_known = before is not None and before.since <= lease.taken
+        one_way = pool.only_host is not None
+        return dials_again(failed, timed_out=timed_out, was_known=was_known, one_way=one_way)
+
+    # Silence
+
+    def silence(self, name: str) -> Rest | None:
+        """The account's rest after a silence; it may be over."""
+        return self._holds.rest(name, _SILENCE)
+
+    def hold_for_silence(self, name: str, rest: Rest | None, now: float) -> None:
+        """The account has this rest after a silence from now on, or none."""
+        self._holds.set(name, _SILENCE, rest, now)
+        if self.on_silence is not None:
+            self.on_silence(name, rest, now)
+
+    def fell_silent(self, lease: Lease, pool: UpstreamPool, now: float, *, ended: bool) -> bool:
+        """See `dragoman.accounts.lease.Lease.fell_silent`."""
+        name, moves = lease.account.name, pool.upstream.silent_calls == "move"
+        if not lease.choice.member.removed:
+            limit = 0.0 if moves or ended else pool.upstream.timeouts.first_byte_s
+            patience = limit - (now - lease.taken)
+            before = self.silence(name)
+            rest = rest_after_silence(before, lease.taken, now, self._spread(), patience)
+            if rest is not None:
+                _log.warning("account %s: %s, avoided for %.0f s", name, rest.why, rest.until - now)
+                self.hold_for_silence(name, rest, now)
+        return moves
+
+    def began(self, lease: Lease, seconds: float, limit: float, now: float) -> None:
+        """A good answer to the request of a lease began after so many seconds; more than `limit`
+        (0: unknown) are far too many."""
+        name = lease.account.name
+        rest = self.silence(name)
+        if rest is None:
+            return
+        if 0.0 < limit < seconds:
+            self.hold_for_silence(name, after_late_answer(rest, now), now)
+        elif lease.taken >= rest.since:
+            self.hold_for_silence(name, None, now)
+
+    def used_again(self, name: str, pool: UpstreamPool, now: float) -> None:
+        """The account is used although it is held: after a silence by one call at first."""
+        rest = self.silence(name)
+        if rest is not None:
+            tried = trial(rest, max(wait.limit for wait in pool.waits), now)
+            if tried is not None:
+                self.hold_for_silence(name, tried, now)

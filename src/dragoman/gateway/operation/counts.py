@@ -1,0 +1,193 @@
+"""What a worker counts, and how the counts of several become one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from msgspec import Struct, field
+
+LATENCIES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+"""Upper bounds of the buckets of whole requests, in seconds."""
+
+FIRST_BYTES = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of the buckets of the time to the head of the answer, in seconds."""
+
+FIRST_TOKENS = (*FIRST_BYTES, 120.0, 300.0)
+"""Upper bounds of the buckets of the time to the head of a stream, in seconds."""
+
+PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
+"""Upper bounds of the buckets of the time for each token of a stream, in seconds: as the
+conventions of OpenTelemetry for `gen_ai.server.time_per_output_token`, and shorter ones."""
+
+OVERHEADS = (5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25)
+"""Upper bounds of the buckets of the time until a request is sent on, in seconds."""
+
+TOKENS = ("input", "cached", "cache_write", "output", "reasoning")
+"""Kinds of tokens, as in `dragoman.canonical.usage`: `input` includes `cached` and `cache_write`,
+`output` includes `reasoning`."""
+
+OTHER = "(other)"
+
+
+class Exemplar(Struct, array_like=True, frozen=True):
+    """One value of a bucket, the id of the trace of its request, and when it was (Unix seconds)."""
+
+    value: float
+    trace_id: int
+    at: float
+
+
+class Histogram(Struct, array_like=True):
+    """How many values fell into each bucket, those beyond the last included, their sum, and the
+    latest value of each bucket whose request is traced."""
+
+    buckets: list[int]
+    total: float = 0.0
+    exemplars: dict[int, Exemplar] = field(default_factory=dict)
+
+    def observe(
+        self, bounds: tuple[float, ...], value: float, trace_id: int = 0, at: float = 0.0
+    ) -> None:
+        """Count a value. `trace_id` is 0 if its request is not traced."""
+        bucket = bisect_left(bounds, value)
+        self.buckets[bucket] += 1
+        self.total += value
+        if trace_id:
+            self.exemplars[bucket] = Exemplar(value, trace_id, at)
+
+    def add(self, other: Histogram) -> None:
+        """Add the counts of `other`."""
+        self.buckets = [mine + its for mine, its in zip(self.buckets, other.buckets, strict=True)]
+        self.total += other.total
+        for bucket, exemplar in other.exemplars.items():
+            mine = self.exemplars.get(bucket)
+            if mine is None or mine.at < exemplar.at:
+                self.exemplars[bucket] = exemplar
+
+
+class Series(Struct, array_like=True):
+    """Counts of the requests on one route, answered with one class of status, for one upstream."""
+
+    requests: int = 0
+    latency: Histogram = field(default_factory=lambda: Histogram([0] * (len(LATENCIES) + 1)))
+    first_byte: Histogram = field(default_factory=lambda: Histogram([0] * (len(FIRST_BYTES) + 1)))
+    tokens: list[int] = field(default_factory=lambda: [0] * len(TOKENS))
+
+    def add(self, other: Series) -> None:
+        """Add the counts of `other`."""
+        self.requests += other.requests
+        self.latency.add(other.latency)
+        self.first_byte.add(other.first_byte)
+        self.tokens = _sums(self.tokens, other.tokens)
+
+
+class ModelCounts(Struct, array_like=True):
+    """Counts of the requests for one model of an upstream. `cost` is in pico-dollars; `unpriced`
+    are answers whose price is not known."""
+
+    requests: int = 0
+    errors: int = 0
+    unpriced: int = 0
+    cost: int = 0
+    tokens: list[int] = field(default_factory=lambda: [0] * len(TOKENS))
+    first_token: Histogram = field(default_factory=lambda: Histogram([0] * (len(FIRST_TOKENS) + 1)))
+    per_token: Histogram = field(default_factory=lambda: Histogram([0] * (len(PER_TOKEN) + 1)))
+
+    def add(self, other: ModelCounts) -> None:
+        """Add the counts of `other`."""
+        self.requests += other.requests
+        self.errors += other.errors
+        self.unpriced += other.unpriced
+        self.cost += other.cost
+        self.tokens = _sums(self.tokens, other.tokens)
+        self.first_token.add(other.first_token)
+        self.per_token.add(other.per_token)
+
+
+class KeyCounts(Struct, array_like=True):
+    """Counts of the requests of one client key. `cost` is in pico-dollars."""
+
+    requests: int = 0
+    input: int = 0
+    output: int = 0
+    cost: int = 0
+
+    def add(self, other: KeyCounts) -> None:
+        """Add the counts of `other`."""
+        self.requests += other.requests
+        self.input += other.input
+        self.output += other.output
+        self.cost += other.cost
+
+
+class Counts(Struct):
+    """All that one worker, or several together, counted.
+
+    `series` is by route, class of status and upstream, `errors` by upstream and kind, both joined
+    by a blank, which none of them holds. `accounts` are attempts and retries caused by upstream and
+    account, `failures` the attempts that failed by upstream, account and kind. `models` is by
+    upstream and model, `keys` by the name of the key. `fallbacks` are by the upstream that was left
+    and the kind of its failure, `aborts` streams that broke off by upstream and side. `limits` are
+    the requests that limits of clients refused, by limit and mode: those that were not enforced
+    would have. `cpu` is in seconds. `gauges` are what holds now rather than since the start,
+    `started` when the oldest process began, in Unix seconds, 0 if that is not known.
+    """
+
+    series: dict[str, Series] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    accounts: dict[str, list[int]] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    models: dict[str, ModelCounts] = field(default_factory=dict)
+    keys: dict[str, KeyCounts] = field(default_factory=dict)
+    fallbacks: dict[str, int] = field(default_factory=dict)
+    aborts: dict[str, int] = field(default_factory=dict)
+    overhead: Histogram = field(default_factory=lambda: Histogram([0] * (len(OVERHEADS) + 1)))
+    losses: dict[str, int] = field(default_factory=dict)
+    probes: dict[str, int] = field(default_factory=dict)
+    alerts: dict[str, int] = field(default_factory=dict)
+    traces: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, int] = field(default_factory=dict)
+    store_failures: int = 0
+    worker_restarts: int = 0
+    cpu: float = 0.0
+    started: float = 0.0
+    gauges: dict[str, float] = field(default_factory=dict)
+
+    def add(self, other: Counts) -> None:
+        """Add the counts of `other`."""
+        for key, series in other.series.items():
+            self.series.setdefault(key, Series()).add(series)
+        for key, model in other.models.items():
+            self.models.setdefault(key, ModelCounts()).add(model)
+        for key, sums in other.keys.items():
+            self.keys.setdefault(key, KeyCounts()).add(sums)
+        self.overhead.add(other.overhead)
+        for mine, its in (
+            (self.errors, other.errors),
+            (self.failures, other.failures),
+            (self.fallbacks, other.fallbacks),
+            (self.aborts, other.aborts),
+            (self.losses, other.losses),
+            (self.probes, other.probes),
+            (self.alerts, other.alerts),
+            (self.traces, other.traces),
+            (self.limits, other.limits),
+        ):
+            for name, count in its.items():
+                one_more(mine, name, count)
+        for name, attempts in other.accounts.items():
+            self.accounts[name] = _sums(self.accounts.get(name, [0, 0]), attempts)
+        self.store_failures += other.store_failures
+        self.cpu += other.cpu
+        self.started = min(self.started or other.started, other.started or self.started)
+        for name, value in other.gauges.items():
+            self.gauges[name] = self.gauges.get(name, 0) + value
+
+
+def one_more(counts: dict[str, int], name: str, more: int = 1) -> None:
+    """Count one, or several, more of `name`."""
+    counts[name] = counts.get(name, 0) + more
+
+
+def _sums(mine: list[int], its: list[int]) -> list[int]:
+    return [one + other for one, other in zip(mine, its, strict=True)]
