@@ -147,7 +147,7 @@ def forward_response(
 
 def _check_finished(choice: Any) -> None:
     reason = told(choice.get("finish_reason")) if type(choice) is dict else None
-    if reason is None:
+    if type(reason) is not str and type(reason) is not dict:
         raise UpstreamError.unreadable("it ends before the model finished")
     if is_failure(reason):
         raise UpstreamError(failure(reason))

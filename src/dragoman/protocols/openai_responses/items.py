@@ -227,16 +227,20 @@ class Items:
 
     def has_strays(self) -> bool:
         """Whether pieces came of an item that there is not: it does not stand in the whole output,
-        which has others, or it neither began nor ended, as others did. Reasoning may be left out of
-        the whole output, if all of it is.
+        which has others, or it did not end, or neither began nor ended, as others did. Reasoning
+        may be left out of the whole output, if all of it is.
         """
         if len(self._claimed) == len(self._all):
             return False
         listed = {item.kind for item in self._all if item.number in self._claimed}
         kinds = {"message", *CALLS, *(listed & {"reasoning"})} if listed else set()
+        ended = set() if listed else {item.kind for item in self._all if item.done}
         framed = any(item.is_framed() for item in self._all)
         return any(
-            item.stray or item.kind in kinds or (framed and not item.is_framed())
+            item.stray
+            or item.kind in kinds
+            or (framed and not item.is_framed())
+            or (not item.done and item.kind in ended and item.kind not in CALLS)
             for item in self._all
             if item.number not in self._claimed and item.has_content()
         )

@@ -141,7 +141,12 @@ class OutputReader:
             self._inbound.ledger.add(path, LossKind.CONTENT, detail)
             return []
         refuses = kind == "refusal"
-        known = _part_at(item, at, refuses) or _part_saying(item, text_in(value), refuses)
+        text = text_in(value)
+        known = _part_at(item, at, refuses) or _part_saying(item, text, refuses)
+        if known is None and item.done and text:
+            if any(part.block.text() == text for part in item.parts):
+                return []  # the whole item had it under another number
+            raise _late("a message")
         return self._rest_of_part(
             item, known, at if known is None else known.at, value, path, over=over
         )
