@@ -149,7 +149,7 @@ def _check_finished(choice: Any) -> None:
     reason = told(choice.get("finish_reason")) if type(choice) is dict else None
     if type(reason) is not str and type(reason) is not dict:
         raise UpstreamError.unreadable("it ends before the model finished")
-    if is_failure(reason):
+    if type(reason) is str and is_failure(reason):
         raise UpstreamError(failure(reason))
     if type(choice.get("message")) is not dict:
         raise UpstreamError.unreadable("its choice has no message")
