@@ -249,46 +249,6 @@ def test_every_choice_comes_and_ends(
     assert (stream_error("chat", told.body) is None) is whole
 
 
-SLICED = '{"a":"\\ud83d"}'
-ARGUMENTS: dict[str, tuple[list[Any], list[Any]]] = {
-    "chat": (
-        [ROLE, fragment(0, SLICED[:8], id="x", type="function", name="f"), fragment(0, SLICED[8:])],
-        [CALLING, DONE],
-    ),
-    "messages": (
-        [
-            message_start(),
-            *block(
-                0,
-                tool("f", {}),
-                *(
-                    {"type": "input_json_delta", "partial_json": SLICED[at : at + 4]}
-                    for at in range(0, 14, 4)
-                ),
-            ),
-        ],
-        message_end("tool_use"),
-    ),
-    "responses": (events_of(response(call(SLICED)))[:-1], [ended()]),
-}
-
-
-@pytest.mark.parametrize("client", APIS)
-@pytest.mark.parametrize("target", APIS)
-def test_half_of_a_character_in_arguments(
-    gateway: RunningGateway, upstream: Upstream, target: str, client: str
-) -> None:
-    if client == target:
-        pytest.skip("arguments are the model's own, and valid JSON of the stream")
-    events, ending = ARGUMENTS[target]
-    upstream.behaviours[KEY] = saying(*events, *ending)
-    told = ask(gateway, client, target, stream=True)
-
-    assert completed(client, told.body), told.body
-    found = reading_of(PROTOCOL[client], decoded(told.body))
-    assert [json.loads(arguments) for _, arguments in found.calls] == [{"a": "\ufffd"}]
-
-
 def test_an_end_without_a_reason_is_none(gateway: RunningGateway, upstream: Upstream) -> None:
     """Also where a stream is passed through."""
     said = [message_start(), *text_block(0, "Good")]

@@ -26,6 +26,7 @@ from tests.library import translate_request
 JsonObject = dict[str, Any]
 
 KNOB, CONVERTED = LossKind.KNOB, LossKind.CONVERTED
+CONTENT = LossKind.CONTENT
 REPAIRED, CONTENT = LossKind.REPAIRED, LossKind.CONTENT
 C, A, R = "openai_chat", "anthropic_messages", "openai_responses"
 

@@ -16,7 +16,7 @@ from tests.protocols.openai_responses.upstream import (
     text,
 )
 from tests.tables.answers import CHAT_USAGE, RESPONSES_USAGE, Row, check, ids
-from tests.tables.requests import CONVERTED, KNOB, C, JsonObject, R
+from tests.tables.requests import CONTENT, CONVERTED, KNOB, C, JsonObject, R
 from tests.tables.wire_chat import call as function
 from tests.tables.wire_chat import choice
 from tests.tables.wire_responses import answer, cut, failed
@@ -152,7 +152,7 @@ ROWS = [
             f"hosted item {item['type']}",
             answer({"id": "h", **item}, X),
             choice(),
-            {"output[0]": KNOB},
+            {"output[0]": CONTENT if "result" in item else KNOB},
         )
         for item in (
             {"type": "web_search_call", "status": "completed", "action": {}},

@@ -384,7 +384,7 @@ FROM_CHAT = [
         for members, lost in (
             ({"tool_calls": 5}, {}),
             ({"tool_calls": [5, None, {"index": "x", "function": 5}]}, {}),
-            ({"content": 5, "refusal": {}, "annotations": {}, "reasoning": []}, {}),
+            ({"content": None, "refusal": {}, "annotations": {}, "reasoning": []}, {}),
             (
                 {"reasoning_details": {"a": 1}, "annotations": [5, {"type": "url_citation"}]},
                 {"choices[0].delta.annotations": "knob"},

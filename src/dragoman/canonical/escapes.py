@@ -18,6 +18,32 @@ _LONGEST = 11
 """Characters of what may be open at the end."""
 
 
+def open_escape(text: str) -> int:
+    """Where an escape begins that stands at the end of a text and may not be all of it; the length
+    of the text if there is none."""
+    if "\\" not in text:
+        return len(text)
+    # An escape begins with the first of backslashes in a row, or with each second one.
+    place = max(0, len(text) - _LONGEST)
+    while place > 0 and text[place - 1] == "\\":
+        place -= 1
+    while (place := text.find("\\", place)) >= 0:
+        if _OPEN.fullmatch(text, place) is not None:
+            return place
+        found = _TOKEN.match(text, place)
+        place = len(text) if found is None else found.end()
+    return len(text)
+
+
+def whole_escapes(text: str) -> str:
+    """A text in which escaped halves of characters whose other half is missing are U+FFFD."""
+    return _TOKEN.sub(_whole, text) if "\\u" in text else text
+
+
+def _whole(found: re.Match[str]) -> str:
+    return found[0] if found[1] is None else "\\ufffd"
+
+
 class Escapes:
     """The arguments of one call, in which escaped halves of characters become U+FFFD.
 
@@ -33,19 +59,8 @@ class Escapes:
     def push(self, text: str) -> str:
         """Take more of the arguments; return what is known of them."""
         text = self._held + text
-        end = len(text)
-        self._held = ""
-        # An escape begins with the first of backslashes in a row, or with each second one.
-        place = max(0, end - _LONGEST)
-        while place > 0 and text[place - 1] == "\\":
-            place -= 1
-        while (place := text.find("\\", place)) >= 0:
-            if _OPEN.fullmatch(text, place) is not None:
-                end = place
-                self._held = text[place:]
-                break
-            found = _TOKEN.match(text, place)
-            place = end if found is None else found.end()
+        end = open_escape(text)
+        self._held = text[end:]
         return self._mended(text[:end])
 
     def flush(self) -> str:
@@ -54,10 +69,6 @@ class Escapes:
         return self._mended(held)
 
     def _mended(self, text: str) -> str:
-        return _TOKEN.sub(self._whole, text) if "\\u" in text else text
-
-    def _whole(self, found: re.Match[str]) -> str:
-        if found[1] is None:
-            return found[0]
-        self.mended = True
-        return "\\ufffd"
+        mended = whole_escapes(text)
+        self.mended = self.mended or mended != text
+        return mended

@@ -55,9 +55,29 @@ def stray_error(value: JsonObject, *answer: str) -> Any:
     return {} if "error" in value else None
 
 
-_MESSAGES = ("message", "detail", "msg", "title", "error_description", "reason", "errors")
+_MESSAGES = (
+    "message",
+    "detail",
+    "msg",
+    "title",
+    "error_description",
+    "reason",
+    "errors",
+    "error_message",
+    "error_msg",
+    "errorMessage",
+    "err_msg",
+    "errmsg",
+    "Message",
+    "status_msg",
+    "faultstring",
+)
 """Members that say what is wrong, as OpenAI, FastAPI, problem details (RFC 9457), OAuth 2.0
-(RFC 6749) and others name them."""
+(RFC 6749), AWS, MiniMax, Apigee and others name them."""
+
+_ERRORS = ("Error", "fault", "base_resp", "ResponseMetadata", "Response", "header")
+"""Members that hold what stands in `error` elsewhere, or an object that does: of Azure, Apigee,
+MiniMax, Volcengine, Tencent and iFlytek."""
 
 
 def _is_told(value: Any) -> bool:
@@ -70,7 +90,17 @@ def _told_in(value: JsonObject) -> Any:
     error = value.get("error")
     if isinstance(error, str) and _is_told(value.get("error_description")):
         return {"code": error, "message": value["error_description"]}
-    return error if _is_told(error) else value
+    if _is_told(error):
+        return error
+    if any(_is_told(value.get(name)) for name in _MESSAGES):
+        return value
+    for name in _ERRORS:
+        inner = value.get(name)
+        if isinstance(inner, dict) and inner.get("status_code", inner.get("code")) != 0:
+            found = _told_in(inner)
+            if found is not inner or any(_is_told(inner.get(one)) for one in _MESSAGES):
+                return found
+    return value
 
 
 def is_readable(error: Any) -> bool:

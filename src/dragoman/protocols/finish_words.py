@@ -7,6 +7,8 @@ what compatible servers were seen to send.
 
 from __future__ import annotations
 
+from typing import Any
+
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.canonical.finish import UNKNOWN_FINISH
 
@@ -28,6 +30,7 @@ STOP_WORDS = frozenset(
         "done",
         "finish",
         "finished",
+        "normal",
         "success",
     }
 )
@@ -41,6 +44,7 @@ LENGTH_WORDS = frozenset(
         "max_tokens",
         "model_context_window_exceeded",
         "model_length",
+        "repetition",  # vLLM ended an answer that went round in circles
         "token_limit",
     }
 )
@@ -97,6 +101,23 @@ def plain(word: str) -> str:
     """A word as the tables here have it, however a server writes it: `max-tokens`,
     `FINISH_REASON_STOP`."""
     return word.lower().replace("-", "_").removeprefix("finish_reason_")
+
+
+def told(word: Any) -> Any:
+    """A reason as it was told; None of a null that some servers write as a word, in each event
+    until the last."""
+    return None if word == "null" else word
+
+
+def is_failure(reason: Any) -> bool:
+    """Whether a finish reason says that the answer is not whole."""
+    return type(reason) is str and plain(reason) in FAILURE_WORDS
+
+
+def failure(reason: str) -> Fault:
+    """The fault that such a finish reason stands for."""
+    message = f"The upstream stopped with the reason {reason[:60]}."
+    return Fault(FaultKind.UPSTREAM_FAILED, message, code="upstream_error")
 
 
 def unknown_finish(word: object) -> Fault:

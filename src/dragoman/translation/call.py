@@ -32,7 +32,7 @@ from dragoman.sse import Decoder, escape
 from dragoman.translation.client_request import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
 from dragoman.translation.foreign_reasoning import without_foreign_reasoning
-from dragoman.translation.frame_halves import FrameHalves
+from dragoman.translation.frame_halves import FrameHalves, mended_answer
 from dragoman.translation.streams import (
     NOTED,
     AnswerStream,
@@ -278,8 +278,7 @@ class Call:
         """
         outcome = outcome or Outcome()
         if self.passes_through:
-            if jsontext.has_halves(body):
-                body = to_json(decode_answer(body, self.ledger))
+            body = mended_answer(body, self.ledger)
             answer, outcome.usage = self.codec.passthrough.forward_response(
                 body,
                 self._source.model,

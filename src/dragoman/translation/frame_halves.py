@@ -2,68 +2,131 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from dragoman import jsontext
+from dragoman.canonical.escapes import open_escape, whole_escapes
 from dragoman.canonical.halves import MENDED
 from dragoman.canonical.losses import Ledger, LossKind
-from dragoman.jsontext import JsonError, may_have_halves
+from dragoman.jsontext import JsonError
 from dragoman.protocols.base import PIECES, to_json
 from dragoman.sse import Frame, encode
 
+_MOST = 64
+"""Events that wait, at most."""
 
-class _Piece(NamedTuple):
+_ENDS = ("_stop", "message_delta", ".done", ".completed", ".incomplete", ".failed", "error")
+"""How the types of events end after which no text goes on that waits."""
+
+_SIGNS = re.compile(rb'\\u[dD][89a-fA-F]|\\\\(?:u(?:[dD](?:[89abAB][0-9a-fA-F]?)?)?)?"')
+"""An escape of half of a character, or what may be the beginning of one in a text of JSON."""
+
+_ESCAPED = re.compile(rb"\\\\u[dD][89a-fA-F]")
+"""A half that is escaped in a text of JSON."""
+
+_JSON = frozenset({"arguments", "partial_json"})
+"""Members whose text is JSON, in which halves may be escaped."""
+
+
+class _Event(Struct, eq=False):
+    """An event that waits."""
+
+    frame: Frame
+    value: Any
+    changed: bool
+
+
+class _Piece(Struct, eq=False):
     """A text in an event, and the object that it is a member of."""
 
+    event: _Event
     holder: dict[str, Any]
     name: str
+    is_json: bool
 
     @property
     def text(self) -> str:
         return str(self.holder[self.name])
 
+    def put(self, text: str) -> None:
+        """Replace the text."""
+        if text != self.holder[self.name]:
+            self.holder[self.name] = text
+            self.event.changed = True
+
+    def kept(self) -> int:
+        """How much of the text does not wait for what follows it."""
+        text = self.text
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            return len(text) - 1
+        return open_escape(text) if self.is_json else len(text)
+
 
 class FrameHalves:
-    """Joins halves that end one event and begin the next; others become U+FFFD and are reported.
+    """Joins halves of characters where a text goes on in a later event; others become U+FFFD and
+    are reported.
 
-    An event whose text ends with a first half waits for the next one.
+    An event whose text ends with a first half waits for more of that text, and all that follows
+    waits with it.
     """
 
-    __slots__ = ("_held", "_ledger", "waits")
+    __slots__ = ("_held", "_ledger", "_open")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._held: tuple[bytes, Any] | None = None
-        """Name and value of the event that waits."""
-        self.waits = False
+        self._held: list[_Event] = []
+        self._open: dict[tuple[Any, ...], _Piece] = {}
+        """The texts that wait, by where they belong."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether any event waits."""
+        return bool(self._held)
 
     def concerns(self, frame: Frame) -> bool:
         """Whether `push` may change anything."""
-        return self._held is not None or may_have_halves(frame.data)
+        return bool(self._held) or _SIGNS.search(frame.data) is not None
 
     def push(self, frame: Frame) -> list[Frame]:
         """Take one event; return those that can be passed on."""
         value, changed = self._decoded(frame.data)
-        passed = []
-        if self._held is not None:
-            changed = _joined(self._held[1], value) or changed
-            passed = self.flush()
-        if any(_is_first(piece.text[-1:]) for _, piece in _pieces(value)):
-            self._held, self.waits = (frame.event, value), True
-        elif self._mend(value) or changed:
-            passed.append(_frame(frame.event, value))
-        else:
-            passed.append(frame)
-        return passed
+        event = _Event(frame, value, changed)
+        self._held.append(event)
+        for place, piece in _pieces(event, value):
+            before = self._open.pop(place, None)
+            if before is not None:
+                # What waits begins the piece that it goes on in.
+                kept = before.kept()
+                piece.put(before.text[kept:] + piece.text)
+                before.put(before.text[:kept])
+            if piece.kept() < len(piece.text):
+                self._open[place] = piece
+        if value is None or _is_end(value) or len(self._held) > _MOST:
+            self._open.clear()
+        return self._released()
 
     def flush(self) -> list[Frame]:
-        """The event that waits, if there is one."""
-        held, self._held, self.waits = self._held, None, False
-        if held is None:
-            return []
-        self._mend(held[1])
-        return [_frame(*held)]
+        """The events that wait."""
+        self._open.clear()
+        return self._released()
+
+    def _released(self) -> list[Frame]:
+        """The events before the first that still waits."""
+        waiting = {id(piece.event) for piece in self._open.values()}
+        released = []
+        while self._held and id(self._held[0]) not in waiting:
+            event = self._held.pop(0)
+            self._mend(event)
+            frame = event.frame
+            if event.changed:
+                data = to_json(event.value)
+                frame = Frame(frame.event, data, encode(data, frame.event))
+            released.append(frame)
+        return released
 
     def _decoded(self, data: bytes) -> tuple[Any, bool]:
         """The value of an event, and whether it has to be written anew; None of what is no JSON."""
@@ -79,65 +142,67 @@ class FrameHalves:
             self._report()
         return value, was_mended
 
-    def _mend(self, value: Any) -> bool:
-        """Mend the texts of an event; whether that changed any."""
-        changed = False
-        for _, piece in _pieces(value):
-            text = jsontext.mended(piece.text)
-            if text != piece.text:
-                if text.count("\ufffd") != piece.text.count("\ufffd"):
-                    self._report()
-                piece.holder[piece.name] = text
-                changed = True
-        return changed
+    def _mend(self, event: _Event) -> None:
+        """Mend the texts of an event."""
+        for _, piece in _pieces(event, event.value):
+            text = _mended(piece.text, piece.is_json)
+            if _marks(text) != _marks(piece.text):
+                self._report()
+            piece.put(text)
 
     def _report(self) -> None:
         self._ledger.add("text", LossKind.REPAIRED, MENDED)
 
 
-def _joined(before: Any, value: Any) -> bool:
-    """Move second halves that begin texts of an event to the same texts of the one before."""
-    following = dict(_pieces(value))
-    moved = False
-    for place, piece in _pieces(before):
-        further = following.get(place)
-        if further is not None and _is_first(piece.text[-1:]) and _is_second(further.text[:1]):
-            piece.holder[piece.name] = piece.text + further.text[0]
-            further.holder[further.name] = further.text[1:]
-            moved = True
-    return moved
+def mended_answer(body: bytes, ledger: Ledger) -> bytes:
+    """A whole answer that is passed through, with whole characters only."""
+    if not jsontext.has_halves(body) and _ESCAPED.search(body) is None:
+        return body
+    halves = FrameHalves(ledger)
+    frames = halves.push(Frame(b"", body, body)) + halves.flush()
+    return frames[0].data
 
 
-_INDEXES = ("index", "output_index", "content_index", "summary_index", "item_id")
+def _mended(text: str, is_json: bool) -> str:
+    if not text.isascii():
+        text = jsontext.mended(text)
+    return whole_escapes(text) if is_json else text
 
 
-def _pieces(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], _Piece]]:
-    """The texts of an event that pieces of an answer are, each with what tells where it belongs."""
+def _marks(text: str) -> int:
+    """How many characters of a text say that one is missing."""
+    return text.count("\ufffd") + text.count("\\ufffd")
+
+
+def _is_end(value: Any) -> bool:
+    """Whether the texts that wait are over with an event."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    return isinstance(kind, str) and kind.endswith(_ENDS)
+
+
+_INDEXES = ("index", "output_index", "content_index", "summary_index")
+_HOLDERS = frozenset({"delta", "content_block", "message"})
+"""Members that hold pieces of the same texts."""
+
+
+def _pieces(
+    event: _Event, value: Any, place: tuple[Any, ...] = (), kind: Any = ""
+) -> Iterator[tuple[tuple[Any, ...], _Piece]]:
+    """The texts of an event that pieces of an answer are, but for empty ones, each with what tells
+    where it belongs. `kind` is the type of the event."""
     if isinstance(value, dict):
-        here = (*place, *(_number(value.get(name)) for name in _INDEXES))
+        kind = kind or value.get("type") or "event"
+        numbers = [value[name] for name in _INDEXES if type(value.get(name)) is int]
+        here = (*place, *numbers)
         for name, inner in value.items():
             if isinstance(inner, str):
-                if name in PIECES and not inner.isascii():
-                    yield (*here, name), _Piece(value, name)
+                if name in PIECES and inner:
+                    is_json = name in _JSON or (name == "delta" and "arguments" in str(kind))
+                    yield (*here, name), _Piece(event, value, name, is_json)
             elif isinstance(inner, dict | list):
-                yield from _pieces(inner, (*here, name))
+                there = here if name in _HOLDERS else (*here, name)
+                yield from _pieces(event, inner, there, kind)
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from _pieces(inner, (*place, number))
-
-
-def _number(index: Any) -> int | None:
-    return index if type(index) is int else None
-
-
-def _is_first(character: str) -> bool:
-    return "\ud800" <= character <= "\udbff"
-
-
-def _is_second(character: str) -> bool:
-    return "\udc00" <= character <= "\udfff"
-
-
-def _frame(event: bytes, value: Any) -> Frame:
-    data = to_json(value)
-    return Frame(event, data, encode(data, event))
+            is_numbered = isinstance(inner, dict) and type(inner.get("index")) is int
+            yield from _pieces(event, inner, place if is_numbered else (*place, number), kind)

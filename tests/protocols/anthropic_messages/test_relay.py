@@ -96,7 +96,8 @@ def test_a_request_passes_with_another_model() -> None:
 
 ANSWER = (
     b'{"type":"message","model":"up", "content":[ {"type":"text","text":"\\u00e9"} ],'
-    b'"usage":{"input_tokens":1,"cache_read_input_tokens":2,"output_tokens":3},"new":1.0}'
+    b'"usage":{"input_tokens":1,"cache_read_input_tokens":2,"output_tokens":3},"new":1.0,'
+    b'"stop_reason":"end_turn"}'
 )
 
 
@@ -117,6 +118,8 @@ def test_a_whole_answer_passes() -> None:
         (b"[]", FaultKind.UPSTREAM_FAILED),
         (b"{}", FaultKind.UPSTREAM_FAILED),
         (b'{"type":"message"}', FaultKind.UPSTREAM_FAILED),
+        (b'{"type":"message","content":[],"stop_reason":null}', FaultKind.UPSTREAM_FAILED),
+        (b'{"type":"message","content":[],"stop_reason":"error"}', FaultKind.UPSTREAM_FAILED),
         (
             b'{"type":"error","error":{"type":"overloaded_error","message":"m"}}',
             FaultKind.OVERLOADED,

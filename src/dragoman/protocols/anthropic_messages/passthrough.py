@@ -31,6 +31,7 @@ from dragoman.protocols.anthropic_messages.threads import check_thread
 from dragoman.protocols.anthropic_messages.usage import read_usage
 from dragoman.protocols.base import NOTHING, Passthrough, to_json
 from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.finish_words import failure, is_failure, told
 from dragoman.protocols.limits import whole, within
 from dragoman.protocols.raw import (
     join_list,
@@ -143,6 +144,7 @@ class _Answer(Struct):
     model: Any = None
     usage: Any = None
     content: Raw = _ABSENT
+    stop_reason: Any = None
 
 
 _read_answer = jsontext.decoder(_Answer)
@@ -165,6 +167,11 @@ def forward_response(
         if error is not None or answer.type == "error":
             raise UpstreamError(fault_of(error))
         raise UpstreamError.unreadable("it has no content")
+    reason = told(answer.stop_reason)
+    if not reason:
+        raise UpstreamError.unreadable("it ends without a reason")
+    if is_failure(reason):
+        raise UpstreamError(failure(reason))
     if answer.model != model:
         body = _renamed(body, model)
     usage = read_usage(answer.usage) if isinstance(answer.usage, dict) else None

@@ -11,10 +11,12 @@ from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.anthropic_messages.errors import error_event, fault_of
+from dragoman.protocols.anthropic_messages.repetition import is_said_again
 from dragoman.protocols.anthropic_messages.usage import merge_usage, read_usage
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.error_body import is_readable, is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.finish_words import failure, is_failure, told
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import Frame, encode
 
@@ -27,8 +29,11 @@ class MessagesRelay:
 
     __slots__ = (
         "_counts",
-        "_has_reason",
+        "_heads",
+        "_is_moved",
         "_model",
+        "_next",
+        "_reason",
         "_request_id",
         "answer_id",
         "begun",
@@ -49,13 +54,19 @@ class MessagesRelay:
         self._model = model
         self._request_id = request_id
         self._counts: JsonObject = {}
+        self._heads: dict[int, tuple[JsonObject, int]] = {}
+        """The start of the latest block at each index, and the index that it is shown at."""
+        self._next = 0
+        """The index after all that were shown."""
+        self._is_moved = False
+        """Whether any block is shown at another index than its own."""
         self.begun = False
         self.blank = 0
         self.answer_id = ""
         self.usage: Usage | None = None
         self.ended = False
-        self._has_reason = False
-        """Whether it was told why the model stopped."""
+        self._reason = ""
+        """Why the model stopped."""
         self.fault: Fault | None = None
 
     def relay(self, frame: Frame) -> bytes:
@@ -68,6 +79,8 @@ class MessagesRelay:
             frame = Frame(name, frame.data, encode(frame.data, name))
         name = frame.event
         if name == b"content_block_delta":
+            if self._is_moved:
+                frame = self._placed(frame)
             if not self.begun:
                 self.begun = _has_content(_decoded(frame.data).get("delta"))
             if b'"partial_json"' in frame.data:
@@ -76,14 +89,16 @@ class MessagesRelay:
         if name == b"message_start":
             return self._start(frame)
         if name == b"content_block_start":
-            if not self.begun:
-                self.begun = _has_content(_decoded(frame.data).get("content_block"))
-        elif name == b"content_block_stop":
+            return self._begin_block(frame)
+        if name == b"content_block_stop":
             self.blank = 0
+            frame = self._placed(frame, is_over=True)
         elif name == b"message_delta":
             self._note(frame.data, ())
         elif name == b"message_stop":
-            if not self._has_reason:
+            if is_failure(self._reason):
+                return self.fail(failure(self._reason))
+            if not self._reason:
                 # As in translated streams: it may have been cut off behind a proxy that closes it.
                 return self.fail(UpstreamError.unreadable("it ends without a reason").fault)
             self.ended = True
@@ -120,19 +135,59 @@ class MessagesRelay:
         shown: JsonObject = {**event, "message": {**message, "model": self._model}}
         return b"event: message_start\ndata: " + to_json(shown) + b"\n\n"
 
+    def _begin_block(self, frame: Frame) -> bytes:
+        """A block begins: under an index of its own, for clients put together what has one index.
+        Nothing of a start that is said again."""
+        event = _decoded(frame.data)
+        index, block = event.get("index"), event.get("content_block")
+        if not self.begun:
+            self.begun = _has_content(block)
+        if type(block) is not dict:
+            return frame.raw
+        if type(index) is not int:
+            index = self._next
+        before = self._heads.get(index)
+        if before is not None and is_said_again(before[0], block, fresh=False):
+            return b""
+        shown = index if before is None and index >= self._next else self._next
+        self._next = shown + 1
+        self._heads[index] = block, shown
+        if shown == event.get("index"):
+            return frame.raw
+        self._is_moved = True
+        data = to_json({**event, "index": shown})
+        return encode(data, frame.event)
+
+    def _placed(self, frame: Frame, *, is_over: bool = False) -> Frame:
+        """A piece or the end of a block under the index at which the block is shown."""
+        event = _decoded(frame.data)
+        index = event.get("index")
+        if type(index) is not int:
+            index = next(reversed(self._heads), 0)
+        head = self._heads.get(index)
+        if head is not None and is_over:
+            self._heads[index] = _OVER, head[1]
+        if head is None or head[1] == event.get("index"):
+            return frame
+        data = to_json({**event, "index": head[1]})
+        return Frame(frame.event, data, encode(data, frame.event))
+
     def _note(self, data: bytes, path: tuple[str, ...]) -> None:
-        """Remember the usage of an event, at `path` inside it, and whether it tells a reason."""
+        """Remember the usage of an event, at `path` inside it, and the reason it tells."""
         value: Any = _decoded(data)
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         delta = value.get("delta", value) if isinstance(value, dict) else None
-        if isinstance(delta, dict) and delta.get("stop_reason") is not None:
-            self._has_reason = True
+        if isinstance(delta, dict) and told(delta.get("stop_reason")):
+            self._reason = str(delta["stop_reason"])
         usage = value.get("usage") if isinstance(value, dict) else None
         if isinstance(usage, dict) and usage:
             merge_usage(self._counts, usage)
             self.usage = read_usage(self._counts)
 
+
+_OVER: JsonObject = {}
+"""In place of the start of a block that is over."""
 
 _TEXTS = frozenset({"text", "thinking"})
 

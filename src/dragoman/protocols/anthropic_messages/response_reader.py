@@ -24,7 +24,9 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
         error = stray_error(body)
         if error is not None or body.get("type") == "error":
             raise UpstreamError(fault_of(error))
-    if not isinstance(content, list):
+    if isinstance(content, str):
+        body = {**body, "content": [content] if content else []}
+    elif not isinstance(content, list):
         raise UpstreamError.unreadable("it has no content")
     stop = {name: body.get(name) for name in _STOP_FIELDS}
     reader = MessagesReader(inbound)

@@ -40,6 +40,7 @@ from dragoman.protocols.anthropic_messages.finish import (
     is_known_reason,
     read_finish,
 )
+from dragoman.protocols.anthropic_messages.loose import as_known, is_hosted, named_delta
 from dragoman.protocols.anthropic_messages.repetition import Repetition, is_said_again
 from dragoman.protocols.anthropic_messages.usage import (
     lost_tier_field,
@@ -50,7 +51,7 @@ from dragoman.protocols.anthropic_messages.usage import (
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.finish_words import unknown_finish
+from dragoman.protocols.finish_words import told, unknown_finish
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
@@ -89,6 +90,7 @@ class MessagesReader:
         "_id",
         "_inbound",
         "_inputs",
+        "_last",
         "_next",
         "_over",
         "_repetitions",
@@ -117,6 +119,8 @@ class MessagesReader:
         """Blocks that the start of the message may have had already, by index."""
         self._next = 0
         """Number of the next block."""
+        self._last = -1
+        """Index of the block that began last."""
         self._inputs: dict[int, str] = {}
         """What is known of the input of calls, by number; "" once pieces of it passed."""
         self._searches: dict[str, int] = {}
@@ -138,7 +142,9 @@ class MessagesReader:
         except JsonError:
             if frame.data.strip() == DONE:
                 return ()
-            return self._fail("an event of its stream is not JSON")
+            if frame.data.strip():
+                return self._fail("an event of its stream is not JSON")
+            event = {}
         if type(event) is not dict:
             return self._fail("an event of its stream is not an object")
         kind = event.get("type")
@@ -150,7 +156,7 @@ class MessagesReader:
 
     def take(self, kind: str, event: JsonObject) -> list[Event]:
         """The canonical events of an event of type `kind`."""
-        if self._over or kind == "ping":
+        if self._over or kind == "ping" or not (kind or event):
             return []
         if kind == "error" or event.get("error"):
             return self._failed(fault_of(stray_error(event)))
@@ -234,6 +240,8 @@ class MessagesReader:
         self._first = message
         events: list[Event] = []
         for index, block in enumerate(content):
+            if isinstance(block, str):
+                block = {"type": "text", "text": block}
             events += self._block_start({"index": index, "content_block": block})
             events += self._close(index)
             if isinstance(block, dict):
@@ -241,9 +249,11 @@ class MessagesReader:
         return events
 
     def _block_start(self, event: JsonObject) -> list[Event]:
-        index, block = event.get("index"), event.get("content_block")
-        if type(index) is not int or not isinstance(block, dict):
+        index, block = self._index_of(event, self._last + 1), event.get("content_block")
+        if not isinstance(block, dict):
             return self._fail("a content_block_start event is malformed")
+        block = as_known(block)
+        self._last = index
         kind = block.get("type")
         before = self._blocks.get(index)
         if before is not None and before[0] is not _CLOSED:
@@ -264,7 +274,9 @@ class MessagesReader:
         number = self._number()
         if known is None or type(kind) is not str:
             self._blocks[index] = _SKIPPED, number
-            self._lose(f"content[{number}]", f"a block of type {str(kind)[:60]} {_DETAIL}")
+            loss = LossKind.KNOB if is_hosted(str(kind)) else LossKind.CONTENT
+            detail = f"a block of type {str(kind)[:60]} {_DETAIL}"
+            self._inbound.ledger.add(f"content[{number}]", loss, detail)
             return []
         if not known.issuperset(block):
             self._report_unknown_in_block(block, known, f"content[{number}].")
@@ -370,7 +382,9 @@ class MessagesReader:
 
     def _delta(self, event: JsonObject) -> Iterable[Event]:
         index, delta = event.get("index"), event.get("delta")
-        if type(index) is not int or type(delta) is not dict:
+        if type(index) is not int:
+            index = self._index_of(event, max(self._last, 0))
+        if type(delta) is not dict:
             return self._fail("a content_block_delta event is malformed")
         kind, number = self._blocks.get(index, _NO_BLOCK)
         what = delta.get("type")
@@ -378,6 +392,8 @@ class MessagesReader:
             text = delta.get("text")
         elif kind == _TOOL and what == "input_json_delta":
             text = delta.get("partial_json")
+            if type(text) is dict:
+                text = to_json_text(text)
             if text:
                 self._inputs[number] = ""
         elif kind == _THINKING and what == "thinking_delta":
@@ -406,6 +422,8 @@ class MessagesReader:
         if kind is _REPEATED:
             self._repetitions[index].add(delta)
             return []
+        if what not in wire.DELTA_FIELDS and (named := named_delta(delta)) is not None:
+            return list(self._delta({"index": index, "delta": named}))
         if kind is _NONE or kind is _CLOSED:
             return self._unannounced(index, kind, what, delta)
         opened = _OPENS.get(what)
@@ -415,7 +433,8 @@ class MessagesReader:
         if what == "input_json_delta" and kind is not _SKIPPED and delta.get("partial_json"):
             return self._fail("a piece of a tool call is in a block that is none")
         if kind is not _SKIPPED:
-            self._lose(f"content[{number}].{what[:60]}")
+            loss = LossKind.KNOB if what in wire.DELTA_FIELDS else LossKind.CONTENT
+            self._inbound.ledger.add(f"content[{number}].{what[:60]}", loss, _DETAIL)
         return []
 
     def _unannounced(self, index: int, kind: str, what: str, delta: JsonObject) -> list[Event]:
@@ -452,8 +471,14 @@ class MessagesReader:
         return []
 
     def _block_stop(self, event: JsonObject) -> list[Event]:
+        return self._close(self._index_of(event, self._last))
+
+    def _index_of(self, event: JsonObject, otherwise: int) -> int:
+        """The index of an event, which some servers write as text or leave out."""
         index = event.get("index")
-        return self._close(index) if type(index) is int else []
+        if type(index) is str and index.isascii() and index.isdecimal():
+            return int(index[:9])
+        return index if type(index) is int else otherwise
 
     def _close(self, index: int) -> list[Event]:
         kind, number = self._blocks.get(index, _NO_BLOCK)
@@ -509,7 +534,7 @@ class MessagesReader:
         for number in self._searches.values():
             events += self._end_search(number)
         events += [Closed(number) for number in self._strays.values()]
-        reason = self._stop.get("stop_reason")
+        reason = told(self._stop.get("stop_reason"))
         if reason == "compaction":
             problem = "it compacted the conversation instead of answering"
             return [*events, *self._fail(problem)]

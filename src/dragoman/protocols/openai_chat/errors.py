@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from dragoman.canonical.errors import Fault, FaultKind
+from dragoman.canonical.errors import Fault
 from dragoman.canonical.options import Options
 from dragoman.protocols.base import OFFICIAL, Rendered, to_json
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.finish_words import FAILURE_WORDS
 from dragoman.protocols.openai_errors import FORMS, shown_status, shown_type
 from dragoman.protocols.retrying import told_in_stream
 from dragoman.sse import DONE, encode
-
-
-def is_failure(reason: Any) -> bool:
-    """Whether a finish reason says that the answer is not whole."""
-    return type(reason) is str and reason.lower() in FAILURE_WORDS
-
-
-def failure(reason: str) -> Fault:
-    """The fault that such a finish reason stands for."""
-    message = f"The upstream stopped with the reason {reason[:60]}."
-    return Fault(FaultKind.UPSTREAM_FAILED, message, code="upstream_error")
 
 
 def write_error(fault: Fault, request_id: str, options: Options = OFFICIAL) -> Rendered:

@@ -20,8 +20,8 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, Passthrough, to_json
 from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.finish_words import failure, is_failure, told
 from dragoman.protocols.limits import within
-from dragoman.protocols.openai_chat.errors import failure, is_failure
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.relay import ChatRelay
 from dragoman.protocols.openai_chat.settings import ChatCapabilities
@@ -132,10 +132,10 @@ def forward_response(
         raise UpstreamError.unreadable("it is not a JSON object") from None
     if (error := stray_error(answer, "choices")) is not None:
         raise UpstreamError(fault_of(error))
-    told = answer.get("choices")
-    if type(told) is not list or not told:
+    choices = answer.get("choices")
+    if type(choices) is not list or not choices:
         raise UpstreamError.unreadable("it has no choices")
-    for choice in told:
+    for choice in choices:
         _check_finished(choice)
     usage = answer.get("usage")
     tier = answer.get("service_tier")
@@ -146,11 +146,13 @@ def forward_response(
 
 
 def _check_finished(choice: Any) -> None:
-    reason = choice.get("finish_reason") if type(choice) is dict else None
-    if reason is None:
+    reason = told(choice.get("finish_reason")) if type(choice) is dict else None
+    if type(reason) is not str and type(reason) is not dict:
         raise UpstreamError.unreadable("it ends before the model finished")
-    if is_failure(reason):
+    if type(reason) is str and is_failure(reason):
         raise UpstreamError(failure(reason))
+    if type(choice.get("message")) is not dict:
+        raise UpstreamError.unreadable("its choice has no message")
 
 
 PASSTHROUGH = Passthrough(

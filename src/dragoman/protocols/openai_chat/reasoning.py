@@ -28,6 +28,9 @@ BREAK = "\n\n"
 _FORMATS = {"anthropic_messages": "anthropic", "openai_responses": "openai"}
 """The `format` of an entry, by the origin of its opaque state."""
 
+OTHER_FIELDS = ("thinking", "reasoning_text")
+"""Fields in which few servers have it, in answers."""
+
 _FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
 """The fields of an assistant message that hold reasoning."""
 
@@ -40,6 +43,14 @@ def pick_text(first: Any, second: Any) -> str:
     if type(first) is str and first:
         return first
     return second if type(second) is str else ""
+
+
+def text_of(message: JsonObject) -> str:
+    """The reasoning text of a message or delta."""
+    text = pick_text(message.get("reasoning_content"), message.get("reasoning"))
+    for name in OTHER_FIELDS:
+        text = text or pick_text(message.get(name), "")
+    return text
 
 
 def readable(entry: JsonObject) -> str:

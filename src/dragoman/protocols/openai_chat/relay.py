@@ -14,14 +14,11 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.error_body import is_readable, stray_error
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_chat.errors import (
-    error_frames,
-    failure,
-    is_failure,
-)
+from dragoman.protocols.finish_words import failure, is_failure, told
+from dragoman.protocols.openai_chat.errors import error_frames
 from dragoman.protocols.openai_chat.relayed_calls import RelayedCalls
 from dragoman.protocols.openai_chat.usage import read_usage
-from dragoman.protocols.openai_chat.whole_message import numbered
+from dragoman.protocols.openai_chat.whole_message import Said, numbered
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import DONE, Frame, encode, escape
@@ -30,12 +27,12 @@ _MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
 
 _NEEDS_DECODING = re.compile(
-    rb'"(?:finish_reason"\s*:\s*["{]|usage"\s*:\s*["{]|error"\s*:|message"\s*:'
+    rb'"(?:finish_reason"\s*:\s*["{]|usage"\s*:\s*["{]|error"\s*:|message"\s*:|text"\s*:\s*"'
     rb'|index"\s*:\s*[1-9]|name"\s*:\s*"[^"])'
 )
-"""What makes a frame with choices worth decoding: a finish reason, usage, an error, a message where
-a delta belongs, a choice (else a tool call) that is not the first, or the name of a tool that is
-called."""
+"""What makes a frame with choices worth decoding: a finish reason, usage, an error, a message or a
+text where a delta belongs, a choice (else a tool call) that is not the first, or the name of a tool
+that is called."""
 
 _BLANK = blank_pattern("arguments")
 """Arguments of a tool call that are nothing but white space."""
@@ -73,6 +70,7 @@ class ChatRelay:
         "_head",
         "_is_odd",
         "_likely_alike",
+        "_messages",
         "_name",
         "_new_head",
         "_shown",
@@ -108,6 +106,8 @@ class ChatRelay:
         self._blank: set[int] = set()
         """Indexes of those whose last chunk was an empty one with an empty finish reason."""
         self._calls = RelayedCalls()
+        self._messages: dict[int, Said] = {}
+        """What whole messages said that are the pieces of a choice, by its index."""
         self._is_odd = False
         """Whether every frame has to be decoded."""
         self._before = self._behind = b""
@@ -169,8 +169,13 @@ class ChatRelay:
                 return self._error(chunk, frame)
             after = self._check(chunk)
             changed = None
-            if b'"message"' in data:
-                changed = _streamed(chunk, self._said() if begun else frozenset())
+            if b'"message"' in data or b'"text"' in data:
+                try:
+                    changed = self._streamed(chunk, begun)
+                except UpstreamError as error:
+                    return self.fail(error.fault)
+            if _unsay(chunk) and changed is None:
+                changed = chunk
             if self._calls.renumber(changed or chunk):
                 changed = changed or chunk
             self._is_odd = self._calls.moved or bool(self._blank)
@@ -232,6 +237,44 @@ class ChatRelay:
         calls = {"tool_calls", "function_call"} if self._calls else set()
         return _REASONING | calls | ({"content"} if self._texts else set())
 
+    def _streamed(self, chunk: JsonObject, begun: bool) -> JsonObject | None:
+        """A chunk that has a whole message where its delta belongs, as clients read it; None of any
+        other."""
+        choices = chunk.get("choices")
+        if type(choices) is not list or not any(map(_is_whole, choices)):
+            return None
+        said = self._said() if begun else frozenset()
+        return {
+            **chunk,
+            "object": "chat.completion.chunk",
+            "choices": [
+                self._with_delta(choice, said) if _is_whole(choice) else choice
+                for choice in choices
+            ],
+        }
+
+    def _with_delta(self, choice: JsonObject, said: frozenset[str]) -> JsonObject:
+        """A choice with a delta that has what its message says beyond `said` and what the messages
+        before it said."""
+        kept = {name: value for name, value in choice.items() if name not in ("message", "text")}
+        message = choice.get("message")
+        message = numbered(message) if message else {"content": _text(choice.get("text"))}
+        index = choice.get("index")
+        index = index if type(index) is int else 0
+        before = self._messages.get(index)
+        if before is None and said:
+            return {**kept, "delta": {name: message[name] for name in message if name not in said}}
+        if before is not None and (not before.by_message or before.is_repeated_by(message)):
+            before.by_message = False
+            message = before.rest(message, {}, None)
+            if self._calls:
+                message.pop("tool_calls", None)
+        if before is None:
+            before = self._messages[index] = Said()
+            before.by_message = True
+        before.add(message)
+        return {**kept, "delta": message}
+
     def _is_finished(self) -> bool:
         """Whether every choice finished, also those that were asked for and did not come yet. Only
         the upstream's own terminator says that there are no more: many servers know no `n`."""
@@ -279,7 +322,7 @@ class ChatRelay:
         for choice in choices if type(choices) is list else ():
             if type(choice) is not dict:
                 continue
-            reason, index = choice.get("finish_reason"), choice.get("index")
+            reason, index = told(choice.get("finish_reason")), choice.get("index")
             index = index if type(index) is int else 0
             self._choices.add(index)
             self._blank.discard(index)
@@ -304,32 +347,31 @@ def _holds_content(chunk: JsonObject) -> bool:
         delta = choice.get("delta") or choice.get("message") if type(choice) is dict else None
         if type(delta) is dict and any(delta[name] for name in delta if name != "role"):
             return True
+        if type(choice) is dict and choice.get("text"):
+            return True
     return False
 
 
-def _streamed(chunk: JsonObject, said: frozenset[str]) -> JsonObject | None:
-    """A chunk that has a whole message where its delta belongs, as clients read it, without the
-    members that are `said`; None of any other."""
+def _unsay(chunk: JsonObject) -> bool:
+    """Take back the finish reasons of a chunk that are none; whether there were any."""
+    changed = False
     choices = chunk.get("choices")
-    if type(choices) is not list or not any(map(_is_whole, choices)):
-        return None
-    return {
-        **chunk,
-        "object": "chat.completion.chunk",
-        "choices": [
-            _with_delta(choice, said) if _is_whole(choice) else choice for choice in choices
-        ],
-    }
+    for choice in choices if type(choices) is list else ():
+        reason = choice.get("finish_reason") if type(choice) is dict else None
+        if reason is not None and told(reason) is None:
+            choice["finish_reason"] = None
+            changed = True
+    return changed
 
 
 def _is_whole(choice: Any) -> bool:
-    return type(choice) is dict and type(choice.get("message")) is dict and not choice.get("delta")
+    if type(choice) is not dict or choice.get("delta"):
+        return False
+    return type(choice.get("message")) is dict or bool(_text(choice.get("text")))
 
 
-def _with_delta(choice: JsonObject, said: frozenset[str]) -> JsonObject:
-    kept = {name: value for name, value in choice.items() if name != "message"}
-    message = numbered(choice["message"])
-    return {**kept, "delta": {name: message[name] for name in message if name not in said}}
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
 
 
 def _decoded(data: bytes) -> JsonObject:

@@ -9,19 +9,33 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.canonical.call_ids import CallIds
+from dragoman.canonical.tools import is_json_object
+from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
 
 
 class _Call:
     """The latest call at an index of the upstream; `filled`: arguments of it came."""
 
-    __slots__ = ("filled", "id", "name", "shown")
+    __slots__ = ("filled", "id", "name", "pieces", "shown")
 
     def __init__(self, shown: int) -> None:
         self.id = self.name = ""
         self.filled = False
+        self.pieces: list[str] | None = []
+        """Its arguments, None once pieces passed that nobody looked at."""
         self.shown = shown
         """Index that the client sees."""
+
+    def is_followed_by(self, text: str) -> bool:
+        """Whether `text` is of another call, since the arguments of this one are a whole JSON
+        object; if they are not known, since it is one."""
+        if not text.strip():
+            return False
+        if self.pieces is None:
+            return is_json_object(text)
+        is_over = bool(self.pieces) and self.pieces[-1].rstrip().endswith("}")
+        return is_over and is_json_object("".join(self.pieces))
 
 
 class RelayedCalls:
@@ -46,6 +60,7 @@ class RelayedCalls:
         """Arguments came of the call that was named last."""
         if self._last is not None:
             self._last.filled = True
+            self._last.pieces = None
 
     def renumber(self, chunk: JsonObject) -> bool:
         """Give the calls that begin in a chunk, and those that go on, the indexes that they are to
@@ -55,31 +70,55 @@ class RelayedCalls:
         for choice in choices if type(choices) is list else ():
             delta = choice.get("delta") if type(choice) is dict else None
             calls = delta.get("tool_calls") if type(delta) is dict else None
-            if type(calls) is not list:
+            if type(delta) is not dict or type(calls) is not list:
                 continue
             index = choice.get("index")
             number = index if type(index) is int else 0
+            kept = []
             for fragment in calls:
-                if type(fragment) is dict and type(fragment.get("index")) is int:
-                    changed = self._renumbered(number, fragment) or changed
+                if type(fragment) is dict:
+                    is_new = self._renumbered(number, fragment)
+                    changed = changed or is_new is not False
+                    if is_new is None:
+                        continue
+                kept.append(fragment)
+            if len(kept) < len(calls):
+                delta["tool_calls"] = kept
         return changed
 
-    def _renumbered(self, choice: int, fragment: JsonObject) -> bool:
-        at = fragment["index"]
+    def _renumbered(self, choice: int, fragment: JsonObject) -> bool | None:
+        """Whether a fragment was changed; None of one that repeats a whole call."""
+        index = fragment.get("index")
+        at = index if type(index) is int else _NO_INDEX
         body = fragment.get("custom") or fragment.get("function")
         body = body if type(body) is dict else {}
+        changed = False
+        if isinstance(body.get("arguments"), dict | list):
+            body["arguments"] = to_json_text(body["arguments"])
+            changed = True
+        text = _text(body.get("arguments")) or _text(body.get("input"))
         name, call_id = _text(body.get("name")), _text(fragment.get("id"))
         call = self._at.get((choice, at))
-        changed = False
-        if call is None or _is_another(call, call_id, name):
+        if call is not None and name and name == call.name and call.is_followed_by(text):
+            if call_id and call_id == call.id and call.pieces and "".join(call.pieces) == text:
+                return None
             call = self._begin(choice, at, call)
-            if call_id:
-                fragment["id"] = self._ids.take(call_id, f"{call_id}:{call.shown}")
-                changed = fragment["id"] != call_id
+        elif (
+            call is None
+            or _is_another(call, call_id, name)
+            or (at == _NO_INDEX and name not in ("", call.name))
+        ):
+            call = self._begin(choice, at, call)
+        if not call.id and not call.filled and call_id:
+            fragment["id"] = self._ids.take(call_id, f"{call_id}:{call.shown}")
+            changed = changed or fragment["id"] != call_id
         if name and not call.filled:
             call.name = name if name.startswith(call.name) else call.name + name
         call.id = call.id or call_id
-        call.filled = call.filled or bool(body.get("arguments") or body.get("input"))
+        if text:
+            call.filled = True
+            if call.pieces is not None:
+                call.pieces.append(text)
         self._last = call
         if call.shown != at:
             fragment["index"] = call.shown
@@ -92,6 +131,9 @@ class RelayedCalls:
         self._next[choice] = shown + 1
         call = self._at[choice, at] = _Call(shown)
         return call
+
+
+_NO_INDEX = -1
 
 
 def _is_another(call: _Call, call_id: str, name: str) -> bool:

@@ -7,7 +7,7 @@ finish reason is incomplete, whatever ends it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -33,16 +33,15 @@ from dragoman.canonical.events import (
 )
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.jsontext import JsonError
-from dragoman.protocols.base import Inbound
+from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import stray_error
-from dragoman.protocols.fields import UNKNOWN, JsonObject
-from dragoman.protocols.finish_words import FAILURE_WORDS, plain, unknown_finish
+from dragoman.protocols.fields import UNKNOWN, Field, JsonObject
+from dragoman.protocols.finish_words import failure, is_failure, plain, told, unknown_finish
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
-from dragoman.protocols.openai_chat.errors import failure
 from dragoman.protocols.openai_chat.finish import is_known_reason, read_finish
-from dragoman.protocols.openai_chat.reasoning import Details, pick_text
+from dragoman.protocols.openai_chat.reasoning import Details, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_chat.whole_message import Said, numbered, split_parts
@@ -125,6 +124,8 @@ class ChatReader:
         except JsonError:
             if data.strip() == DONE:
                 return self._end(terminated=True)
+            if not data.strip() and frame.event != b"error":
+                return ()
             return self._fail(UpstreamError.unreadable("a frame of its stream is not JSON").fault)
         if type(chunk) is not dict:
             return self._fail(UpstreamError.unreadable("a frame is not a JSON object").fault)
@@ -209,7 +210,7 @@ class ChatReader:
             self._delta(delta, choice.get("logprobs"), events)
         if self._source == "delta" and ("message" in choice or "text" in choice):
             self._whole(choice, delta if type(delta) is dict else _EMPTY, events)
-        reason = choice.get("finish_reason")
+        reason = told(choice.get("finish_reason"))
         if reason and not self._finished:
             self._finish(reason, choice, events)
 
@@ -221,9 +222,10 @@ class ChatReader:
             return
         rest, said = numbered(message), self._said
         began = said.text or said.refusal or said.reasoning or self._tools is not None
-        if said.by_message or not began:
+        if not began or (said.by_message and not said.is_repeated_by(message)):
             said.by_message = True
         else:
+            said.by_message = False
             rest = said.rest(message, delta, self._tools)
             self._lose("choices[0].message", LossKind.KNOB, "it repeats what its deltas said")
         if rest:
@@ -232,8 +234,10 @@ class ChatReader:
     def _delta(self, delta: JsonObject, logprobs: Any, events: list[Event]) -> None:
         is_speech = wire.SPEECH_FIELDS.issuperset(delta)
         if not is_speech:
-            self._report_unknown(delta, wire.DELTA_FIELDS, f"choices[0].{self._source}")
-        if delta.get("role") not in (None, "", "assistant"):
+            path = f"choices[0].{self._source}"
+            self._report_unknown(delta, wire.DELTA_FIELDS, path, wire.BESIDES, wire.UNREAD)
+        role = delta.get("role")
+        if role and role != "assistant" and _is_anothers(role):
             raise UpstreamError.unreadable("it speaks in another role than assistant")
         if self._finished:
             if _has_content(delta):
@@ -241,13 +245,15 @@ class ChatReader:
             return
         content, refusal, thought, details = delta.get("content"), delta.get("refusal"), "", None
         if not is_speech:
-            thought = pick_text(delta.get("reasoning_content"), delta.get("reasoning"))
+            thought = text_of(delta)
             details = delta.get("reasoning_details")
             other = delta.get("reasoning")
             if other and other != thought:
                 detail = "reasoning_content is used" if thought else "reasoning that is no text"
                 self._lose(f"choices[0].{self._source}.reasoning", LossKind.KNOB, detail)
-        if type(content) is list or type(content) is dict:
+        if type(content) is int or type(content) is float or type(content) is bool:
+            content = to_json_text(content)
+        elif type(content) is list or type(content) is dict:
             content, inner, refused, unknown = split_parts(content)
             thought, refusal = thought + inner, refusal or refused
             for kind in unknown:
@@ -348,8 +354,8 @@ class ChatReader:
     def _finish(self, reason: Any, choice: JsonObject, events: list[Event]) -> None:
         word = plain(reason) if type(reason) is str else ""
         if not is_known_reason(word):
-            known = word in FAILURE_WORDS
-            raise UpstreamError(failure(str(reason)) if known else unknown_finish(reason))
+            fault = failure(reason) if is_failure(reason) else unknown_finish(reason)
+            raise UpstreamError(fault)
         self._close(events)
         if self._tools is not None:
             self._tools.close_all(events)
@@ -390,13 +396,20 @@ class ChatReader:
 
     # --------------------------------------------------------------------------------------------
 
-    def _report_unknown(self, value: JsonObject, known: frozenset[str], path: str) -> None:
+    def _report_unknown(
+        self,
+        value: JsonObject,
+        known: frozenset[str],
+        path: str,
+        table: Mapping[str, Field] = wire.ANSWER,
+        other: Field = UNKNOWN,
+    ) -> None:
         """Report the fields of an answer that have no counterpart in the canonical model."""
         if known.issuperset(value):
             return
         for name, content in value.items():
             if name not in known and content not in _EMPTY_VALUES:
-                field = wire.ANSWER.get(name, UNKNOWN)
+                field = table.get(name, other)
                 self._lose(f"{path}.{name}" if path else name, field.kind, field.detail)
 
     def _lose(
@@ -423,6 +436,14 @@ def _more_text(chunk: JsonObject) -> str:
 
 
 _PLAIN_FIELDS = wire.CHOICE_FIELDS - {"message", "text"}
+_SPEAKERS = frozenset({"user", "system", "developer", "tool", "function"})
+
+
+def _is_anothers(role: Any) -> bool:
+    """Whether a role is none of the model's, whatever it is called (`model`, `ai`)."""
+    return str(role).lower() in _SPEAKERS
+
+
 _CONTENT_FIELDS = wire.DELTA_FIELDS - {"role", "annotations"}
 
 

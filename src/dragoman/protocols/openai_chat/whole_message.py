@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from dragoman.canonical.errors import UpstreamError
 from dragoman.jsontext import mended
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_chat.reasoning import pick_text
+from dragoman.protocols.openai_chat.reasoning import OTHER_FIELDS, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 
 
@@ -50,6 +50,15 @@ def _text_of(piece: Any) -> str:
     return text if type(text) is str else ""
 
 
+def texts_of(message: JsonObject) -> tuple[str, Any, Any]:
+    """Reasoning, text and refusal of a whole message."""
+    thought, content, refusal = text_of(message), message.get("content"), message.get("refusal")
+    if isinstance(content, list | dict):
+        parts = split_parts(content)
+        return thought or parts.thought, parts.text, refusal or parts.refusal
+    return thought, content, refusal
+
+
 def numbered(message: JsonObject) -> JsonObject:
     """A whole message as a delta: whole calls have no index; their order is their index."""
     calls = message.get("tool_calls")
@@ -69,6 +78,8 @@ class Said:
     What such a message says is a repetition where it is the same as all that was said before, or as
     the delta in its chunk. What goes on after all that was said is new, and anything else is a
     contradiction, with which the answer fails. Calls and annotations are known by their order.
+    Where whole messages are the pieces, one that begins with all that was said before is no piece
+    of an answer but all of it so far.
     """
 
     __slots__ = ("by_message", "cited", "reasoning", "refusal", "text")
@@ -82,6 +93,27 @@ class Said:
         self.by_message = False
         """Whether a message said the first of it: messages are the pieces then."""
 
+    def add(self, message: JsonObject) -> None:
+        """A message was passed on."""
+        for said, text in zip(
+            (self.reasoning, self.text, self.refusal), texts_of(message), strict=True
+        ):
+            if type(text) is str:
+                said.append(text)
+
+    def is_repeated_by(self, message: JsonObject) -> bool:
+        """Whether a message says all that was said before, and more. Where that is the same, or a
+        letter, it may be a piece that looks alike."""
+        for said, text in zip(
+            (self.reasoning, self.text, self.refusal), texts_of(message), strict=True
+        ):
+            before = "".join(said)
+            if type(text) is str and len(before) > 1 and text.startswith(before):
+                longer = len(text) > len(before)
+                if longer or len(text) >= _SURELY_ALIKE:
+                    return True
+        return False
+
     def rest(
         self, message: JsonObject, delta: JsonObject, calls: ToolFragments | None
     ) -> JsonObject:
@@ -90,15 +122,7 @@ class Said:
         Raises:
             UpstreamError: it says something else.
         """
-        thought = pick_text(message.get("reasoning_content"), message.get("reasoning"))
-        content, refusal = message.get("content"), message.get("refusal")
-        if isinstance(content, list | dict):
-            parts = split_parts(content)
-            thought, content, refusal = (
-                thought or parts.thought,
-                parts.text,
-                refusal or parts.refusal,
-            )
+        thought, content, refusal = texts_of(message)
         fragments = numbered(message).get("tool_calls")
         fragments = fragments if type(fragments) is list else []
         annotations = message.get("annotations")
@@ -113,9 +137,13 @@ class Said:
             rest["reasoning_details"] = message.get("reasoning_details")
         if calls is None:
             rest["function_call"] = message.get("function_call")
-        known = rest.keys() | {"reasoning", "role"}
+        known = rest.keys() | {"reasoning", "role", *OTHER_FIELDS}
         others = {name: value for name, value in message.items() if name not in known}
         return {**others, **{name: value for name, value in rest.items() if value}}
+
+
+_SURELY_ALIKE = 16
+"""Characters of a text that no second piece of an answer happens to repeat."""
 
 
 def _after(said: list[str], whole: Any, delta: JsonObject) -> str:

@@ -140,6 +140,8 @@ DELTA_FIELDS = SPEECH_FIELDS | frozenset(
         "reasoning_content",
         "reasoning",
         "reasoning_details",
+        "thinking",
+        "reasoning_text",
     }
 )
 
@@ -149,6 +151,36 @@ ANSWER: dict[str, Field] = {
     "citations": Field(KNOB, "a list of sources without places"),
 }
 """Fields of answers without a canonical home."""
+
+UNREAD = Field(CONTENT, "nobody reads it")
+"""A member of a message that no table names: part of the answer, as far as anybody knows."""
+
+BESIDES: dict[str, Field] = ANSWER | dict.fromkeys(
+    (
+        "cache_control",
+        "content_filter_results",
+        "context",  # Azure: what it searched
+        "executed_tools",  # Groq: what its own tools did
+        "extra_content",  # Google: signatures of thoughts
+        "id",
+        "name",
+        "padding",
+        "prefix",
+        "prompt_token_ids",
+        "provider_specific_fields",  # LiteLLM: what it also says in other members
+        "reasoning_signature",
+        "search_results",
+        "sources",
+        "thinking_blocks",  # LiteLLM: the reasoning once more
+        "thought_signature",
+        "token_ids",
+        "tool_call_id",
+        "type",
+        "web_search",
+    ),
+    Field(KNOB, "not what the model said"),
+)
+"""Members of messages in answers that stand beside what the model said."""
 
 OFFICIAL_USAGE = frozenset(
     {

@@ -11,6 +11,7 @@ that the whole output has not (`has_strays`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -22,6 +23,7 @@ from dragoman.canonical.tools import is_json_object
 from dragoman.jsontext import JsonError, decode, mended
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
+from dragoman.protocols.openai_responses import wire
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 """Types of tool calls, and where their arguments are."""
@@ -225,16 +227,20 @@ class Items:
 
     def has_strays(self) -> bool:
         """Whether pieces came of an item that there is not: it does not stand in the whole output,
-        which has others, or it neither began nor ended, as others did. Reasoning may be left out of
-        the whole output, if all of it is.
+        which has others, or it did not end, or neither began nor ended, as others did. Reasoning
+        may be left out of the whole output, if all of it is.
         """
         if len(self._claimed) == len(self._all):
             return False
         listed = {item.kind for item in self._all if item.number in self._claimed}
         kinds = {"message", *CALLS, *(listed & {"reasoning"})} if listed else set()
+        ended = set() if listed else {item.kind for item in self._all if item.done}
         framed = any(item.is_framed() for item in self._all)
         return any(
-            item.stray or item.kind in kinds or (framed and not item.is_framed())
+            item.stray
+            or item.kind in kinds
+            or (framed and not item.is_framed())
+            or (not item.done and item.kind in ended and item.kind not in CALLS)
             for item in self._all
             if item.number not in self._claimed and item.has_content()
         )
@@ -412,7 +418,16 @@ def rest_of(said: str, whole: str) -> str | None:
     if not whole or _squeezed(whole) == _squeezed(said):
         return ""
     whole, said = mended(whole), mended(said)
-    return whole[len(said) :] if whole.startswith(said) else None
+    if whole.startswith(said):
+        return whole[len(said) :]
+    thought = _THOUGHT.match(said)
+    if thought is not None and _squeezed(said[thought.end() :]) == _squeezed(whole):
+        return ""  # servers take it out at the end
+    return None
+
+
+_THOUGHT = re.compile(r"\s*<(think|thinking|thought)>.*?</\1>", re.DOTALL)
+"""Thoughts in a text, as models write them that have no other place for them."""
 
 
 def rest_of_arguments(said: str, whole: str) -> str | None:
@@ -457,9 +472,46 @@ def _alike(known: str | None, told: str | None) -> bool:
 def parts_of(value: JsonObject) -> list[JsonObject]:
     """The parts of a message."""
     content = value.get("content")
-    if isinstance(content, str):
-        return [{"type": "output_text", "text": content}]
-    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    found = []
+    for part in content if isinstance(content, list) else (content,):
+        if isinstance(part, str):
+            found.append({"type": "output_text", "text": part})
+        elif isinstance(part, dict):
+            found.append(as_known(part))
+    return found
+
+
+def as_known(part: JsonObject) -> JsonObject:
+    """A part of no known type as text, if it has any; else itself."""
+    text = part.get("text")
+    if isinstance(text, dict):
+        text = text.get("value")
+    if not isinstance(text, str) or str(part.get("type")) in _PARTS:
+        return part
+    return {**part, "type": "output_text", "text": text}
+
+
+_PARTS = {*TEXTS, "reasoning_text"}
+
+
+def as_message(item: JsonObject) -> JsonObject:
+    """An item of a type that nobody knows, but with text, as the message that it is; else itself.
+    So is a part of a message that stands in an item's place."""
+    kind = item.get("type")
+    if kind in _NAMED or (isinstance(kind, str) and kind.endswith(("_call", "_output", "_result"))):
+        return item
+    if isinstance(item.get("text"), str) or isinstance(item.get("refusal"), str):
+        content: Any = [{name: item[name] for name in _OF_PARTS if name in item}]
+    elif (kind is None and "role" in item) or any(text_in(part) for part in parts_of(item)):
+        content = item.get("content")
+    else:
+        return item
+    named: JsonObject = {name: item[name] for name in ("id", "status", "phase") if name in item}
+    return {**named, "type": "message", "content": content}
+
+
+_NAMED = {"message", "reasoning", *CALLS, *wire.FOREIGN_ASSISTANT_ITEMS}
+_OF_PARTS = ("type", "text", "refusal", "annotations", "logprobs")
 
 
 def only_text(value: JsonObject) -> str | None:

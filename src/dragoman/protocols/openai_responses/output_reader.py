@@ -58,9 +58,20 @@ _NO_TEXT = Text(text="")
 
 class OutputReader:
     """Reads the items of one answer. `has_calls` is whether a tool was called, `cut` whether an
-    item says that it is not whole; `answer_id` is the answer's own."""
+    item says that it is not whole, `goes_on` whether one that came whole says that it does;
+    `answer_id` is the answer's own."""
 
-    __slots__ = ("_call_ids", "_inbound", "_last_call", "_next", "answer_id", "cut", "has_calls")
+    __slots__ = (
+        "_call_ids",
+        "_inbound",
+        "_last_call",
+        "_next",
+        "_thoughts",
+        "answer_id",
+        "cut",
+        "goes_on",
+        "has_calls",
+    )
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
@@ -71,6 +82,9 @@ class OutputReader:
         self.answer_id = ""
         self.has_calls = False
         self.cut = False
+        self.goes_on = False
+        self._thoughts: list[Segment] = []
+        """All readable reasoning."""
 
     def announce(self, item: Item, value: JsonObject, path: str) -> list[Event]:
         """An item begins; `value` is its head, `path` where it stands.
@@ -121,14 +135,30 @@ class OutputReader:
         """
         kind = str(value.get("type"))
         if kind not in TEXTS:
-            if kind != "reasoning_text":
-                self._lose(path, "content part of an unknown type")
+            if kind == "reasoning_text":
+                return self._thought(str(value.get("text") or ""))
+            detail = "content part of an unknown type"
+            self._inbound.ledger.add(path, LossKind.CONTENT, detail)
             return []
         refuses = kind == "refusal"
-        known = _part_at(item, at, refuses) or _part_saying(item, text_in(value), refuses)
+        text = text_in(value)
+        known = _part_at(item, at, refuses) or _part_saying(item, text, refuses)
+        if known is None and item.done and text:
+            if any(part.block.text() == text for part in item.parts):
+                return []  # the whole item had it under another number
+            raise _late("a message")
         return self._rest_of_part(
             item, known, at if known is None else known.at, value, path, over=over
         )
+
+    def _thought(self, text: str) -> list[Event]:
+        """Reasoning in a part of a message, unless it came as reasoning before."""
+        if not text or any(segment.text() == text for segment in self._thoughts):
+            return []
+        events: list[Event] = []
+        block = self._open(Reasoning(style="raw"), events)
+        self._thoughts.append(Segment(0, [text]))
+        return [*events, Delta(block.index, text), *_close(block)]
 
     def _rest_of_part(
         self,
@@ -226,6 +256,8 @@ class OutputReader:
             item.segments.append(Segment(at, []))
             events.append(PartBreak(item.block.index))
         item.style = style
+        if not item.segments[-1].pieces:
+            self._thoughts.append(item.segments[-1])
         item.segments[-1].pieces.append(piece)
         events.append(Delta(item.block.index, piece))
         return events
@@ -310,8 +342,11 @@ class OutputReader:
         else:
             events = []
         item.done = True
-        if value.get("status") == "incomplete":
+        status = value.get("status")
+        if status == "incomplete":
             self.cut = True
+        elif status == "in_progress" and value is not item.head:
+            self.goes_on = True
         return events
 
     def close(self, item: Item) -> list[Event]:
@@ -463,7 +498,9 @@ class OutputReader:
         """Report what of an item nobody reads: a field, or all of it."""
         known = wire.ITEM_FIELDS.get(kind)
         if known is None:
-            self._lose(path, f"{kind} items have no counterpart for the client")
+            loss = LossKind.KNOB if kind in wire.HOSTED_ITEMS else LossKind.CONTENT
+            detail = f"{kind} items have no counterpart for the client"
+            self._inbound.ledger.add(path, loss, detail)
             return
         if not value.keys() <= known:
             for name, content in value.items():

@@ -18,6 +18,7 @@ from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import NOTHING, Beginning, Passthrough, to_json
 from dragoman.protocols.error_body import is_readable, is_typed, stray_error
+from dragoman.protocols.finish_words import is_failure
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses.errors import error_members, failed_in_stream
@@ -243,9 +244,15 @@ def forward_response(
         if error is not None:
             raise UpstreamError(fault_of(error))
         raise UpstreamError.unreadable("it has no output")
-    if answer.status == "failed":
+    if _has_failed(answer):
         raise UpstreamError(fault_of(answer.error))
     return passed, _usage_of(answer)
+
+
+def _has_failed(answer: _Answer) -> bool:
+    """Whether a response says that it is no answer, whatever its event says. In any other status it
+    may be one that is made in the background."""
+    return bool(answer.error) or is_failure(answer.status)
 
 
 def _usage_of(answer: _Answer) -> Usage | None:
@@ -354,6 +361,8 @@ class ResponsesRelay:
             self.answer_id = name if isinstance(name, str) else ""
         self.usage = _usage_of(event.response) or self.usage
         if isinstance(event.type, str) and event.type in _ENDS:
+            if event.type != "response.failed" and _has_failed(event.response):
+                return self.fail(fault_of(event.response.error))
             self.ended = True
             self._created = b""
             if event.type == "response.failed":

@@ -25,7 +25,14 @@ from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.finish import read_finish
-from dragoman.protocols.openai_responses.items import Item, Items, OpenBlock, word
+from dragoman.protocols.openai_responses.items import (
+    Item,
+    Items,
+    OpenBlock,
+    as_known,
+    as_message,
+    word,
+)
 from dragoman.protocols.openai_responses.output_reader import OutputReader
 from dragoman.protocols.openai_responses.usage import read_usage
 from dragoman.protocols.openai_responses.web_search import counts_only_searches, searches_of
@@ -119,6 +126,7 @@ _FAILED = ("failed", "cancelled")
 
 _FINISHED = (None, "completed", "incomplete")
 _UNFINISHED = ("in_progress",)
+"""Statuses that an event may contradict: a whole answer has nothing else to say that it is over."""
 
 
 class ResponsesReader:
@@ -172,7 +180,7 @@ class ResponsesReader:
 
     def _read_event(self, frame: Frame) -> list[Event]:
         try:
-            value = self._inbound.decode(frame.data)
+            value = self._inbound.decode(frame.data) if frame.data.strip() else {}
         except JsonError:
             raise UpstreamError.unreadable("an event is not JSON") from None
         if not isinstance(value, dict):
@@ -212,6 +220,7 @@ class ResponsesReader:
         head = value.get("item")
         if not isinstance(head, dict):
             return []
+        head = as_message(head)
         item = self._items.announced(_number(value), head)
         return self._answer.announce(item, head, f"response.output_item.added[{item.number}].item")
 
@@ -219,6 +228,7 @@ class ResponsesReader:
         whole = value.get("item")
         if not isinstance(whole, dict):
             return []
+        whole = as_message(whole)
         item = self._items.finished(_number(value), whole)
         return self._answer.complete(item, whole, f"response.output_item.done[{item.number}].item")
 
@@ -252,6 +262,7 @@ class ResponsesReader:
         return self._part(value, part, over=True) if isinstance(part, dict) else []
 
     def _part(self, value: JsonObject, part: JsonObject, *, over: bool) -> list[Event]:
+        part = as_known(part)
         if part.get("type") == "reasoning_text":
             return self._rest_of_reasoning(
                 value, "raw", "content_index", _text(part, "text"), over=over
@@ -339,6 +350,7 @@ class ResponsesReader:
         for position, whole in enumerate(_list(response, "output")):
             if not isinstance(whole, dict):
                 raise UpstreamError.unreadable("an output item is not an object")
+            whole = as_message(whole)
             item = self._items.listed(position, whole)
             events += self._answer.complete(item, whole, f"{path}output[{position}]")
         text = _text(response, "output_text")
@@ -353,7 +365,7 @@ class ResponsesReader:
         """How the answer ended, and what it cost."""
         report_unread(response, path, self._inbound)
         status, details = response.get("status"), response.get("incomplete_details")
-        if status in _UNFINISHED:
+        if status in _UNFINISHED and not self._answer.goes_on:
             # Some servers repeat the object that the answer began with.
             detail = "taken for completed, as its event says"
             self._inbound.ledger.add(f"{path}status", LossKind.CONVERTED, detail)

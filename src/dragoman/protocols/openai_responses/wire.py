@@ -142,6 +142,9 @@ FOREIGN_ASSISTANT_ITEMS: Final = frozenset(
 )
 """Items of the model's side that only this protocol can express (3.6.4: lost content)."""
 
+HOSTED_ITEMS: Final = FOREIGN_ASSISTANT_ITEMS - {"image_generation_call"}
+"""Items of what the vendor's own tools did: nothing that the model says to the client."""
+
 FOREIGN_USER_ITEMS: Final = frozenset(
     {
         "mcp_approval_response",

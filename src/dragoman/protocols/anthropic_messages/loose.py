@@ -1,0 +1,46 @@
+"""Blocks and deltas of servers that keep to the protocol loosely, as it has them."""
+
+from __future__ import annotations
+
+from dragoman.protocols.anthropic_messages import wire
+from dragoman.protocols.fields import JsonObject
+
+_MEMBERS = {
+    "text": ("text", "text_delta"),
+    "thinking": ("thinking", "thinking_delta"),
+    "reasoning": ("thinking", "thinking_delta"),
+    "reasoning_content": ("thinking", "thinking_delta"),
+    "partial_json": ("partial_json", "input_json_delta"),
+    "signature": ("signature", "signature_delta"),
+}
+"""Members that tell what an object without a known type is: the protocol's own member for it, and
+the type of its delta."""
+
+
+def as_known(block: JsonObject) -> JsonObject:
+    """A block of no known type as what its members tell it is; itself if they do not."""
+    kind = block.get("type")
+    if type(kind) is str and (kind in wire.BLOCK_FIELDS or is_hosted(kind)):
+        return block
+    for name in ("text", "thinking", "reasoning"):
+        text = block.get(name)
+        if isinstance(text, str):
+            own = _MEMBERS[name][0]
+            rest = {key: value for key, value in block.items() if key != name}
+            return {**rest, "type": own, own: text}
+    return block
+
+
+def named_delta(delta: JsonObject) -> JsonObject | None:
+    """A delta of no known type as what its members tell it is; None if they do not."""
+    for name, (own, kind) in _MEMBERS.items():
+        text = delta.get(name)
+        if isinstance(text, str):
+            return {"type": kind, own: text}
+    return None
+
+
+def is_hosted(kind: str) -> bool:
+    """Whether a block is of what the vendor's own tools do, or of how it serves: nothing the model
+    says to the client."""
+    return kind in wire.FOREIGN_BLOCKS or kind.endswith("tool_result")

@@ -1,0 +1,297 @@
+"""Streams whose words and shapes are not the protocol's own, and what they mean all the same.
+
+Text that stands in a place nobody named is text; what cannot be read as any is lost content.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.protocols.openai_responses.upstream import events_of, message, response
+from tests.protocols.openai_responses.upstream import stream_of as responses_stream
+from tests.protocols.openai_responses.upstream import text as output_text
+from tests.tables.cells import (
+    ROLE,
+    STOP,
+    block,
+    chat_stream,
+    message_end,
+    message_start,
+    named_stream,
+    text_block,
+)
+from tests.tables.odd import Row, check, ids
+from tests.tables.requests import A, C, JsonObject, R
+from tests.tables.test_odd_streams_from_chat import (
+    CALLS,
+    PLAIN,
+    THOUGHT,
+    X,
+    delta,
+    first,
+    fragment,
+    whole_chunk,
+)
+
+TWICE = chat_stream(ROLE, delta(content="Go"), delta(content="od"), STOP)
+
+
+def said(content: str) -> bytes:
+    return chat_stream(ROLE, delta(content=content), STOP)
+
+
+def unended(chunk: JsonObject) -> JsonObject:
+    """A chunk whose finish reason is a null in words."""
+    return {**chunk, "choices": [{**chunk["choices"][0], "finish_reason": "null"}]}
+
+
+CHAT_ROWS = [
+    *(
+        Row(f"the role {role}", chat_stream(delta(role=role), X, STOP), PLAIN)
+        for role in ("model", "Assistant", "ai")
+    ),
+    Row("another speaker", chat_stream(delta(role="Tool", content="x"), STOP)),
+    Row("a finish word", chat_stream(ROLE, X, delta("normal")), PLAIN),
+    Row(
+        "an answer cut for its repetition",
+        chat_stream(ROLE, X, delta("repetition")),
+        chat_stream(ROLE, X, delta("length")),
+    ),
+    Row("null in words", chat_stream(unended(ROLE), unended(X), STOP), PLAIN),
+    Row("nothing but null in words", chat_stream(ROLE, unended(X))),
+    Row(
+        "frames without data",
+        b"data:\n\ndata: \n\nevent: ping\ndata:\n\n" + chat_stream(ROLE, X, STOP),
+        PLAIN,
+    ),
+    *(
+        Row(f"reasoning in {name}", chat_stream(ROLE, delta(**{name: "hm"}), X, STOP), THOUGHT)
+        for name in ("thinking", "reasoning_text")
+    ),
+    Row("a number for a text", chat_stream(ROLE, delta(content=5), STOP), said("5")),
+    *(
+        Row(
+            f"nothing to be read in {name}",
+            chat_stream(ROLE, delta(**{name: value}), X, STOP),
+            PLAIN,
+            {f"choices[0].delta.{name}": "content"},
+        )
+        for name, value in (("images", [{"type": "image_url"}]), ("audio", {"data": "AA=="}))
+    ),
+    Row(
+        "messages that each repeat the text so far",
+        chat_stream(
+            whole_chunk({"role": "assistant", "content": "Go"}),
+            whole_chunk({"role": "assistant", "content": "Good"}),
+            whole_chunk({"role": "assistant", "content": "Good"}, "stop"),
+        ),
+        TWICE,
+        {"choices[0].message": "knob"},
+    ),
+    Row(
+        "messages of which two are alike",
+        chat_stream(
+            whole_chunk({"content": "ha"}),
+            whole_chunk({"content": "ha"}),
+            whole_chunk({"content": "ha!"}, "stop"),
+        ),
+        said("hahaha!"),
+    ),
+    Row(
+        "two calls of one name at one index",
+        chat_stream(
+            fragment(0, '{"a":1}', id="", name="f"), fragment(0, '{"a":2}', id="", name="f"), CALLS
+        ),
+        chat_stream(
+            first(0, f"call_{'a' * 24}", "f", '{"a":1}'),
+            first(1, f"call_{'b' * 24}", "f", '{"a":2}'),
+            CALLS,
+        ),
+    ),
+]
+
+BEGIN = message_start(input_tokens=5)
+ENDING = message_end()
+SAID = named_stream(BEGIN, *text_block(0, "Go", "od"), *ENDING)
+OPENED, GO, OD, CLOSED = text_block(0, "Go", "od")
+
+
+def changed(value: Any) -> bytes:
+    """The stream with another index in each event; none for `...`."""
+    made = []
+    for event in (OPENED, GO, OD, CLOSED):
+        rest = {name: event[name] for name in event if name != "index"}
+        made.append(rest if value is ... else {**rest, "index": value})
+    return named_stream(BEGIN, *made, *ENDING)
+
+
+def piece(**members: Any) -> JsonObject:
+    return {"type": "content_block_delta", "index": 0, "delta": members}
+
+
+def begun(**members: Any) -> JsonObject:
+    return {"type": "content_block_start", "index": 0, "content_block": members}
+
+
+MESSAGES_ROWS = [
+    *(Row(f"the index {value!r}", changed(value), SAID) for value in ("0", None, ...)),
+    *(
+        Row(
+            f"a delta that is {head}",
+            named_stream(BEGIN, OPENED, piece(**head, text="Go"), OD, CLOSED, *ENDING),
+            SAID,
+        )
+        for head in ({}, {"type": "text"}, {"type": "output_text_delta"})
+    ),
+    *(
+        Row(
+            f"a block that is {head}",
+            named_stream(BEGIN, begun(**head, text="Go"), OD, CLOSED, *ENDING),
+            SAID,
+        )
+        for head in ({}, {"type": "output_text"}, {"type": None})
+    ),
+    Row(
+        "thinking under other names",
+        named_stream(
+            BEGIN,
+            begun(type="reasoning", reasoning=""),
+            piece(type="reasoning_delta", reasoning="hm"),
+            CLOSED,
+            *text_block(1, "x"),
+            *ENDING,
+        ),
+        named_stream(
+            BEGIN,
+            *block(
+                0,
+                {"type": "thinking", "thinking": ""},
+                {"type": "thinking_delta", "thinking": "hm"},
+            ),
+            *text_block(1, "x"),
+            *ENDING,
+        ),
+    ),
+    Row(
+        "a block that cannot be read",
+        named_stream(
+            BEGIN, *block(0, {"type": "picture", "data": "x"}), *text_block(1, "Good"), *ENDING
+        ),
+        SAID,
+        {"content[0]": "content"},
+    ),
+    Row(
+        "arguments as an object, and a number that no double holds",
+        named_stream(
+            BEGIN,
+            *block(
+                0,
+                {"type": "tool_use", "id": "t", "name": "f", "input": {}},
+                {"type": "input_json_delta", "partial_json": {"a": 1}},
+            ),
+            *message_end("tool_use"),
+        ),
+        named_stream(
+            BEGIN,
+            *block(
+                0,
+                {"type": "tool_use", "id": "t", "name": "f", "input": {}},
+                {"type": "input_json_delta", "partial_json": '{"a":1}'},
+            ),
+            *message_end("tool_use"),
+        ),
+    ),
+    Row("an empty event", b"event: ping\ndata:\n\n" + SAID, SAID),
+    Row("a reason that failed", named_stream(BEGIN, *text_block(0, "x"), *message_end("error"))),
+    Row("a null in words", named_stream(BEGIN, *text_block(0, "x"), *message_end("null"))),
+]
+
+
+def streamed(*items: JsonObject) -> bytes:
+    return responses_stream(events_of(response(*items)))
+
+
+GOOD = message(output_text("Good"))
+HELLO = streamed(GOOD)
+THINKING = "<think>hm</think>\n\nGood"
+
+
+def last(*items: JsonObject, **members: Any) -> bytes:
+    """Nothing but the last event."""
+    begun, *_, ended = events_of(response())
+    return responses_stream([begun, {**ended, "response": {**response(*items), **members}}])
+
+
+def otherwise(said: str, whole: str) -> bytes:
+    """A text that is another one in the last event."""
+    made = events_of(response(message(output_text(said))))
+    ended = events_of(response(message(output_text(whole))))
+    return responses_stream([*made[:-1], ended[-1]])
+
+
+RESPONSES_ROWS = [
+    *(
+        Row(f"the content {content!r}", last({**GOOD, "content": content}), HELLO)
+        for content in (
+            "Good",
+            ["Good"],
+            {"type": "output_text", "text": "Good"},
+            [{"type": "markdown", "text": "Good"}],
+            [{"text": "Good"}],
+        )
+    ),
+    Row("a part in an item's place", last({"type": "output_text", "text": "Good"}), HELLO),
+    Row("an item without a type", last({"role": "assistant", "content": ["Good"]}), HELLO),
+    Row(
+        "reasoning in a part of a message",
+        last(message({"type": "reasoning_text", "text": "hm"}, output_text("Good"))),
+        last(
+            {
+                "type": "reasoning",
+                "summary": [],
+                "content": [{"type": "reasoning_text", "text": "hm"}],
+            },
+            GOOD,
+        ),
+    ),
+    Row(
+        "a part that cannot be read",
+        last(message({"type": "picture", "url": "x"}, output_text("Good"))),
+        HELLO,
+        {"response.output[0].content[0]": "content"},
+    ),
+    Row(
+        "an item that cannot be read",
+        last({"type": "picture", "url": "x"}, GOOD),
+        HELLO,
+        {"response.output[0]": "content"},
+    ),
+    Row(
+        "thoughts that are taken out at the end",
+        otherwise(THINKING, "Good"),
+        streamed(message(output_text(THINKING))),
+    ),
+    Row("other words at the end", otherwise(THINKING, "Bad")),
+    Row(
+        "completed while it goes on",
+        last({**GOOD, "status": "in_progress"}, status="in_progress"),
+    ),
+    Row("an empty event", b"data:\n\n" + HELLO, HELLO),
+]
+
+
+@pytest.mark.parametrize("row", CHAT_ROWS, ids=ids(CHAT_ROWS))
+def test_chat(row: Row) -> None:
+    check(C, row)
+
+
+@pytest.mark.parametrize("row", MESSAGES_ROWS, ids=ids(MESSAGES_ROWS))
+def test_messages(row: Row) -> None:
+    check(A, row)
+
+
+@pytest.mark.parametrize("row", RESPONSES_ROWS, ids=ids(RESPONSES_ROWS))
+def test_responses(row: Row) -> None:
+    check(R, row)
