@@ -549,8 +549,12 @@ class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The administration of a running gateway over HTTP, below `/admin`."""
 
     key: Secret | None = None
-    """Token for `/admin` and `/metrics`, at least 16 characters and no client's key. Absent: there
-    is no `/admin`, and `/metrics` answers only who asks from the machine itself."""
+    """Key for `/admin` and `/metrics`, at least 16 characters and no client's key. It may do
+    everything, under the name `admin`. Absent: there is no `/admin` unless it is `enabled`, and
+    `/metrics` answers only who asks from the machine itself."""
+    enabled: bool = False
+    """Serve `/admin` without a `key` here too, for the named keys of the store: `dragoman
+    admin`."""
 
 
 class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

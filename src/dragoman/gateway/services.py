@@ -21,10 +21,11 @@ from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.envelope import Sealer
 from dragoman.config import Config, Team
+from dragoman.gateway.admin.operators import Operators
+from dragoman.gateway.admin.service import Admin, ReloadRequest
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Keyring
 from dragoman.gateway.models import Catalogue, fetch_models
-from dragoman.gateway.operation.admin import Admin, ReloadRequest
 from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.metrics import Metrics
 from dragoman.gateway.operation.own_usage import OwnUsage
@@ -57,7 +58,15 @@ from dragoman.keys.ring import FixedKey, KeyRing
 from dragoman.keys.secrets import digest_of
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Prices
-from dragoman.storage.opening import cipher_for, counts_for, limits_for, responses_for, store_for
+from dragoman.storage.opening import (
+    cipher_for,
+    counts_for,
+    limits_for,
+    responses_for,
+    sessions_for,
+    store_for,
+)
+from dragoman.storage.shared_sessions import Sessions
 from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman")
@@ -140,6 +149,8 @@ class Services:
             self._admission.settle,
             self._traces,
         )
+        self._open_sessions = partial(sessions_for, config, counts)
+        self._opened_sessions: Sessions | None = None
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
@@ -182,6 +193,7 @@ class Services:
                 self.client,
             )
         pool, server = upstreams.pool, config.server
+        proxies = Proxies(server.trusted_proxies)
         router = Router(config, _sealer(config))
         exchange = Exchange(
             server,
@@ -221,7 +233,7 @@ class Services:
             pool=pool,
             upstreams=upstreams,
             keys=Keyring(self.keys, requires_key=server.require_key),
-            proxies=Proxies(server.trusted_proxies),
+            proxies=proxies,
             prices=prices,
             exchange=exchange,
             own_usage=self._own_usage,
@@ -250,6 +262,7 @@ class Services:
                 self.client,
                 self.scrape,
                 prices,
+                Operators(config.admin, self.account_sync, self._sessions, proxies),
                 self._reload,
             ),
         )
@@ -273,6 +286,12 @@ class Services:
         self.generation = self.current.generation = generation
         self.prober.start()
         self.alerts.start()
+
+    def _sessions(self) -> Sessions:
+        """Who is signed in to the administration."""
+        if self._opened_sessions is None:
+            self._opened_sessions = self._open_sessions()
+        return self._opened_sessions
 
     def _tell_of_limit(self, crossing: Crossing) -> None:
         """Tell the log and the webhook that a share of a limit was reached."""
@@ -321,6 +340,8 @@ class Services:
             await asyncio.to_thread(self.exporting.close)
         await self.scrape.close()
         self.large.close()
+        if self._opened_sessions is not None:
+            self._opened_sessions.close()
 
 
 def _prices(config: Config, former: Generation | None, unknown: _Unpriced) -> Prices:

@@ -9,6 +9,7 @@ from dragoman.config import Config
 from dragoman.keys.admission import Counters
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.responses import ResponseStore
+from dragoman.storage.shared_sessions import Sessions, SharedSessions, private_sessions
 
 _log = logging.getLogger("dragoman.accounts")
 
@@ -66,6 +67,22 @@ def limits_for(config: Config, shared: str | None) -> Counters:
         reason = error.strerror or type(error).__name__
         _log.error("%s: %s: each worker holds to limits by itself", path, reason)
         return PrivateLimits()
+
+
+def sessions_for(config: Config, shared: str | None) -> Sessions:
+    """Who is signed in to the administration, over the processes that use the same store, or else
+    over those that have a file `shared` for their requests in flight, beside that; in this process
+    alone if there is neither, or it cannot be used, which is logged."""
+    base = config.storage.path or shared
+    if base is None:
+        return private_sessions()
+    path = f"{base}-sessions"
+    try:
+        return SharedSessions(path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        _log.error("%s: %s: each worker has its own sessions", path, reason)
+        return private_sessions()
 
 
 def responses_for(config: Config) -> ResponseStore | None:
