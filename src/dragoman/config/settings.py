@@ -557,6 +557,20 @@ class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     admin`."""
 
 
+class RequestLogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The log of requests behind `/admin/requests`: who asked for what, what became of it, and
+    nothing of what was said. It is kept where there is an `[admin]`, in files of its own on this
+    machine, beside `storage.path`; without a store, until the gateway ends."""
+
+    enabled: bool = True
+    """Keep it."""
+    days: Annotated[float, Meta(gt=0)] = 7.0
+    """Days for which requests are kept; they go an eighth of that time at once."""
+    most_bytes: Annotated[int, Meta(ge=1024 * 1024)] = 256 * 1024 * 1024
+    """Bytes that all of it may take; beyond them the oldest eighth goes. A request takes about a
+    kilobyte."""
+
+
 class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who is told when quotas run low and accounts fall out: see [operations](operations.md)."""
 
@@ -598,6 +612,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     storage: Annotated[Storage, RESTART] = Storage()
     usage: UsageSettings = UsageSettings()
     admin: Admin = Admin()
+    request_log: Annotated[RequestLogSettings, RESTART] = RequestLogSettings()
     webhook: Annotated[Webhook, RESTART] = Webhook()
     pricing: Pricing = Pricing()
     traces: Annotated[Traces, RESTART] = Traces()

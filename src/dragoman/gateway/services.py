@@ -33,6 +33,7 @@ from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.operation.webhook import Alerts
+from dragoman.gateway.request_log.writing import RequestLog
 from dragoman.gateway.serving.admission import Admission, is_told, log_crossing
 from dragoman.gateway.serving.affinity import ForeignReasoning
 from dragoman.gateway.serving.attribution import Attributor
@@ -62,6 +63,7 @@ from dragoman.storage.opening import (
     cipher_for,
     counts_for,
     limits_for,
+    request_log_for,
     responses_for,
     sessions_for,
     store_for,
@@ -143,11 +145,13 @@ class Services:
             self.account_sync.settled = self.limits
         self.exporting = _exporting(config, self.scrape.metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
+        self.request_log = _request_log(config, counts, self.scrape.metrics)
         self.tally = Tally(
             self.scrape.metrics,
             None if self.account_sync is None else self.meter,
             self._admission.settle,
             self._traces,
+            None if self.request_log is None else self.request_log.add,
         )
         self._open_sessions = partial(sessions_for, config, counts)
         self._opened_sessions: Sessions | None = None
@@ -263,6 +267,7 @@ class Services:
                 self.scrape,
                 prices,
                 Operators(config.admin, self.account_sync, self._sessions, proxies),
+                None if self.request_log is None else self.request_log.files,
                 self._reload,
             ),
         )
@@ -283,6 +288,8 @@ class Services:
         self.meter.know(_configured_models(config))
         if self.exporting is not None:
             self.exporting.know(places_of(config))
+        if self.request_log is not None:
+            self.request_log.know(_protocols(config))
         self.generation = self.current.generation = generation
         self.prober.start()
         self.alerts.start()
@@ -323,6 +330,8 @@ class Services:
         self.alerts.start()
         if self.exporting is not None:
             self.exporting.start()
+        if self.request_log is not None:
+            self.request_log.start()
 
     async def close(self) -> None:
         """Close the connections to upstreams, and write to the store what it does not know yet."""
@@ -338,6 +347,8 @@ class Services:
         self.generation.pool.share(None)
         if self.exporting is not None:
             await asyncio.to_thread(self.exporting.close)
+        if self.request_log is not None:
+            await asyncio.to_thread(self.request_log.close)
         await self.scrape.close()
         self.large.close()
         if self._opened_sessions is not None:
@@ -383,6 +394,18 @@ def _exporting(config: Config, metrics: Metrics) -> Exporting | None:
     if not config.traces.enabled or is_disabled(os.environ):
         return None
     return Exporting(places_of(config), config.traces.conventions, metrics.traced)
+
+
+def _request_log(config: Config, shared: str | None, metrics: Metrics) -> RequestLog | None:
+    is_served = config.admin.key is not None or config.admin.enabled
+    if not (config.request_log.enabled and is_served):
+        return None
+    return RequestLog(request_log_for(config, shared), _protocols(config), metrics.logged)
+
+
+def _protocols(config: Config) -> dict[str, str]:
+    """What each upstream speaks."""
+    return {upstream.name: upstream.protocol for upstream in config.upstreams}
 
 
 class _Unpriced:

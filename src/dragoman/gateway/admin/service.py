@@ -52,6 +52,7 @@ from dragoman.gateway.admin.calls import (
 )
 from dragoman.gateway.admin.keys import AdminKeyRoutes, KeyRoutes
 from dragoman.gateway.admin.operators import Operators, check_json
+from dragoman.gateway.admin.requests import RequestRoutes
 from dragoman.gateway.edge.errors import Headers, fault_of
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.operation.scrape import Scrape
@@ -59,6 +60,7 @@ from dragoman.gateway.processes.reload import Report
 from dragoman.http import ClientGone
 from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import cipher_for
+from dragoman.storage.request_log import RequestLogFiles
 from dragoman.upstream.client import UpstreamClient
 
 T = TypeVar("T")
@@ -86,8 +88,9 @@ _STATUS_OF_KIND = {
 
 
 class Admin:
-    """Serves `/admin` of one worker, with one configuration. `reload` reads the configuration
-    anew, None where it came from no file; `more` are the routes of other modules."""
+    """Serves `/admin` of one worker, with one configuration. `requests` is the log of requests,
+    None if there is none; `reload` reads the configuration anew, None where that came from no
+    file."""
 
     def __init__(
         self,
@@ -98,6 +101,7 @@ class Admin:
         scrape: Scrape,
         prices: Prices,
         operators: Operators,
+        requests: RequestLogFiles | None,
         reload: ReloadRequest | None = None,
     ) -> None:
         self._reload = reload
@@ -114,6 +118,7 @@ class Admin:
                 *AccountRoutes(config, pool, client, self._ask).routes(),
                 *KeyRoutes(self._ask_keys).routes(),
                 *AdminKeyRoutes(self._ask_admins).routes(),
+                *RequestRoutes(requests).routes(),
                 AdminRoute("usage", {"GET": self._usage}),
                 AdminRoute("audit", {"GET": self._audit}),
                 AdminRoute("prices", {"GET": self._prices_of}),

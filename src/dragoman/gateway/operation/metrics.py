@@ -88,6 +88,7 @@ class Counts(Struct):
     probes: dict[str, int] = field(default_factory=dict)
     alerts: dict[str, int] = field(default_factory=dict)
     traces: dict[str, int] = field(default_factory=dict)
+    logged: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
     store_failures: int = 0
     worker_restarts: int = 0
@@ -104,6 +105,7 @@ class Counts(Struct):
             (self.probes, other.probes),
             (self.alerts, other.alerts),
             (self.traces, other.traces),
+            (self.logged, other.logged),
             (self.limits, other.limits),
         ):
             for name, count in its.items():
@@ -217,6 +219,11 @@ class Metrics:
         """Count what became of the traces of so many requests: `sent`, `failed` or `dropped`. Each
         result is counted by one thread only."""
         self.counts.traces[result] = self.counts.traces.get(result, 0) + requests
+
+    def logged(self, result: str, requests: int) -> None:
+        """Count what became of so many requests in the log of requests: `written`, `failed` or
+        `dropped`. Each result is counted by one thread only."""
+        self.counts.logged[result] = self.counts.logged.get(result, 0) + requests
 
 
 def _add_tokens(series: Series, usage: Usage) -> None:
@@ -393,6 +400,12 @@ def render(
         "counter",
         "Requests that are traced: sent, failed to be sent, or dropped for want of room.",
         ((_labels(result=result), number) for result, number in sorted(counts.traces.items())),
+    )
+    lines += _family(
+        "request_log_total",
+        "counter",
+        "Requests in the log of requests: written, failed to be, or dropped for want of time.",
+        ((_labels(result=result), number) for result, number in sorted(counts.logged.items())),
     )
     lines += _family(
         "store_failures_total",
