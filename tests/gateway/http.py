@@ -87,7 +87,7 @@ class Connection:
     def answer(self, *, bodyless: bool = False) -> Answer:
         """A whole answer."""
         found = self.head()
-        if bodyless:
+        if bodyless or found.status == 304:
             return found
         if found.headers.get("transfer-encoding") == "chunked":
             found.body = b"".join(iter(self.chunk, b""))

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from dragoman.accounts.quota import Windows
 from dragoman.accounts.states import AccountState, Entry, Transition
 from dragoman.audit import AuditLog
+from dragoman.keys.admins import AdminStore
 from dragoman.keys.records import KeyStore, StoredKey, StoredTeam, Uses
 
 LOST_AFTER_S = 3.0
@@ -299,6 +300,10 @@ class Store(AuditLog, Protocol):
     @property
     def client_keys(self) -> KeyStore:
         """The client keys and teams that are kept here."""
+
+    @property
+    def admins(self) -> AdminStore:
+        """The keys of the administration that are kept here."""
 
     def deciding(self) -> AbstractContextManager[None]:
         """One transaction for all calls made inside: what is changed is decided on a state that

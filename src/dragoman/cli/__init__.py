@@ -6,6 +6,7 @@ import click
 
 import dragoman
 from dragoman.cli.accounts import accounts
+from dragoman.cli.admins import admin
 from dragoman.cli.audit import audit
 from dragoman.cli.check import check
 from dragoman.cli.classify import classify
@@ -29,6 +30,7 @@ def main() -> None:
 
 for command in (
     accounts,
+    admin,
     audit,
     check,
     classify,

@@ -549,8 +549,26 @@ class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The administration of a running gateway over HTTP, below `/admin`."""
 
     key: Secret | None = None
-    """Token for `/admin` and `/metrics`, at least 16 characters and no client's key. Absent: there
-    is no `/admin`, and `/metrics` answers only who asks from the machine itself."""
+    """Key for `/admin` and `/metrics`, at least 16 characters and no client's key. It may do
+    everything, under the name `admin`. Absent: there is no `/admin` unless it is `enabled`, and
+    `/metrics` answers only who asks from the machine itself."""
+    enabled: bool = False
+    """Serve `/admin` without a `key` here too, for the named keys of the store: `dragoman
+    admin`."""
+
+
+class RequestLogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The log of requests behind `/admin/requests`: who asked for what, what became of it, and
+    nothing of what was said. It is kept where there is an `[admin]`, in files of its own on this
+    machine, beside `storage.path`; without a store, until the gateway ends."""
+
+    enabled: bool = True
+    """Keep it."""
+    days: Annotated[float, Meta(gt=0)] = 7.0
+    """Days for which requests are kept; they go an eighth of that time at once."""
+    most_bytes: Annotated[int, Meta(ge=1024 * 1024)] = 256 * 1024 * 1024
+    """Bytes that all of it may take; beyond them the oldest eighth goes. A request takes about a
+    kilobyte."""
 
 
 class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -594,6 +612,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     storage: Annotated[Storage, RESTART] = Storage()
     usage: UsageSettings = UsageSettings()
     admin: Admin = Admin()
+    request_log: Annotated[RequestLogSettings, RESTART] = RequestLogSettings()
     webhook: Annotated[Webhook, RESTART] = Webhook()
     pricing: Pricing = Pricing()
     traces: Annotated[Traces, RESTART] = Traces()

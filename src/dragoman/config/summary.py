@@ -14,6 +14,6 @@ def summary(config: Config) -> str:
         count(len(config.routes), "route"),
         count(len(config.clients), "client"),
         f"store {config.storage.path}" if config.storage.path else "no store",
-        f"/admin {'on' if config.admin.key is not None else 'off'}",
+        f"/admin {'on' if config.admin.key is not None or config.admin.enabled else 'off'}",
     ]
     return ", ".join(parts)

@@ -18,6 +18,7 @@ from msgspec import Struct
 from dragoman.accounts.pool import AccountPool
 from dragoman.canonical.errors import DragomanError, FaultKind
 from dragoman.config import Config
+from dragoman.gateway.admin.service import ReloadRequest
 from dragoman.gateway.edge.auth import Caller, presented_key
 from dragoman.gateway.edge.browsers import check_unkeyed
 from dragoman.gateway.edge.errors import fault_of, refusal
@@ -29,7 +30,6 @@ from dragoman.gateway.edge.logins import Logins
 from dragoman.gateway.edge.paths import implied_codec, normal_path
 from dragoman.gateway.edge.record import CLIENT_GONE, LOSSES_HEADER, Record, log_line
 from dragoman.gateway.front_page import front_page
-from dragoman.gateway.operation.admin import ReloadRequest
 from dragoman.gateway.operation.exposition import content_type, takes_openmetrics
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.routes import Handler, Route, Routes
@@ -206,9 +206,11 @@ class Gateway:
             if is_open:
                 check_unkeyed(incoming)
             if admin:
-                self._check_logins(incoming, now)
+                is_shown = presented_key(incoming.headers) is not None
+                if is_shown:
+                    self._check_logins(incoming, now)
                 record.error = await now.admin.serve(incoming, _address(incoming, now))
-                if incoming.status == _STATUS_UNAUTHENTICATED:
+                if is_shown and incoming.status == _STATUS_UNAUTHENTICATED:
                     self._note_failed_login(incoming, now)
             else:
                 await self._answer(incoming, now, route, record)
@@ -336,7 +338,7 @@ class Gateway:
 
     async def _metrics(self, incoming: IncomingRequest, caller: Caller, record: Record) -> None:
         admin = self._current.generation.admin
-        if not (incoming.is_local or admin.admits(incoming.headers)):
+        if not (incoming.is_local or await admin.admits(incoming)):
             incoming.shared.append((b"www-authenticate", b"Bearer"))
             raise refusal(FaultKind.UNAUTHENTICATED, "Metrics are for the administration's token.")
         openmetrics = takes_openmetrics(incoming.headers.get(b"accept", b""))

@@ -16,10 +16,10 @@ from dragoman.config import Server as Settings
 from dragoman.config.changes import usable_now
 from dragoman.config.checks import errors, is_loopback
 from dragoman.config.convert import dotted
+from dragoman.gateway.admin.service import ReloadRequest
 from dragoman.gateway.app import Gateway, Serving
 from dragoman.gateway.edge.record import log_line
 from dragoman.gateway.edge.refusals import refuse
-from dragoman.gateway.operation.admin import ReloadRequest
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.reload import ReloadError
 from dragoman.http import Limits

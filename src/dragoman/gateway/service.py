@@ -23,6 +23,7 @@ from dragoman.administration.configuration import note_start
 from dragoman.config import Config, LogFormat
 from dragoman.config.source import Source
 from dragoman.config.summary import summary
+from dragoman.gateway.admin.service import ReloadRequest
 from dragoman.gateway.allocation import configure_allocator
 from dragoman.gateway.edge.lines import LineWriter, Outlet
 from dragoman.gateway.edge.log_format import (
@@ -31,7 +32,6 @@ from dragoman.gateway.edge.log_format import (
     is_text,
     line_form,
 )
-from dragoman.gateway.operation.admin import ReloadRequest
 from dragoman.gateway.operation.board import Board
 from dragoman.gateway.operation.scrape import WorkerSlot
 from dragoman.gateway.processes.listening import (

@@ -21,10 +21,11 @@ from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.envelope import Sealer
 from dragoman.config import Config, Team
+from dragoman.gateway.admin.operators import Operators
+from dragoman.gateway.admin.service import Admin, ReloadRequest
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Keyring
 from dragoman.gateway.models import Catalogue, fetch_models
-from dragoman.gateway.operation.admin import Admin, ReloadRequest
 from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.listed import listed_models
 from dragoman.gateway.operation.metrics import Metrics
@@ -33,6 +34,7 @@ from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.operation.webhook import Alerts
+from dragoman.gateway.request_log.writing import RequestLog
 from dragoman.gateway.serving.admission import Admission, is_told, log_crossing
 from dragoman.gateway.serving.affinity import ForeignReasoning
 from dragoman.gateway.serving.attribution import Attributor
@@ -58,7 +60,16 @@ from dragoman.keys.ring import FixedKey, KeyRing
 from dragoman.keys.secrets import digest_of
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Prices
-from dragoman.storage.opening import cipher_for, counts_for, limits_for, responses_for, store_for
+from dragoman.storage.opening import (
+    cipher_for,
+    counts_for,
+    limits_for,
+    request_log_for,
+    responses_for,
+    sessions_for,
+    store_for,
+)
+from dragoman.storage.shared_sessions import Sessions
 from dragoman.upstream.client import UpstreamClient
 
 _log = logging.getLogger("dragoman")
@@ -135,12 +146,16 @@ class Services:
             self.account_sync.settled = self.limits
         self.exporting = _exporting(config, self.scrape.metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
+        self.request_log = _request_log(config, counts, self.scrape.metrics)
         self.tally = Tally(
             self.scrape.metrics,
             None if self.account_sync is None else self.meter,
             self._admission.settle,
             self._traces,
+            None if self.request_log is None else self.request_log.add,
         )
+        self._open_sessions = partial(sessions_for, config, counts)
+        self._opened_sessions: Sessions | None = None
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
@@ -184,6 +199,7 @@ class Services:
                 self.client,
             )
         pool, server = upstreams.pool, config.server
+        proxies = Proxies(server.trusted_proxies)
         router = Router(config, _sealer(config))
         exchange = Exchange(
             server,
@@ -223,7 +239,7 @@ class Services:
             pool=pool,
             upstreams=upstreams,
             keys=Keyring(self.keys, requires_key=server.require_key),
-            proxies=Proxies(server.trusted_proxies),
+            proxies=proxies,
             prices=prices,
             exchange=exchange,
             own_usage=self._own_usage,
@@ -252,6 +268,8 @@ class Services:
                 self.client,
                 self.scrape,
                 prices,
+                Operators(config.admin, self.account_sync, self._sessions, proxies),
+                None if self.request_log is None else self.request_log.files,
                 self._reload,
             ),
         )
@@ -273,9 +291,17 @@ class Services:
         self.scrape.metrics.is_listed = listed_models(config, generation.prices)
         if self.exporting is not None:
             self.exporting.know(places_of(config))
+        if self.request_log is not None:
+            self.request_log.know(_protocols(config))
         self.generation = self.current.generation = generation
         self.prober.start()
         self.alerts.start()
+
+    def _sessions(self) -> Sessions:
+        """Who is signed in to the administration."""
+        if self._opened_sessions is None:
+            self._opened_sessions = self._open_sessions()
+        return self._opened_sessions
 
     def _tell_of_limit(self, crossing: Crossing) -> None:
         """Tell the log and the webhook that a share of a limit was reached."""
@@ -307,6 +333,8 @@ class Services:
         self.alerts.start()
         if self.exporting is not None:
             self.exporting.start()
+        if self.request_log is not None:
+            self.request_log.start()
 
     async def close(self) -> None:
         """Close the connections to upstreams, and write to the store what it does not know yet."""
@@ -322,8 +350,12 @@ class Services:
         self.generation.pool.share(None)
         if self.exporting is not None:
             await asyncio.to_thread(self.exporting.close)
+        if self.request_log is not None:
+            await asyncio.to_thread(self.request_log.close)
         await self.scrape.close()
         self.large.close()
+        if self._opened_sessions is not None:
+            self._opened_sessions.close()
 
 
 def _prices(config: Config, former: Generation | None, unknown: _Unpriced) -> Prices:
@@ -365,6 +397,18 @@ def _exporting(config: Config, metrics: Metrics) -> Exporting | None:
     if not config.traces.enabled or is_disabled(os.environ):
         return None
     return Exporting(places_of(config), config.traces.conventions, metrics.traced)
+
+
+def _request_log(config: Config, shared: str | None, metrics: Metrics) -> RequestLog | None:
+    is_served = config.admin.key is not None or config.admin.enabled
+    if not (config.request_log.enabled and is_served):
+        return None
+    return RequestLog(request_log_for(config, shared), _protocols(config), metrics.logged)
+
+
+def _protocols(config: Config) -> dict[str, str]:
+    """What each upstream speaks."""
+    return {upstream.name: upstream.protocol for upstream in config.upstreams}
 
 
 class _Unpriced:

@@ -21,15 +21,15 @@ _LENGTH: Final = len(PREFIX) + _BODY + _CHECK
 _SHOWN: Final = 4
 
 
-def make_key(random: bytes) -> str:
-    """The key of 32 random bytes.
+def make_key(random: bytes, prefix: str = PREFIX) -> str:
+    """The key of 32 random bytes, that begins with `prefix`.
 
     Raises:
         ValueError: they are not 32.
     """
     if len(random) != RANDOM_BYTES:
         raise ValueError(f"expected {RANDOM_BYTES} random bytes")
-    body = PREFIX + _signs(int.from_bytes(random, "big"), _BODY)
+    body = prefix + _signs(int.from_bytes(random, "big"), _BODY)
     return body + _check_sum(body)
 
 

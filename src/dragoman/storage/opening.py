@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from tempfile import TemporaryDirectory
 
 from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
 from dragoman.keys.admission import Counters
 from dragoman.storage.encryption import AesGcmCipher
+from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.responses import ResponseStore
+from dragoman.storage.shared_sessions import Sessions, SharedSessions, private_sessions
 
 _log = logging.getLogger("dragoman.accounts")
 
@@ -66,6 +69,30 @@ def limits_for(config: Config, shared: str | None) -> Counters:
         reason = error.strerror or type(error).__name__
         _log.error("%s: %s: each worker holds to limits by itself", path, reason)
         return PrivateLimits()
+
+
+def request_log_for(config: Config, shared: str | None) -> RequestLogFiles:
+    """The log of requests, over the processes that use the same store, or else over those that have
+    a file `shared`, beside it; else in a directory that goes with this process."""
+    settings, base = config.request_log, config.storage.path or shared
+    directory = f"{base}-requests" if base is not None else TemporaryDirectory()
+    return RequestLogFiles(directory, settings.days, settings.most_bytes)
+
+
+def sessions_for(config: Config, shared: str | None) -> Sessions:
+    """Who is signed in to the administration, over the processes that use the same store, or else
+    over those that have a file `shared` for their requests in flight, beside that; in this process
+    alone if there is neither, or it cannot be used, which is logged."""
+    base = config.storage.path or shared
+    if base is None:
+        return private_sessions()
+    path = f"{base}-sessions"
+    try:
+        return SharedSessions(path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        _log.error("%s: %s: each worker has its own sessions", path, reason)
+        return private_sessions()
 
 
 def responses_for(config: Config) -> ResponseStore | None:

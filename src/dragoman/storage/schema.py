@@ -357,6 +357,20 @@ _AUDIT = (
     )""",
 )
 
+_ADMINS = (
+    # Keys of the administration, by the SHA-256 of their secrets in hexadecimal.
+    """CREATE TABLE admins (
+        name TEXT PRIMARY KEY,
+        role TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        ending TEXT NOT NULL,
+        created REAL NOT NULL,
+        enabled INTEGER NOT NULL,
+        note TEXT NOT NULL,
+        used REAL
+    ) WITHOUT ROWID""",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST,
     _RESPONSES,
@@ -367,6 +381,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _KEYS,
     _USAGE,
     _AUDIT,
+    _ADMINS,
 )
 """Statements that lead from each version of the tables to the next; the first from an empty
 file."""

@@ -31,6 +31,7 @@ from dragoman.accounts.store import (
     Definition,
 )
 from dragoman.jsontext import decoder
+from dragoman.storage.sqlite_admins import SqliteAdmins
 from dragoman.storage.sqlite_audit import SqliteAudit, sweep_audit
 from dragoman.storage.sqlite_file import SqliteFile, version_of
 from dragoman.storage.sqlite_keys import SqliteKeys, keys_since, note_uses, teams_since
@@ -103,6 +104,7 @@ class SqliteStore(SqliteUsage, SqliteAudit):
         SqliteUsage.__init__(self, file, usage_hours_days * _DAY_S, usage_days * _DAY_S)
         SqliteAudit.__init__(self, file)
         self._client_keys = SqliteKeys(self._file)
+        self._admins = SqliteAdmins(self._file)
         self._audit_s = audit_days * _DAY_S
         self._history_s = history_days * _DAY_S
         self._pins_s = pins_s
@@ -116,6 +118,11 @@ class SqliteStore(SqliteUsage, SqliteAudit):
     def client_keys(self) -> SqliteKeys:
         """See `Store.client_keys`."""
         return self._client_keys
+
+    @property
+    def admins(self) -> SqliteAdmins:
+        """See `Store.admins`."""
+        return self._admins
 
     def open(self) -> None:
         """Open the file, and bring its tables up to date.

@@ -37,13 +37,15 @@ _HERE = "127.0.0.1"
 _UNPRINTABLE = re.compile(r"[^\x21-\x2b\x2d-\x3a\x3c-\x7e]")
 
 
-class FailedAttempt(Struct, frozen=True):
+class FailedAttempt(Struct, frozen=True, omit_defaults=True):
     """One account that was asked for a request and failed.
 
     `kind` is the cause of a call that failed (`connection_refused`, as in
     `dragoman.upstream.errors`), else the kind of fault; `status` is that of the upstream's answer,
     0 without one; `model` is the upstream's name of the model; `at` is when it failed, in Unix
-    seconds, and `ms` how long it took.
+    seconds, and `ms` how long it took. What was decided upon it is `verdict`, after the row number
+    `row` (from 1) of `table`, a set of rules or `own` for the upstream's own; `why` is that row's,
+    and `rest_s` for how long the upstream asked to be left alone.
     """
 
     upstream: str
@@ -53,6 +55,11 @@ class FailedAttempt(Struct, frozen=True):
     status: int
     at: float
     ms: float
+    verdict: str = ""
+    why: str = ""
+    row: int = 0
+    table: str = ""
+    rest_s: float | None = None
 
 
 class InVain(Struct, frozen=True):
@@ -118,7 +125,11 @@ class Record(Struct, eq=False):
     that the answer was that of an earlier request with the same `Idempotency-Key`. `in_vain` are
     the answers to it that were paid for and of no use, `in_vain_before` how many of those there
     were to earlier requests with the same key. `finish` is why the model stopped, `sent_at` when
-    the last attempt began, by `time.perf_counter`, 0 without one. `admitted` is what the request
+    the last attempt began, by `time.perf_counter`, 0 without one, and
+    `first_at` when its answer began to say something; `queue_s` is how long it waited for accounts,
+    `bytes_up` how large the last request to an upstream was. `conversation` tells by what the
+    conversation is known, `named` or `recognised`, empty if it is not; `moved` that another account
+    had it before. `admitted` is what the request
     has reserved of its caller's limits, None if nothing; `limit` names the limit that refused it,
     `exceeded` those that would have, if they were enforced, each with its mode.
 
@@ -154,6 +165,11 @@ class Record(Struct, eq=False):
     error: str = ""
     finish: str = ""
     sent_at: float = 0.0
+    first_at: float = 0.0
+    queue_s: float = 0.0
+    bytes_up: int = 0
+    conversation: str = ""
+    moved: bool = False
     trace: RequestTrace | None = None
     settings: Mapping[str, bytes] = _NO_SETTINGS
     trace_id: int = 0

@@ -146,6 +146,7 @@ class Counts(Struct):
     probes: dict[str, int] = field(default_factory=dict)
     alerts: dict[str, int] = field(default_factory=dict)
     traces: dict[str, int] = field(default_factory=dict)
+    logged: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
     store_failures: int = 0
     worker_restarts: int = 0
@@ -171,6 +172,7 @@ class Counts(Struct):
             (self.probes, other.probes),
             (self.alerts, other.alerts),
             (self.traces, other.traces),
+            (self.logged, other.logged),
             (self.limits, other.limits),
         ):
             for name, count in its.items():

@@ -412,6 +412,13 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         lambda now: (((result,), number) for result, number in sorted(now.counts.traces.items())),
     ),
     Family(
+        "dragoman_request_log_total",
+        "counter",
+        "Requests in the log of requests: written, failed to be, or dropped for want of time.",
+        ("result",),
+        lambda now: (((result,), number) for result, number in sorted(now.counts.logged.items())),
+    ),
+    Family(
         "dragoman_store_failures_total",
         "counter",
         "Exchanges with the store that failed; what they held is told again.",

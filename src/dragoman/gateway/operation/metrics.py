@@ -196,6 +196,11 @@ class Metrics:
         result is counted by one thread only."""
         self.counts.traces[result] = self.counts.traces.get(result, 0) + requests
 
+    def logged(self, result: str, requests: int) -> None:
+        """Count what became of so many requests in the log of requests: `written`, `failed` or
+        `dropped`. Each result is counted by one thread only."""
+        self.counts.logged[result] = self.counts.logged.get(result, 0) + requests
+
 
 def _none(upstream: str, model: str) -> bool:
     return False

@@ -10,22 +10,26 @@ from dragoman.accounts.usage import Attribution, Meter
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import CLIENT_GONE, Record
 from dragoman.gateway.operation.metrics import Metrics
+from dragoman.gateway.request_log.rows import Ended
 from dragoman.gateway.telemetry.traces import Traces
 from dragoman.protocols import CODECS
 
 _BACKGROUND = "(background)"
 _OTHER = "(other)"
+_UNLOGGED = frozenset({"/admin", "/ui", "/", "/healthz", "/readyz", "/metrics"})
+"""What operators and their tools ask for."""
 
 
 class Tally:
-    """Counts requests, and hands them to `traces`, if there are any. Without a `meter` nothing is
-    counted as usage. `settle` is told of each that reserved something of its caller's limits, at
-    the same moment: what is settled is what is counted as usage. `fixed_paths` are the paths
-    counted by their own name, set once the routes are made; others are counted by what they begin
-    with."""
+    """Counts requests, and hands them to `traces` and `log`, where there are. Without a `meter`
+    nothing is counted as usage. `settle` is told of each that reserved something of its
+    caller's limits, at the same moment: what is settled is what is counted as usage.
+    `fixed_paths` are the paths counted by their own name, set once the routes are made; others
+    are counted by what they begin with."""
 
     __slots__ = (
         "_families",
+        "_log",
         "_meter",
         "_metrics",
         "_settle",
@@ -40,7 +44,9 @@ class Tally:
         meter: Meter | None,
         settle: Callable[[Record], None],
         traces: Traces | None = None,
+        log: Callable[[Ended], None] | None = None,
     ) -> None:
+        self._log = log
         self._traces = traces
         self._metrics = metrics
         self._meter = meter
@@ -80,6 +86,8 @@ class Tally:
             # First: a histogram names the trace.
             self._traces.end(incoming, record, name, seconds, first_byte)
         self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
+        if self._log is not None and not record.deferred and name not in _UNLOGGED:
+            self._note(self._log, incoming, record, name, seconds, first_byte)
         # Below a response: a request that names no model generates nothing.
         if (
             self._meter is not None
@@ -100,7 +108,32 @@ class Tally:
         if self._traces is not None:
             self._traces.end(incoming, record, incoming.path, seconds, None)
         self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
+        if self._log is not None:
+            self._note(self._log, incoming, record, incoming.path, seconds, None)
         self._charge(incoming.path, record, seconds, metered=True)
+
+    def _note(
+        self,
+        log: Callable[[Ended], None],
+        incoming: IncomingRequest,
+        record: Record,
+        name: str,
+        seconds: float,
+        first_byte: float | None,
+    ) -> None:
+        log(
+            Ended(
+                record,
+                time.time(),
+                seconds,
+                first_byte,
+                incoming.request_id,
+                incoming.codec.name,
+                name,
+                incoming.status,
+                incoming.headers.get(b"user-agent", b""),
+            )
+        )
 
     def _charge(self, route: str, record: Record, seconds: float, *, metered: bool) -> None:
         meter = self._meter

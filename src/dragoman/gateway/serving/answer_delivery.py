@@ -332,6 +332,7 @@ def _ending(context: RequestContext, answer: UpstreamResponse) -> _Ending | None
 
 def _begins(context: RequestContext, lease: Lease, seconds: float) -> None:
     """A good answer began after so many seconds."""
+    context.record.first_at = time.perf_counter()
     if context.attempts.limit is not None:
         context.attempts.begun()
     lease.began(seconds, stream=context.call.streams)

@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.accounts.decisions import fitting
 from dragoman.accounts.pool import AccountPool, Lease, LeaseRequest, NoAccount
-from dragoman.accounts.symptoms import UNREACHABLE
+from dragoman.accounts.states import Decision
+from dragoman.accounts.symptoms import UNREACHABLE, Symptom
 from dragoman.canonical.errors import Fault, FaultKind
 from dragoman.config import Upstream
 from dragoman.gateway.edge.record import FailedAttempt, Record
@@ -48,6 +50,19 @@ class GaveUp(Struct, frozen=True):
 
     fault: Fault
     failure: Failure | None = None
+
+
+class Ruling(Struct, frozen=True):
+    """What was decided upon a failure, as in `FailedAttempt`."""
+
+    verdict: str = ""
+    why: str = ""
+    row: int = 0
+    table: str = ""
+    rest_s: float | None = None
+
+
+_NO_RULING = Ruling()
 
 
 class Attempts:
@@ -145,19 +160,23 @@ class Attempts:
             return None
         if self._following:
             left /= 2  # for those that could answer while the accounts of this one are busy
+        asked = time.perf_counter()
         try:
             if self._unreached:
                 lease = await self._acquire_again(left)
             else:
                 lease = await self._pool.acquire(self._wanted, self._tried, left)
         except NoAccount as shortage:
+            self._record.queue_s += time.perf_counter() - asked
             self._give_up(NONE_LEFT, without_traceback(shortage))
             return None
-        name = lease.account.name
+        name, record = lease.account.name, self._record
+        record.queue_s += time.perf_counter() - asked
+        record.moved = lease.moved
         self._remaining -= 1
         self.made += 1
         self._tried.append(name)
-        self._record.account, self._record.attempts = name, self.made
+        record.account, record.attempts = name, self.made
         return lease
 
     def patience(self) -> float:
@@ -228,8 +247,9 @@ class Attempts:
         """The attempt with this lease failed. The pool decides whether another account is asked. A
         call that did not get through its proxy is held against the proxy."""
         without_traceback(failure)
-        self._note(lease, failure.cause or failure.fault.kind, failure.status)
+        kind = failure.cause or failure.fault.kind
         if failure.by_model:
+            self._note(lease, kind, failure.status)
             self._failed_by_model(failure)
             return
         upstream = self._target.upstream
@@ -243,7 +263,10 @@ class Attempts:
             self._wanted = replace(self._wanted, proven=True)
         if failure.unreached:
             self._host_unreached(lease, timed_out=failure.unreached == "timed out")
-        if lease.failed(failure.symptom).tries_next:
+        ended = time.time()
+        decision = lease.failed(failure.symptom)
+        self._note(lease, kind, failure.status, ended, self._ruling(failure.symptom, decision))
+        if decision.tries_next:
             self._failure = more_informative(self._failure, failure)
         else:
             self.gave_up = GaveUp(failure.fault, failure)
@@ -253,8 +276,32 @@ class Attempts:
         `cause` is as in `Failure`."""
         self._note(lease, cause or fault.kind, fault.status or 0)
 
-    def _note(self, lease: Lease, kind: str, status: int) -> None:
-        name, record, now = lease.account.upstream, self._record, time.time()
+    def _ruling(self, symptom: Symptom, decision: Decision) -> Ruling:
+        """What was decided upon a failure, and after which row of the rules."""
+        upstream = self._target.upstream
+        rules = self._pool.rules(upstream.name).rules
+        fitted = fitting(symptom, rules)
+        row = 0 if fitted is None else rules.index(fitted) + 1
+        own = len(upstream.rules)
+        is_own = 0 < row <= own
+        return Ruling(
+            str(decision.verdict),
+            decision.why,
+            row if is_own else max(0, row - own),
+            "own" if is_own else upstream.account_rules if row else "",
+            None if decision.rest is None else round(decision.rest, 3),
+        )
+
+    def _note(
+        self,
+        lease: Lease,
+        kind: str,
+        status: int,
+        ended: float = 0.0,
+        ruling: Ruling | None = None,
+    ) -> None:
+        name, record, now = lease.account.upstream, self._record, ended or time.time()
+        ruling = ruling or _NO_RULING
         attempt = FailedAttempt(
             upstream=name,
             account=lease.account.name,
@@ -263,6 +310,11 @@ class Attempts:
             status=status,
             at=round(now, 3),
             ms=round(max(0.0, now - lease.taken) * 1000, 1),
+            verdict=ruling.verdict,
+            why=ruling.why,
+            row=ruling.row,
+            table=ruling.table,
+            rest_s=ruling.rest_s,
         )
         record.failed = (*record.failed, attempt)
         record.accounts = self._pool.size(name)

@@ -351,7 +351,9 @@ class Exchange:
             InvalidRequest: the request cannot be sent there.
         """
         self._conversations.identify(context)
-        attempts, recorder = context.attempts, context.recorder
+        attempts, recorder, keys = context.attempts, context.recorder, context.keys
+        if keys.lookup:
+            context.record.conversation = "named" if keys.named else "recognised"
         only = "" if recorder is None else recorder.only
         attempts.start(context.target, context.keys, only, following)
         while (lease := await attempts.next()) is not None:
@@ -385,6 +387,7 @@ class Exchange:
         while True:
             sent_at = time.monotonic()
             context.record.sent_at = time.perf_counter()
+            context.record.bytes_up = len(context.call.body)
             try:
                 async with await client.send(
                     _upstream_request(context, lease, builder),

@@ -1,0 +1,1 @@
+"""`/admin`: the remote administration, and who may use it."""

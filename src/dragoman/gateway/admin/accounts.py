@@ -1,0 +1,208 @@
+"""Accounts below `/admin`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from io import BytesIO
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from dragoman.accounts.pool import AccountPool
+from dragoman.accounts.states import AccountState
+from dragoman.administration.drafts import Draft, literal_secret, read_draft
+from dragoman.administration.errors import ImportRejected, NoModel
+from dragoman.administration.rows import BadFile, rows_of
+from dragoman.administration.service import Administration
+from dragoman.administration.views import STATES
+from dragoman.config import Config
+from dragoman.gateway.admin.calls import (
+    MOST_ON_PAGE,
+    PAGE,
+    AdminRoute,
+    Call,
+    Refusal,
+    Reply,
+    bad,
+    choice,
+    first,
+    flag,
+    number,
+    only,
+    read_object,
+)
+from dragoman.gateway.operation.probe import probe
+from dragoman.upstream.client import UpstreamClient
+
+T = TypeVar("T")
+
+_MOST_BAD_ROWS = 1000
+_HISTORY = 100
+_KINDS = {
+    "text/csv": "csv",
+    "application/json": "json",
+    "application/x-ndjson": "jsonl",
+    "application/jsonl": "jsonl",
+}
+_SETTINGS = ("upstream", "secrets", "models", "priority", "weight", "max_concurrent")
+"""What PATCH changes of an account, of what is shown. What is left of a balance changes with each
+request."""
+
+
+class AskAccounts(Protocol):
+    """Calls a function with the administration of accounts, in the thread of the store."""
+
+    def __call__(self, work: Callable[[Administration], T], /) -> Awaitable[T]: ...
+
+
+class AccountRoutes:
+    """What serves the paths below `/admin/accounts`."""
+
+    def __init__(
+        self, config: Config, pool: AccountPool, client: UpstreamClient, ask: AskAccounts
+    ) -> None:
+        self._config = config
+        self._pool = pool
+        self._client = client
+        self._ask = ask
+
+    def routes(self) -> list[AdminRoute]:
+        """The routes."""
+        return [
+            AdminRoute("accounts", {"GET": self._list, "POST": self._add}),
+            AdminRoute("accounts/import", {"POST": self._import}),
+            AdminRoute(
+                "accounts/*",
+                {"GET": self._show, "PATCH": self._change, "DELETE": self._remove},
+                settings=_settings,
+            ),
+            AdminRoute("accounts/*/enable", {"POST": self._enable}),
+            AdminRoute("accounts/*/disable", {"POST": self._disable}),
+            AdminRoute("accounts/*/test", {"POST": self._test}),
+        ]
+
+    async def _list(self, call: Call) -> Reply:
+        query = call.query
+        only(query, "upstream", "state", "after", "limit", "usage")
+        state = choice(query, "state", STATES)
+        limit = number(query, "limit", PAGE, MOST_ON_PAGE)
+        usage = flag(query, "usage", default=True)
+        return 200, await self._ask(
+            lambda administration: administration.page(
+                upstream=query.get("upstream"),
+                state=state,
+                after=query.get("after"),
+                limit=limit,
+                with_usage=usage,
+            )
+        )
+
+    async def _show(self, call: Call) -> Reply:
+        only(call.query, "history")
+        history = number(call.query, "history", _HISTORY, MOST_ON_PAGE)
+        (name,) = call.names
+        return 200, await self._ask(lambda administration: administration.show(name, history))
+
+    async def _add(self, call: Call) -> Reply:
+        only(call.query)
+        made = read_draft(await read_object(call.incoming), literal_secret)
+        return 201, await self._ask(lambda administration: administration.add(made))
+
+    async def _change(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        values = await read_object(call.incoming)
+        if values.setdefault("name", name) != name:
+            bad("An account keeps its name.", "name")
+        made: Draft = read_draft(values, literal_secret)
+        return 200, await self._ask(lambda administration: administration.change(made))
+
+    async def _remove(self, call: Call) -> Reply:
+        only(call.query)
+        names = list(call.names)
+        removed = await self._ask(lambda administration: administration.remove(names))
+        return 200, {"removed": removed}
+
+    async def _enable(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+
+        def work(administration: Administration) -> object:
+            administration.enable([name])
+            return administration.show(name, 1).account
+
+        return 200, await self._ask(work)
+
+    async def _disable(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        reason = await _one_text(call, "reason") or ""
+
+        def work(administration: Administration) -> object:
+            administration.disable([name], reason)
+            return administration.show(name, 1).account
+
+        return 200, await self._ask(work)
+
+    async def _test(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        model = await _one_text(call, "model")
+        account = await self._ask(lambda administration: administration.account(name))
+        try:
+            state = self._pool.state(name)
+        except KeyError:
+            state = AccountState(name)
+        try:
+            finding, transition = await probe(
+                self._client, self._config, account, state, who="operator", model=model
+            )
+        except NoModel as error:
+            raise Refusal(400, "invalid_request", str(error), "model") from None
+        if transition is not None:
+            seen = transition
+            # Through the store: the account may be so new that this worker does not know it yet.
+            await self._ask(lambda administration: administration.observe(seen))
+        return 200, finding
+
+    async def _import(self, call: Call) -> Reply:
+        query, incoming = call.query, call.incoming
+        only(query, "format", "replace", "skip_bad")
+        kind = choice(query, "format", ("csv", "json", "jsonl"))
+        replace, skip_bad = flag(query, "replace"), flag(query, "skip_bad")
+        if kind is None:
+            media = incoming.headers.get(b"content-type", b"").decode("latin-1").partition(";")[0]
+            kind = _KINDS.get(media.strip().lower())
+        body = await incoming.body(self._config.server.body_limit_bytes)
+        try:
+            # In another thread than the store's, whose work must not wait for it.
+            rows = await asyncio.to_thread(
+                lambda: list(rows_of(BytesIO(body), literal_secret, kind=kind))
+            )
+            done = await self._ask(
+                lambda administration: administration.import_rows(
+                    rows, replace=replace, skip_bad=skip_bad
+                )
+            )
+        except ImportRejected as error:
+            more = {"rows": error.rows, "bad": error.bad[:_MOST_BAD_ROWS]}
+            raise Refusal(400, "bad_rows", str(error), more=more) from None
+        except BadFile as error:
+            raise Refusal(400, "invalid_request", str(error)) from None
+        return 200, msgspec.structs.replace(done, bad=done.bad[:_MOST_BAD_ROWS])
+
+
+async def _one_text(call: Call, name: str) -> str | None:
+    """The only field that a body may have."""
+    values = await read_object(call.incoming, may_be_empty=True)
+    value = values.pop(name, None)
+    if values:
+        bad("There is no such field.", first(values))
+    if value is not None and not isinstance(value, str):
+        bad("A text is expected.", name)
+    return value
+
+
+def _settings(shown: Any) -> object:
+    return [getattr(shown.account, name) for name in _SETTINGS]

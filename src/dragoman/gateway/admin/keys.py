@@ -1,0 +1,249 @@
+"""Keys below `/admin`: those of clients with their teams and limits, and those of the
+administration itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar
+
+from dragoman.administration.admins import AdminAdministration
+from dragoman.administration.drafts import FieldError, InvalidDraft
+from dragoman.administration.keys import GRACE_S, KeyAdministration
+from dragoman.administration.limits import LimitAdministration, Owner
+from dragoman.administration.times import LONGEST_SPAN_S
+from dragoman.gateway.admin.calls import (
+    AdminRoute,
+    Call,
+    Handler,
+    Refusal,
+    Reply,
+    only,
+    read_object,
+)
+
+T = TypeVar("T")
+
+
+class AskKeys(Protocol):
+    """Calls a function with the administration of keys, in the thread of the store."""
+
+    def __call__(self, work: Callable[[KeyAdministration], T], /) -> Awaitable[T]: ...
+
+
+class AskAdmins(Protocol):
+    """The same, with that of the administration's own keys."""
+
+    def __call__(self, work: Callable[[AdminAdministration], T], /) -> Awaitable[T]: ...
+
+
+class KeyRoutes:
+    """What serves the paths below `/admin/keys` and `/admin/teams`."""
+
+    def __init__(self, ask: AskKeys) -> None:
+        self._ask = ask
+
+    def routes(self) -> list[AdminRoute]:
+        """The routes."""
+        return [
+            AdminRoute("keys", {"GET": self._list, "POST": self._add}),
+            AdminRoute(
+                "keys/*",
+                {"GET": self._show, "PATCH": self._patch, "DELETE": self._remove},
+                settings=attrgetter("rules"),
+            ),
+            AdminRoute("keys/*/rotate", {"POST": self._rotate}),
+            AdminRoute("keys/*/enable", {"POST": self._enable}),
+            AdminRoute("keys/*/disable", {"POST": self._disable}),
+            AdminRoute("teams", {"GET": self._list_teams, "POST": self._add_team}),
+            AdminRoute(
+                "teams/*",
+                {"GET": self._show_team, "PATCH": self._patch_team, "DELETE": self._remove_team},
+                settings=attrgetter("rules"),
+            ),
+            *self._limit_routes("keys", "key"),
+            *self._limit_routes("teams", "team"),
+        ]
+
+    def _limit_routes(self, parent: str, owner: Owner) -> list[AdminRoute]:
+        def on(
+            change: Callable[[LimitAdministration, str, int], object], status: int = 200
+        ) -> Handler:
+            async def handle(call: Call) -> Reply:
+                only(call.query)
+                name, number = call.names[0], _number(call)
+                return status, {
+                    "limits": await self._ask(
+                        lambda keys: change(LimitAdministration(keys), name, number)
+                    )
+                }
+
+            return handle
+
+        async def add(call: Call) -> Reply:
+            fields = await read_object(call.incoming)
+            return await on(lambda limits, name, _: limits.add(owner, name, fields), 201)(call)
+
+        return [
+            AdminRoute(
+                f"{parent}/*/limits",
+                {"GET": on(lambda limits, name, _: limits.limits(owner, name)), "POST": add},
+            ),
+            AdminRoute(
+                f"{parent}/*/limits/reset",
+                {"POST": on(lambda limits, name, _: limits.reset(owner, name))},
+            ),
+            AdminRoute(
+                f"{parent}/*/limits/*",
+                {"DELETE": on(lambda limits, name, number: limits.remove(owner, name, number))},
+            ),
+            AdminRoute(
+                f"{parent}/*/limits/*/reset",
+                {"POST": on(lambda limits, name, number: limits.reset(owner, name, number))},
+            ),
+        ]
+
+    async def _list(self, call: Call) -> Reply:
+        only(call.query)
+        return 200, {"keys": await self._ask(lambda keys: keys.keys())}
+
+    async def _add(self, call: Call) -> Reply:
+        name, fields = await _named(call)
+        return 201, await self._ask(lambda keys: keys.add(name, fields))
+
+    async def _show(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        return 200, await self._ask(lambda keys: keys.key(name))
+
+    async def _patch(self, call: Call) -> Reply:
+        return await self._change(call, await read_object(call.incoming))
+
+    async def _enable(self, call: Call) -> Reply:
+        return await self._change(call, {"enabled": True})
+
+    async def _disable(self, call: Call) -> Reply:
+        return await self._change(call, {"enabled": False})
+
+    async def _change(self, call: Call, fields: dict[str, Any]) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        return 200, await self._ask(lambda keys: keys.change(name, fields))
+
+    async def _rotate(self, call: Call) -> Reply:
+        only(call.query)
+        fields = await read_object(call.incoming, may_be_empty=True)
+        grace = fields.pop("grace_s", GRACE_S)
+        if fields:
+            raise InvalidDraft((FieldError(next(iter(fields))[:60], "there is no such field"),))
+        if type(grace) not in (int, float) or not 0 <= grace < LONGEST_SPAN_S:
+            raise InvalidDraft((FieldError("grace_s", "expected a number of seconds"),))
+        (name,) = call.names
+        return 201, await self._ask(lambda keys: keys.rotate(name, float(grace)))
+
+    async def _remove(self, call: Call) -> Reply:
+        only(call.query)
+        names = list(call.names)
+        return 200, {"removed": await self._ask(lambda keys: keys.remove(names))}
+
+    async def _list_teams(self, call: Call) -> Reply:
+        only(call.query)
+        return 200, {"teams": await self._ask(lambda keys: keys.teams())}
+
+    async def _add_team(self, call: Call) -> Reply:
+        name, fields = await _named(call)
+        return 201, await self._ask(lambda keys: keys.add_team(name, fields))
+
+    async def _show_team(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        return 200, await self._ask(lambda keys: keys.team(name))
+
+    async def _patch_team(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        fields = await read_object(call.incoming)
+        return 200, await self._ask(lambda keys: keys.change_team(name, fields))
+
+    async def _remove_team(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        return 200, {"removed": await self._ask(lambda keys: keys.remove_team(name))}
+
+
+class AdminKeyRoutes:
+    """What serves the paths below `/admin/admins`: the administration's own keys."""
+
+    def __init__(self, ask: AskAdmins) -> None:
+        self._ask = ask
+
+    def routes(self) -> list[AdminRoute]:
+        """The routes."""
+        return [
+            AdminRoute("admins", {"GET": self._list, "POST": self._add}),
+            AdminRoute(
+                "admins/*",
+                {"GET": self._show, "PATCH": self._patch, "DELETE": self._remove},
+                settings=lambda view: (view.role, view.enabled, view.note),
+            ),
+            AdminRoute("admins/*/rotate", {"POST": self._rotate}),
+            AdminRoute("admins/*/enable", {"POST": self._enable}),
+            AdminRoute("admins/*/disable", {"POST": self._disable}),
+        ]
+
+    async def _list(self, call: Call) -> Reply:
+        only(call.query)
+        return 200, {"admins": await self._ask(lambda admins: admins.admins())}
+
+    async def _show(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        return 200, await self._ask(lambda admins: admins.admin(name))
+
+    async def _add(self, call: Call) -> Reply:
+        name, fields = await _named(call)
+        return 201, await self._ask(lambda admins: admins.add(name, fields))
+
+    async def _patch(self, call: Call) -> Reply:
+        return await self._change(call, await read_object(call.incoming))
+
+    async def _enable(self, call: Call) -> Reply:
+        return await self._change(call, {"enabled": True})
+
+    async def _disable(self, call: Call) -> Reply:
+        return await self._change(call, {"enabled": False})
+
+    async def _change(self, call: Call, fields: dict[str, Any]) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        return 200, await self._ask(lambda admins: admins.change(name, fields))
+
+    async def _rotate(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        return 201, await self._ask(lambda admins: admins.rotate(name))
+
+    async def _remove(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        return 200, {"removed": await self._ask(lambda admins: admins.remove(name))}
+
+
+def _number(call: Call) -> int:
+    """The number of a limit, where the path has one; 0 where it has none."""
+    if len(call.names) == 1:
+        return 0
+    text = call.names[1]
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4):
+        raise Refusal(404, "not_found", "There is nothing at this path.")
+    return int(text)
+
+
+async def _named(call: Call) -> tuple[str, dict[str, Any]]:
+    """The name among the fields of a body, and the others."""
+    only(call.query)
+    fields = await read_object(call.incoming)
+    name = fields.pop("name", None)
+    if not isinstance(name, str):
+        raise InvalidDraft((FieldError("name", "a text is expected"),))
+    return name, fields

@@ -1,0 +1,135 @@
+"""The thread that writes down requests that have ended."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from dragoman.gateway.request_log.rows import Ended, count_losses, entry_of
+from dragoman.storage.request_log import (
+    LOSS_SLOT_S,
+    Dropped,
+    LossCount,
+    LossKey,
+    RequestLogFiles,
+)
+
+_log = logging.getLogger("dragoman.gateway")
+
+_MOST_WAITING = 8192
+"""Requests that wait to be written; further ones are dropped, and counted."""
+_AT_ONCE = 64
+"""Requests between which the thread lets others have Python's lock."""
+_EVERY_S = 0.25
+_SWEEP_S = 30.0
+_TOLD_S = 60.0
+_LAST_S = 2.0
+_MOST_PATHS = 500
+
+
+class RequestLog:
+    """Writes down requests, in a thread of its own. It is started with `start`, in the process that
+    serves. A request pays for an object in a queue."""
+
+    def __init__(
+        self,
+        files: RequestLogFiles,
+        protocols: Mapping[str, str],
+        count: Callable[[str, int], None],
+    ) -> None:
+        """
+        Args:
+            files: where they are written.
+            protocols: what each upstream speaks, by its name.
+            count: is called with what became of how many requests: `written` or `failed` from the
+                thread, `dropped` from where they are added.
+        """
+        self.files = files
+        self._protocols = protocols
+        self._count = count
+        self._waiting: deque[Ended] = deque()
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._dropped: Dropped | None = None
+        self._paths: set[str] = set()
+        self._paths_of = 0
+        self._swept_at = 0.0
+        self._told_at = 0.0
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="request log", daemon=True)
+        self._thread.start()
+
+    def know(self, protocols: Mapping[str, str]) -> None:
+        """Upstreams of another configuration speak these. Requests of the one before may still be
+        under way."""
+        self._protocols = {**self._protocols, **protocols}
+
+    def add(self, ended: Ended) -> None:
+        """Write a request down, later."""
+        if len(self._waiting) < _MOST_WAITING:
+            self._waiting.append(ended)
+            return
+        before = self._dropped
+        first, count = (ended.at, 0) if before is None else (before.first, before.count)
+        self._dropped = Dropped(first, ended.at, count + 1)
+        self._count("dropped", 1)
+
+    def close(self) -> None:
+        """Write down what waits, if that takes no longer than two seconds, and end the thread."""
+        if self._thread is None:
+            return
+        self._closing = True
+        self._wake.set()
+        self._thread.join(_LAST_S)
+
+    def _run(self) -> None:
+        while True:
+            if not self._closing:
+                self._wake.wait(_EVERY_S)
+            is_last = self._closing
+            if self._waiting:
+                self._write()
+            now = time.monotonic()
+            if now - self._swept_at >= _SWEEP_S:
+                self._swept_at = now
+                try:
+                    self.files.sweep()
+                except OSError as error:
+                    self._tell(error)
+            if is_last and not self._waiting:
+                self.files.close()
+                return
+
+    def _write(self) -> None:
+        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        dropped, self._dropped = self._dropped, None
+        entries, losses = [], dict[LossKey, LossCount]()
+        slot = int(time.time()) // LOSS_SLOT_S
+        if slot != self._paths_of:
+            self._paths_of, self._paths = slot, set()
+        try:
+            for number, ended in enumerate(batch, 1):
+                entries.append(entry_of(ended))
+                protocol = self._protocols.get(ended.record.upstream, "")
+                count_losses(ended, protocol, losses, self._paths, _MOST_PATHS)
+                if number % _AT_ONCE == 0:
+                    time.sleep(0)
+            self.files.write(entries, losses, dropped)
+        except Exception as error:
+            self._tell(error)
+            self._count("failed", len(batch))
+            return
+        self._count("written", len(batch))
+
+    def _tell(self, error: Exception) -> None:
+        """Log a failure, at most once a minute. What it says may quote what was to be written."""
+        now = time.monotonic()
+        if now - self._told_at >= _TOLD_S or not self._told_at:
+            self._told_at = now
+            _log.warning("the log of requests cannot be written: %s", type(error).__name__)

@@ -1,0 +1,532 @@
+"""The log of requests, in SQLite files of its own, apart from the store.
+
+A directory of partitions: each takes what comes until it is old or large enough, and is then only
+read. What is too old, or too much, goes with the oldest file: nothing is ever deleted from within
+one. All workers of a machine write to the same one, in batches; losing the last of them when the
+machine fails is accepted, so nothing waits for the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+
+PARTITIONS = 8
+"""Files that share the room and the time for which is kept."""
+
+LOSS_SLOT_S = 600
+"""Seconds over which losses are counted together."""
+
+_DAY_S = 24 * 3600.0
+_LOCK_S = 1.0
+_WINDOW = 4000
+"""Rows that are looked through between two looks at the clock."""
+_DISORDER_S = 5.0
+"""Seconds by which rows may be out of their order: each worker writes its batch when it can."""
+_MOST_TALLIES = 20_000
+"""Rows of counts of losses in one partition; further ones are counted under `OTHER`."""
+
+OTHER = "(other)"
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS requests (
+    number INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    id TEXT NOT NULL,
+    key TEXT NOT NULL,
+    model TEXT NOT NULL,
+    upstream TEXT NOT NULL,
+    accounts TEXT NOT NULL,
+    client TEXT NOT NULL,
+    error TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    ms REAL NOT NULL,
+    losses TEXT NOT NULL,
+    notable INTEGER NOT NULL,
+    row BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS requests_id ON requests (id);
+CREATE TABLE IF NOT EXISTS dropped (
+    first REAL NOT NULL,
+    last REAL NOT NULL,
+    count INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS losses (
+    slot INTEGER NOT NULL,
+    client TEXT NOT NULL,
+    pair TEXT NOT NULL,
+    path TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    upstream TEXT NOT NULL,
+    key TEXT NOT NULL,
+    requests INTEGER NOT NULL,
+    refused INTEGER NOT NULL,
+    first REAL NOT NULL,
+    last REAL NOT NULL,
+    example TEXT NOT NULL,
+    PRIMARY KEY (slot, client, pair, path, kind, upstream, key)
+) WITHOUT ROWID;
+"""
+_INSERT = f"INSERT INTO requests VALUES (NULL, {', '.join('?' * 13)})"
+_COUNT = (
+    "INSERT INTO losses VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+    " requests = requests + excluded.requests, refused = refused + excluded.refused,"
+    " last = max(last, excluded.last), example = excluded.example"
+)
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """A request in the log: what can be searched by, and `row`, all that is told of it, as JSON.
+    `accounts` are those that were asked, `losses` the kinds of what was lost; `notable` ones are
+    shown before others where not all can be."""
+
+    at: float
+    id: str
+    key: str
+    model: str
+    upstream: str
+    accounts: tuple[str, ...]
+    client: str
+    error: str
+    status: int
+    ms: float
+    losses: tuple[str, ...]
+    notable: bool
+    row: bytes
+
+
+class LossKey(Struct, frozen=True):
+    """What losses are counted by. The `path` without indexes is empty for all requests of these
+    together, whether they lost anything or not."""
+
+    slot: int
+    client: str
+    pair: str
+    path: str
+    kind: str
+    upstream: str
+    key: str
+
+
+class LossCount(Struct):
+    """How many requests lost it, and how many were refused for it; when first and last, and the id
+    of the last."""
+
+    requests: int
+    refused: int
+    first: float
+    last: float
+    example: str
+
+
+class Dropped(Struct, frozen=True):
+    """Requests that were not written down, between two times."""
+
+    first: float
+    last: float
+    count: int
+
+
+class Filters(Struct, frozen=True, kw_only=True):
+    """What is looked for; what is empty fits all. `error` is a kind, or `*` for any."""
+
+    key: str = ""
+    model: str = ""
+    account: str = ""
+    upstream: str = ""
+    error: str = ""
+    status: str = ""
+    loss: str = ""
+    client: str = ""
+    min_ms: float = 0.0
+
+
+class Found(Struct, frozen=True):
+    """What was found of a search, the latest first: `rows` as JSON, where to go on (None: nowhere),
+    up to when back everything was looked through, and what was not written down in that time."""
+
+    rows: Sequence[bytes]
+    next: str | None
+    searched_to: float
+    dropped: Sequence[Dropped]
+
+
+class RequestLogFiles:
+    """The partitions in `directory`, which is made, for its owner alone, if it is not there. What
+    is older than `days` or beyond `most_bytes` in all is dropped.
+
+    Several processes and threads may use it, each with an object of its own.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | TemporaryDirectory[str],
+        days: float,
+        most_bytes: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        # A temporary one goes with the last who refers to it.
+        self._owned = directory
+        name = directory.name if isinstance(directory, TemporaryDirectory) else directory
+        self.directory = Path(name)
+        self._age_s = days * _DAY_S
+        self._most_bytes = most_bytes
+        self._clock = clock
+        self._written: tuple[Path, sqlite3.Connection] | None = None
+
+    def close(self) -> None:
+        """Close what is written to. Harmless if it was done before."""
+        if self._written is not None:
+            written, self._written = self._written, None
+            with suppress(sqlite3.Error):
+                written[1].close()
+
+    def write(
+        self,
+        entries: Sequence[Entry],
+        losses: Mapping[LossKey, LossCount],
+        dropped: Dropped | None = None,
+    ) -> None:
+        """Write down what there is, all or nothing.
+
+        Raises:
+            OSError: it cannot be written.
+            sqlite3.Error: as above.
+        """
+        connection = self._connection()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(_INSERT, map(_values, entries))
+            if dropped is not None:
+                row = (dropped.first, dropped.last, dropped.count)
+                connection.execute("INSERT INTO dropped VALUES (?, ?, ?)", row)
+            if losses:
+                room = _MOST_TALLIES - _count(connection, "losses")
+                for key, count in losses.items():
+                    connection.execute(_COUNT, _tally(key, count, is_full=room <= 0))
+            connection.execute("COMMIT")
+        except BaseException:
+            self.close()
+            raise
+
+    def sweep(self) -> None:
+        """Drop the oldest partitions, as far as they are too old or too much, and whatever is left
+        of dropped ones."""
+        files = self._partitions()
+        total, now = 0, self._clock()
+        for place, path in enumerate(reversed(files)):
+            total += _size(path)
+            is_old = _began(path) < now - self._age_s and _ended(path) < now - self._age_s
+            if place and (is_old or total > self._most_bytes):
+                for ending in ("", "-wal", "-shm"):
+                    with suppress(OSError):
+                        os.unlink(f"{path}{ending}")
+
+    def search(
+        self,
+        filters: Filters,
+        since: float,
+        until: float,
+        after: str | None,
+        limit: int,
+        seconds: float,
+    ) -> Found:
+        """Look for requests that ended between two times, the latest first, for so many seconds at
+        most. `after` is where to go on, as told before.
+
+        Raises:
+            ValueError: `after` is no such place.
+        """
+        ends = time.monotonic() + seconds
+        where, values = _where(filters)
+        begin, number = _place(after)
+        rows: list[bytes] = []
+        searched_to, has_looked = until, False
+        for path in reversed(self._partitions()):
+            if after is not None and path.stem > begin:
+                continue
+            connection = _reading(path)
+            if connection is None:
+                continue
+            with closing(connection):
+                at = number if path.stem == begin else _number_at(connection, until + _DISORDER_S)
+                while at > 0 and len(rows) < limit and (time.monotonic() < ends or not has_looked):
+                    has_looked = True
+                    window = connection.execute(
+                        f"SELECT number, row FROM requests WHERE number > ? AND number <= ? {where}"
+                        " AND at >= ? AND at <= ? ORDER BY number DESC LIMIT ?",
+                        (at - _WINDOW, at, *values, since, until, limit - len(rows)),
+                    ).fetchall()
+                    rows += [row for _, row in window]
+                    at = window[-1][0] - 1 if len(rows) >= limit else at - _WINDOW
+                    time_there = _at(connection, max(at, 1))
+                    searched_to = min(searched_to, time_there or searched_to)
+                    if time_there is not None and time_there < since - _DISORDER_S:
+                        return Found(rows, None, since, self._dropped(since, until))
+                if len(rows) >= limit or (has_looked and time.monotonic() >= ends):
+                    place = f"{path.stem}:{max(at, 0)}"
+                    return Found(rows, place, searched_to, self._dropped(searched_to, until))
+        return Found(rows, None, since, self._dropped(since, until))
+
+    def find(self, request_id: str) -> bytes | None:
+        """All that is told of a request, None if there is nothing."""
+        for path in reversed(self._partitions()):
+            connection = _reading(path)
+            if connection is None:
+                continue
+            with closing(connection):
+                found = connection.execute(
+                    "SELECT row FROM requests WHERE id = ? ORDER BY number DESC LIMIT 1",
+                    (request_id,),
+                ).fetchone()
+            if found is not None:
+                row: bytes = found[0]
+                return row
+        return None
+
+    def tail(self, filters: Filters, after: str, limit: int) -> tuple[list[bytes], int, str]:
+        """What fits and was written after a place, empty for the end: at most `limit`, notable
+        ones first and then the latest; how many there are; and the next place."""
+        files = self._partitions()
+        if not files:
+            return [], 0, ""
+        begin, number = _place(after or None)
+        where, values = _where(filters)
+        rows: list[tuple[float, bytes]] = []
+        seen, path, end = 0, files[-1], 0
+        for path in files[-2:]:
+            if not after and path is not files[-1]:
+                continue
+            if after and path.stem < begin:
+                continue
+            connection = _reading(path)
+            if connection is None:
+                continue
+            with closing(connection):
+                end = _last(connection)
+                start = end if not after else number if path.stem == begin else 0
+                bounds = (start, end, *values)
+                condition = f"FROM requests WHERE number > ? AND number <= ? {where}"
+                seen += connection.execute(f"SELECT count(*) {condition}", bounds).fetchone()[0]
+                rows += connection.execute(
+                    f"SELECT at, row {condition} ORDER BY notable DESC, number DESC LIMIT ?",
+                    (*bounds, limit),
+                ).fetchall()
+        rows = sorted(rows[:limit], reverse=True)
+        return [row for _, row in rows], seen, f"{path.stem}:{end}"
+
+    def losses(self, since: float, until: float) -> Iterator[tuple[LossKey, LossCount]]:
+        """What was counted as lost between two times, and how many requests there were."""
+        for path in self._partitions():
+            connection = _reading(path)
+            if connection is None:
+                continue
+            with closing(connection):
+                rows = connection.execute(
+                    "SELECT * FROM losses WHERE slot > ? AND slot <= ?",
+                    (since - LOSS_SLOT_S, until),
+                )
+                for slot, client, pair, path_lost, kind, upstream, key, *count in rows:
+                    yield (
+                        LossKey(slot, client, pair, path_lost, kind, upstream, key),
+                        LossCount(*count),
+                    )
+
+    # Within
+
+    def _dropped(self, since: float, until: float) -> list[Dropped]:
+        found: list[Dropped] = []
+        for path in self._partitions():
+            connection = _reading(path)
+            if connection is None:
+                continue
+            with closing(connection):
+                rows = connection.execute(
+                    "SELECT first, last, count FROM dropped WHERE last >= ? AND first <= ?"
+                    " ORDER BY first DESC LIMIT 100",
+                    (since, until),
+                )
+                found += [Dropped(*row) for row in rows]
+        return found[:100]
+
+    def _partitions(self) -> list[Path]:
+        """All of them, the oldest first."""
+        try:
+            return sorted(path for path in self.directory.iterdir() if path.suffix == ".db")
+        except FileNotFoundError:
+            return []
+
+    def _connection(self) -> sqlite3.Connection:
+        files, now = self._partitions(), self._clock()
+        latest = files[-1] if files else None
+        if latest is None or self._is_full(latest, now):
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            latest = self.directory / f"{int(now * 1000):015d}.db"
+        if self._written is not None:
+            if self._written[0] == latest:
+                return self._written[1]
+            self.close()
+        with suppress(FileExistsError):
+            os.close(os.open(latest, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        connection = sqlite3.connect(
+            latest, timeout=_LOCK_S, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.executescript(_SCHEMA)
+        self._written = latest, connection
+        return connection
+
+    def _is_full(self, path: Path, now: float) -> bool:
+        is_old = not 0 <= now - _began(path) < self._age_s / PARTITIONS
+        return is_old or _size(path) > self._most_bytes / PARTITIONS
+
+
+def _values(entry: Entry) -> tuple[object, ...]:
+    return (
+        entry.at,
+        entry.id,
+        entry.key,
+        entry.model,
+        entry.upstream,
+        _listed(entry.accounts),
+        entry.client,
+        entry.error,
+        entry.status,
+        entry.ms,
+        _listed(entry.losses),
+        entry.notable,
+        entry.row,
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names, each between line breaks, to be found by."""
+    return f"\n{chr(10).join(names)}\n" if names else ""
+
+
+def _tally(key: LossKey, count: LossCount, *, is_full: bool) -> tuple[object, ...]:
+    path, upstream, client_key = key.path, key.upstream, key.key
+    if is_full:
+        path, upstream, client_key = path and OTHER, OTHER, OTHER
+    return (
+        key.slot,
+        key.client,
+        key.pair,
+        path,
+        key.kind,
+        upstream,
+        client_key,
+        count.requests,
+        count.refused,
+        count.first,
+        count.last,
+        count.example,
+    )
+
+
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    number: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    return number
+
+
+def _where(filters: Filters) -> tuple[str, list[object]]:
+    """The condition in SQL, that begins with AND, and its values."""
+    conditions: list[str] = []
+    values: list[object] = []
+    for name in ("key", "model", "upstream", "client"):
+        if wanted := getattr(filters, name):
+            conditions.append(f"AND {name} = ?")
+            values.append(wanted)
+    for name, wanted in (("accounts", filters.account), ("losses", filters.loss)):
+        if wanted:
+            conditions.append(f"AND instr({name}, ?)")
+            values.append(f"\n{wanted}\n")
+    if filters.error == "*":
+        conditions.append("AND error <> ''")
+    elif filters.error:
+        conditions.append("AND error = ?")
+        values.append(filters.error)
+    if filters.status:
+        first = int(filters.status.replace("x", "0"))
+        last = int(filters.status.replace("x", "9"))
+        conditions.append("AND status BETWEEN ? AND ?")
+        values += [first, last]
+    if filters.min_ms:
+        conditions.append("AND ms >= ?")
+        values.append(filters.min_ms)
+    return " ".join(conditions), values
+
+
+def _place(after: str | None) -> tuple[str, int]:
+    if after is None:
+        return "", 0
+    begin, _, number = after.partition(":")
+    if not (begin.isdecimal() and number.isdecimal() and len(after) < 40 and after.isascii()):
+        raise ValueError("no such place")
+    return begin, int(number)
+
+
+def _reading(path: Path) -> sqlite3.Connection | None:
+    """A connection to read a partition; None if it is gone, or cannot be read."""
+    try:
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_LOCK_S, isolation_level=None
+        )
+        connection.execute("SELECT 1 FROM losses LIMIT 1").fetchone()
+    except sqlite3.Error:
+        return None
+    return connection
+
+
+def _number_at(connection: sqlite3.Connection, at: float) -> int:
+    """The number of about the last row at a time: rows are nearly in the order of their times."""
+    low, high = 0, _last(connection)
+    while low < high:
+        middle = (low + high + 1) // 2
+        found = _at(connection, middle)
+        if found is not None and found <= at:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _last(connection: sqlite3.Connection) -> int:
+    """The highest number."""
+    number: int = connection.execute("SELECT ifnull(max(number), 0) FROM requests").fetchone()[0]
+    return number
+
+
+def _at(connection: sqlite3.Connection, number: int) -> float | None:
+    found = connection.execute("SELECT at FROM requests WHERE number = ?", (number,)).fetchone()
+    return None if found is None else found[0]
+
+
+def _began(path: Path) -> float:
+    """When a partition was made, in Unix seconds."""
+    return int(path.stem) / 1000 if path.stem.isdecimal() else 0.0
+
+
+def _ended(path: Path) -> float:
+    """When the last row of a partition is of, 0 if it has none or cannot be read."""
+    connection = _reading(path)
+    if connection is None:
+        return 0.0
+    with closing(connection):
+        return _at(connection, _last(connection)) or 0.0
+
+
+def _size(path: Path) -> int:
+    total = 0
+    for ending in ("", "-wal"):
+        with suppress(OSError):
+            total += os.stat(f"{path}{ending}").st_size
+    return total

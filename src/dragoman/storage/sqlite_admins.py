@@ -1,0 +1,64 @@
+"""Keys of the administration, in the SQLite file.
+
+Workers ask for them when they are shown one, so that a change holds at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from dragoman.keys.admins import StoredAdmin
+from dragoman.storage.sqlite_audit import SqliteAudit
+
+_COLUMNS = "name, role, digest, ending, created, enabled, note, used"
+
+
+class SqliteAdmins(SqliteAudit):
+    """Implements `AdminStore` on a file that is opened elsewhere."""
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """See `AdminStore.deciding`."""
+        with self._file.deciding():
+            yield
+
+    def admins(self) -> Sequence[StoredAdmin]:
+        """See `AdminStore.admins`."""
+        with self._file.reading() as connection:
+            rows = connection.execute(f"SELECT {_COLUMNS} FROM admins ORDER BY name")
+            return [
+                StoredAdmin(
+                    name=name,
+                    role=role,
+                    digest=bytes.fromhex(digest),
+                    ending=ending,
+                    created=created,
+                    enabled=bool(enabled),
+                    note=note,
+                    used=used,
+                )
+                for name, role, digest, ending, created, enabled, note, used in rows
+            ]
+
+    def save_admin(self, admin: StoredAdmin) -> None:
+        """See `AdminStore.save_admin`."""
+        row = (
+            admin.name,
+            admin.role,
+            admin.digest.hex(),
+            admin.ending,
+            admin.created,
+            admin.enabled,
+            admin.note,
+            admin.used,
+        )
+        with self._file.writing_untold() as connection:
+            connection.execute(
+                f"INSERT OR REPLACE INTO admins ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
+            )
+
+    def remove_admin(self, name: str) -> None:
+        """See `AdminStore.remove_admin`."""
+        with self._file.writing_untold() as connection:
+            connection.execute("DELETE FROM admins WHERE name = ?", (name,))

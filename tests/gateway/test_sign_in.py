@@ -1,0 +1,226 @@
+"""Roles of the administration's keys, and sessions of browsers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config import Admin, Secret, Storage
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.simulator.testing import RunningSimulator
+from dragoman.storage.shared_sessions import (
+    IDLE_S,
+    LONGEST_S,
+    MOST,
+    SharedSessions,
+    private_sessions,
+)
+from tests.gateway.conftest import config_for
+from tests.gateway.http import Answer, call
+from tests.gateway.test_admin import TOKEN, error, eventually
+
+ORIGIN = {"origin": "http://localhost", "host": "localhost"}
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture
+def gateway(simulator: RunningSimulator, tmp_path: Path) -> Iterator[RunningGateway]:
+    config = replace(
+        config_for(simulator.base_url),
+        storage=Storage(path=str(tmp_path / "store.db"), key=Secret("a store key"), sync_s=0.05),
+        admin=Admin(key=Secret(TOKEN)),
+    )
+    with running_gateway(config) as running:
+        yield running
+
+
+def ask(
+    gateway: RunningGateway,
+    method: str,
+    path: str,
+    value: Any = None,
+    headers: dict[str, str] | None = None,
+    key: str | None = None,
+) -> Answer:
+    data = None if value is None else json.dumps(value).encode()
+    return call(
+        gateway.base_url, method, f"/admin{path}", data, {**JSON, **(headers or {})}, key=key
+    )
+
+
+def made(gateway: RunningGateway, name: str, role: str) -> str:
+    answer = ask(gateway, "POST", "/admins", {"name": name, "role": role}, key=TOKEN)
+    assert answer.status == 201, answer.body
+    secret: str = answer.json["secret"]
+    return secret
+
+
+def signed_in(gateway: RunningGateway, key: str) -> dict[str, str]:
+    """The headers of a page whose operator has signed in."""
+    answer = ask(gateway, "POST", "/session", {"key": key}, ORIGIN)
+    assert answer.status == 200, answer.body
+    cookie, *flags = answer.headers["set-cookie"].split("; ")
+    assert set(flags) == {"HttpOnly", "SameSite=Strict", "Path=/admin", "Max-Age=43200"}
+    return {"cookie": cookie, "x-dragoman-csrf": answer.json["csrf"], **ORIGIN}
+
+
+def test_a_viewer_reads_everything_and_changes_nothing(gateway: RunningGateway) -> None:
+    viewer = made(gateway, "eve", "viewer")
+    page = signed_in(gateway, viewer)
+    admin = gateway.app._current.generation.admin
+    written = 0
+    for route in admin.routes:
+        path = "/" + route.path.replace("*", "1")
+        for method in route.methods:
+            if path == "/session":
+                continue
+            for headers, key in (({}, viewer), (page, None)):
+                answer = ask(gateway, method, path, {} if method != "GET" else None, headers, key)
+                if route.role(method) == "admin":
+                    written += 1
+                    error(answer, 403, "forbidden")
+                else:
+                    assert answer.status not in (401, 403), (path, answer.body)
+    assert written > 60
+    changes = ask(gateway, "GET", "/audit", key=TOKEN).json["changes"]
+    assert {(line["who"], line["action"]) for line in changes} == {
+        ("admin", "add"),
+        ("eve", "sign_in"),
+    }
+    addresses = ask(gateway, "GET", "/audit", key=viewer).json["changes"]
+    assert {line["address"] for line in addresses} == {""}
+    assert ask(gateway, "GET", "/accounts", headers={"cookie": page["cookie"]}).status == 200
+
+
+def test_only_a_page_of_this_address_writes_with_a_cookie(gateway: RunningGateway) -> None:
+    page = signed_in(gateway, made(gateway, "ann", "admin"))
+    new = {"name": "bob", "role": "viewer"}
+    for changed, kind in (
+        ({"x-dragoman-csrf": ""}, "forged"),
+        ({"x-dragoman-csrf": "0" * 64}, "forged"),
+        ({"origin": "http://evil.example"}, "forged"),
+        ({"origin": "null"}, "forged"),
+        ({"origin": "http://localhost:81"}, "forged"),
+        ({"content-type": "text/plain"}, "unsupported_media_type"),
+    ):
+        answer = ask(gateway, "POST", "/admins", new, {**page, **changed})
+        error(
+            answer,
+            415 if kind != "forged" else 403,
+            kind,
+            "x-dragoman-csrf" if "x-dragoman-csrf" in changed else None,
+        )
+    bare = {name: value for name, value in page.items() if name != "origin"}
+    assert ask(gateway, "POST", "/admins", new, bare).status == 403
+    assert (
+        ask(gateway, "POST", "/admins", new, {**bare, "sec-fetch-site": "cross-site"}).status == 403
+    )
+    fetched = {**bare, "sec-fetch-site": "same-origin"}
+    assert ask(gateway, "POST", "/admins", new, fetched).status == 201
+    line = ask(gateway, "GET", "/audit?limit=1", headers=page).json["changes"][0]
+    assert (line["who"], line["action"], line["name"]) == ("ann", "add", "bob")
+    # It opens nothing else.
+    chat = {"model": "chat/sim-text", "messages": []}
+    plain = json.dumps(chat).encode()
+    assert (
+        call(gateway.base_url, "POST", "/v1/chat/completions", plain, page, key=None).status == 401
+    )
+
+
+def test_a_session_ends_with_its_key(gateway: RunningGateway) -> None:
+    secret = made(gateway, "ann", "admin")
+
+    def is_in(page: dict[str, str]) -> bool:
+        return ask(gateway, "GET", "/session", headers=page).status == 200
+
+    left, other = signed_in(gateway, secret), signed_in(gateway, secret)
+    told = ask(gateway, "GET", "/session", headers=left).json
+    assert (told["name"], told["role"], told["csrf"]) == ("ann", "admin", left["x-dragoman-csrf"])
+    assert 1790 < told["expires_at"] - time.time() <= IDLE_S
+    assert ask(gateway, "DELETE", "/session", headers=left).status == 200
+    assert (is_in(left), is_in(other)) == (False, True)
+    ask(gateway, "PATCH", "/admins/ann", {"role": "viewer"}, key=TOKEN)
+    assert ask(gateway, "POST", "/reload", headers=other).status == 403
+    ask(gateway, "POST", "/admins/ann/disable", key=TOKEN)
+    assert not is_in(other)
+    assert ask(gateway, "GET", "/health", key=secret).status == 401
+    ask(gateway, "POST", "/admins/ann/enable", key=TOKEN)
+    assert ask(gateway, "GET", "/health", key=secret).status == 200
+    rotated = signed_in(gateway, secret)
+    ask(gateway, "POST", "/admins/ann/rotate", key=TOKEN)
+    assert not is_in(rotated)
+    # The key of the configuration file: one that is another ends what began with the former.
+    of_file = signed_in(gateway, TOKEN)
+    assert is_in(of_file)
+    app = gateway.app
+    changed = replace(app.config, admin=Admin(key=Secret("another key of the file")))
+    app._client.clock.loop.call_soon_threadsafe(app.adopt, app.prepare(changed, 2))
+    eventually(lambda: not is_in(of_file))
+
+
+def test_wrong_keys_are_slow_and_few(gateway: RunningGateway) -> None:
+    for _ in range(5):
+        began = time.monotonic()
+        error(ask(gateway, "POST", "/session", {"key": "wrong"}), 401, "unauthenticated")
+        assert time.monotonic() - began >= 0.49
+    answer = ask(gateway, "POST", "/session", {"key": TOKEN})
+    error(answer, 429, "rate_limited")
+    assert 0 < int(answer.headers["retry-after"]) <= 60
+    # Who has the key itself is not shut out by others at the same address.
+    assert ask(gateway, "GET", "/health", key=TOKEN).status == 200
+
+
+def test_what_changed_meanwhile_is_not_overwritten(gateway: RunningGateway) -> None:
+    made(gateway, "ann", "viewer")
+    tag = ask(gateway, "GET", "/admins/ann", key=TOKEN).headers["etag"]
+    assert (
+        ask(gateway, "PATCH", "/admins/ann", {"note": "1"}, {"if-match": tag}, TOKEN).status == 200
+    )
+    late = ask(gateway, "PATCH", "/admins/ann", {"note": "2"}, {"if-match": tag}, TOKEN)
+    error(late, 412, "changed", "if-match")
+    listed = ask(gateway, "GET", "/admins", key=TOKEN)
+    again = {"if-none-match": listed.headers["etag"]}
+    assert ask(gateway, "GET", "/admins", headers=again, key=TOKEN).status == 304
+    made(gateway, "bob", "viewer")
+    assert ask(gateway, "GET", "/admins", headers=again, key=TOKEN).status == 200
+
+
+def test_sessions_end_by_time_and_are_shared(tmp_path: Path) -> None:
+    one, other = SharedSessions(tmp_path / "s"), SharedSessions(tmp_path / "s")
+    now = 1_000_000.0
+    one.begin(b"a" * 32, "ann", b"m" * 32, now)
+    found = other.find(b"a" * 32, now + IDLE_S - 1)
+    assert found is not None
+    assert (found.name, found.mark, found.began) == ("ann", b"m" * 32, now)
+    assert one.find(b"a" * 32, now + 2 * IDLE_S - 2, touch=False) is not None
+    assert one.find(b"a" * 32, now + 2 * IDLE_S) is None
+    for step in range(1, 24):
+        one.find(b"a" * 32, now + step * IDLE_S * 0.99)
+    assert one.find(b"a" * 32, now + LONGEST_S - 1) is None  # idle since
+    other.end(b"a" * 32)
+    for number in range(MOST + 1):
+        one.begin(bytes([number]) * 32 if number else b"z" * 32, "bob", b"m" * 32, now + number)
+    assert other.find(b"z" * 32, now + MOST) is None
+    assert other.find(bytes([1]) * 32, now + MOST) is not None
+    for second in range(5):
+        assert not one.wait("1.2.3.4", 5, now + second)
+        other.failed("1.2.3.4", now + second)
+    assert one.wait("1.2.3.4", 5, now + 5) == 55
+    assert not one.wait("1.2.3.5", 5, now + 5)
+    assert not one.wait("1.2.3.4", 5, now + 60)
+    one.close()
+    other.close()
+    again = SharedSessions(tmp_path / "s")
+    assert again.find(bytes([1]) * 32, now + MOST) is not None
+    again.close()
+    alone = private_sessions()
+    alone.begin(b"a" * 32, "ann", b"m" * 32, now)
+    for step in range(30):
+        alone.find(b"a" * 32, now + step * IDLE_S * 0.9)
+    assert alone.find(b"a" * 32, now + LONGEST_S, touch=False) is None
