@@ -38,7 +38,7 @@ class Tally:
         self,
         metrics: Metrics,
         meter: Meter | None,
-        settle: Callable[[Record], None],
+        settle: Callable[[Record, float], None],
         traces: Traces | None = None,
     ) -> None:
         self._traces = traces
@@ -65,8 +65,9 @@ class Tally:
 
     def request(self, incoming: IncomingRequest, record: Record) -> None:
         """A request was answered, or will not be."""
+        now = time.time()
         if record.admitted is not None:
-            self._settle(record)
+            self._settle(record, now)
         seconds = time.perf_counter() - record.started
         first_byte = incoming.answered - record.started if incoming.answered else None
         path, operation = incoming.path, incoming.operation
@@ -88,23 +89,25 @@ class Tally:
             and record.caller
             and (name is path or record.model)
         ):
-            self._charge(name, record, seconds, metered=metered)
+            self._charge(now, name, record, seconds, metered=metered)
 
     def background(self, incoming: IncomingRequest, record: Record) -> None:
         """A response was made in the background, or will not be."""
+        now = time.time()
         if record.admitted is not None:
-            self._settle(record)
+            self._settle(record, now)
         seconds = time.perf_counter() - record.started
         status = incoming.status or 500
         self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
         if self._traces is not None:
             self._traces.end(incoming, record, incoming.path, seconds, None)
-        self._charge(incoming.path, record, seconds, metered=True)
+        self._charge(now, incoming.path, record, seconds, metered=True)
 
-    def _charge(self, name: str, record: Record, seconds: float, *, metered: bool) -> None:
+    def _charge(
+        self, now: float, name: str, record: Record, seconds: float, *, metered: bool
+    ) -> None:
         if self._meter is None:
             return
-        now = time.time()
         if record.failed:
             self._charge_failed(self._meter, now, name, record)
         for one in record.in_vain:
