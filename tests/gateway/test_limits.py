@@ -631,3 +631,29 @@ def test_a_background_response_that_is_cancelled_is_settled(
             simulator.wait_for(lambda: told(gateway)["limits"][1]["reserved"] == 0)
         assert told(gateway)["limits"][0]["reserved"] == 0
         assert told(gateway)["limits"][0]["used"] > 0
+
+
+def test_a_background_response_is_refused_when_it_is_asked_for(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    """What one has reserved is held from the answer of its POST on, and given back once."""
+    limits = (limit("requests", 2, "total"), limit("concurrent", 1), limit("tokens", 10**6, "day"))
+    made = config(simulator.base_url, *limits, store=str(tmp_path / "kept.db"))
+    slow = body("responses", "responses/sim-text?words=20&delay_ms=50", background=True)
+    with serving(made) as (gateway, lines):
+        begun = call(gateway.base_url, "POST", PATHS["responses"], slow)
+        assert begun.json["status"] == "queued"
+        assert [one["reserved"] for one in told(gateway)["limits"][:2]] == [0, 1]
+        refused = call(gateway.base_url, "POST", PATHS["responses"], slow)
+        assert (refused.status, error_of(refused)["type"]) == (429, "requests")
+        assert lines[-1]["limit"] == "key:concurrent"
+        simulator.wait_for(lambda: told(gateway)["limits"][1]["reserved"] == 0)
+        assert call(gateway.base_url, "POST", PATHS["responses"], slow).status == 200
+        simulator.wait_for(lambda: told(gateway)["limits"][1]["reserved"] == 0)
+        refused = call(gateway.base_url, "POST", PATHS["responses"], slow)
+        assert (refused.status, error_of(refused)["code"]) == (429, "insufficient_quota")
+        assert "retry-after" not in refused.headers
+        shown = told(gateway)["limits"]
+        assert (shown[0]["used"], shown[2]["reserved"]) == (2, 0)
+        assert shown[2]["used"] > 0
+    assert len(simulator.requests) == 2

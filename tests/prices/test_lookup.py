@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.canonical.usage import Usage
+from dragoman.canonical.usage import Usage, consistent
 from dragoman.prices.lookup import MOST_MODELS, Basis, PriceList, Prices
 from dragoman.prices.rates import Price, dollars
 from dragoman.prices.table import ModelPrices, PriceError, make_table, read_table, write_table
@@ -49,7 +49,8 @@ def test_each_kind_of_token_has_its_rate() -> None:
     ],
 )
 def test_a_part_is_never_more_than_the_whole(usage: Usage, cost: int) -> None:
-    assert Price(0, "", 0, 0, 0, 1, 10, 100, 1000, 10_000, 100_000).cost_of(usage) == cost
+    rates = Price(0, "", 0, 0, 0, 1, 10, 100, 1000, 10_000, 100_000)
+    assert rates.cost_of(consistent(usage)) == cost
 
 
 def test_a_step_holds_for_prompts_that_are_longer() -> None:

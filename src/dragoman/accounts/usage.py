@@ -41,9 +41,6 @@ MOST_COUNTS = 50_000
 _MOST_ERRORS = 20_000
 """Counts of failed attempts that are held while no store takes them; further ones are dropped."""
 
-_MOST_TOKENS = 10**12
-"""Tokens that an answer may have to be charged: whoever tells of more is not believed."""
-
 _HOUR_S = 3600
 _LONGEST_NAME = 200
 
@@ -207,10 +204,9 @@ class Meter:
         """Add what one answer costs, whose request was counted."""
         name, user, tags = self._names(whose)
         basis = charge.basis
-        believed = usage.input + usage.output + (usage.searches or 0) <= _MOST_TOKENS
-        if not believed or (charge.cost is None and basis.prices):
+        believed = charge.cost is not None or not basis.prices
+        if not believed:
             # There is a price, and nobody would pay it: it must not be charged later either.
-            believed, charge = False, Charge(basis, None)
             basis = Basis(basis.upstream, OTHER, prices=basis.prices)
         hour = int(now) // _HOUR_S * _HOUR_S
         account, client, route, team = whose.account, whose.client, whose.route, whose.team
@@ -226,15 +222,12 @@ class Meter:
         if not believed:
             sums.unpriced += 1
             return
-        # As in `Price.cost_of`: no part is more than the whole.
-        cached = min(usage.cached or 0, usage.input)
-        written = min(usage.cache_write or 0, usage.input - cached)
         sums.input += usage.input
         sums.output += usage.output
-        sums.cached += cached
-        sums.cache_write += written
-        sums.cache_write_1h += min(usage.cache_write_1h or 0, written)
-        sums.reasoning += min(usage.reasoning or 0, usage.output)
+        sums.cached += usage.cached or 0
+        sums.cache_write += usage.cache_write or 0
+        sums.cache_write_1h += usage.cache_write_1h or 0
+        sums.reasoning += usage.reasoning or 0
         sums.searches += usage.searches or 0
         if charge.cost is None:
             sums.unpriced += 1

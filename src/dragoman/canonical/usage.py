@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -28,6 +29,24 @@ class Usage(Struct, frozen=True, kw_only=True):
     def total(self) -> int:
         """Input and output together."""
         return self.input + self.output
+
+
+def consistent(usage: Usage) -> Usage:
+    """Usage in which no part is more than its whole, whatever an upstream told: so it is counted,
+    priced and held against limits. What is read from a cache goes before what is written to one."""
+    cached, written = usage.cached or 0, usage.cache_write or 0
+    for_an_hour, thought = usage.cache_write_1h or 0, usage.reasoning or 0
+    if cached + written <= usage.input and for_an_hour <= written and thought <= usage.output:
+        return usage
+    cached = min(cached, usage.input)
+    written = min(written, usage.input - cached)
+    return replace(
+        usage,
+        cached=usage.cached and cached,
+        cache_write=usage.cache_write and written,
+        cache_write_1h=usage.cache_write_1h and min(for_an_hour, written),
+        reasoning=usage.reasoning and min(thought, usage.output),
+    )
 
 
 USUAL_TIERS = frozenset({"default", "standard", "auto"})

@@ -79,25 +79,21 @@ class Price(Struct, frozen=True, array_like=True, gc=False):
         return minute >= self.begins or minute < self.ends
 
     def cost_of(self, counts: Counts, requests: int = 1) -> int:
-        """Pico-dollars for the counts of one answer, or for the sums of several `requests`.
-
-        A part that is said to be more than the whole counts as the whole.
-        """
+        """Pico-dollars for the counts of one answer, or for the sums of several `requests`, in
+        which no part is more than its whole (see `dragoman.canonical.usage.consistent`)."""
         total = requests * self.request + counts.input * self.input + counts.output * self.output
         cached = counts.cached
         if cached:
-            cached = min(cached, counts.input)
             total += cached * (self.cached - self.input)
         written = counts.cache_write
         if written:
-            written = min(written, counts.input - (cached or 0))
             total += written * (self.cache_write - self.input)
             for_an_hour = counts.cache_write_1h
             if for_an_hour:
-                total += min(for_an_hour, written) * (self.cache_write_1h - self.cache_write)
+                total += for_an_hour * (self.cache_write_1h - self.cache_write)
         thought = counts.reasoning
         if thought and self.reasoning != self.output:
-            total += min(thought, counts.output) * (self.reasoning - self.output)
+            total += thought * (self.reasoning - self.output)
         searches = counts.searches
         if searches:
             total += searches * self.search

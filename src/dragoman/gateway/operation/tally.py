@@ -42,7 +42,7 @@ class Tally:
         self,
         metrics: Metrics,
         meter: Meter | None,
-        settle: Callable[[Record], None],
+        settle: Callable[[Record, float], None],
         traces: Traces | None = None,
         log: Callable[[Ended], None] | None = None,
     ) -> None:
@@ -71,8 +71,9 @@ class Tally:
 
     def request(self, incoming: IncomingRequest, record: Record) -> None:
         """A request was answered, or will not be."""
+        now = time.time()
         if record.admitted is not None:
-            self._settle(record)
+            self._settle(record, now)
         seconds = time.perf_counter() - record.started
         first_byte = incoming.answered - record.started if incoming.answered else None
         path, operation = incoming.path, incoming.operation
@@ -87,7 +88,7 @@ class Tally:
             self._traces.end(incoming, record, name, seconds, first_byte)
         self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
         if self._log is not None and not record.deferred and name not in _UNLOGGED:
-            self._note(self._log, incoming, record, name, seconds, first_byte)
+            self._note(self._log, now, incoming, record, name, seconds, first_byte)
         # Below a response: a request that names no model generates nothing.
         if (
             self._meter is not None
@@ -97,24 +98,26 @@ class Tally:
             and record.caller
             and (name is path or record.model)
         ):
-            self._charge(name, record, seconds, metered=metered)
+            self._charge(now, name, record, seconds, metered=metered)
 
     def background(self, incoming: IncomingRequest, record: Record) -> None:
         """A response was made in the background, or will not be."""
+        now = time.time()
         if record.admitted is not None:
-            self._settle(record)
+            self._settle(record, now)
         seconds = time.perf_counter() - record.started
         status = incoming.status or 500
         if self._traces is not None:
             self._traces.end(incoming, record, incoming.path, seconds, None)
         self._metrics.finished(_BACKGROUND, status, record, record.usage, seconds, None)
         if self._log is not None:
-            self._note(self._log, incoming, record, incoming.path, seconds, None)
-        self._charge(incoming.path, record, seconds, metered=True)
+            self._note(self._log, now, incoming, record, incoming.path, seconds, None)
+        self._charge(now, incoming.path, record, seconds, metered=True)
 
     def _note(
         self,
         log: Callable[[Ended], None],
+        now: float,
         incoming: IncomingRequest,
         record: Record,
         name: str,
@@ -124,7 +127,7 @@ class Tally:
         log(
             Ended(
                 record,
-                time.time(),
+                now,
                 seconds,
                 first_byte,
                 incoming.request_id,
@@ -135,11 +138,12 @@ class Tally:
             )
         )
 
-    def _charge(self, route: str, record: Record, seconds: float, *, metered: bool) -> None:
+    def _charge(
+        self, now: float, route: str, record: Record, seconds: float, *, metered: bool
+    ) -> None:
         meter = self._meter
         if meter is None:
             return
-        now = time.time()
         for number, failed in enumerate(record.failed, 1):
             meter.count_failed(
                 now,

@@ -134,9 +134,9 @@ class Admission:
         finally:
             self._limits.shared.unlock()
 
-    def settle(self, record: Record) -> None:
-        """A request is over: what it reserved is given back, and what it used is counted. Harmless
-        for one that has reserved nothing, or was settled before."""
+    def settle(self, record: Record, now: float) -> None:
+        """A request is over at `now` (Unix seconds): what it reserved is given back, and what it
+        used is counted. Harmless for one that has reserved nothing, or was settled before."""
         admitted, record.admitted = record.admitted, None
         if admitted is None:
             return
@@ -144,7 +144,7 @@ class Admission:
         spent = spent_by(record)
         counters.lock()
         try:
-            changed, crossings = settle(admitted.reservation, spent, time.time())
+            changed, crossings = settle(admitted.reservation, spent, now)
         finally:
             counters.unlock()
         self._limits.note_settled(changed)
@@ -343,7 +343,7 @@ def spent_by(record: Record) -> Sequence[int]:
 def _spent(usage: Usage, charge: Charge | None) -> Sequence[int]:
     cost = 0 if charge is None else charge.cost or 0
     given, output = usage.input, usage.output
-    fresh = given - min(usage.cached, given) if usage.cached else given
+    fresh = given - (usage.cached or 0)
     return 1, fresh, output, fresh + output, cost, 0, given, given + output
 
 

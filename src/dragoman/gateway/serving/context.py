@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from dragoman.accounts.pool import Lease
+from dragoman.canonical.usage import consistent
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.delivery import Delivery
 from dragoman.gateway.edge.errors import Headers
@@ -162,6 +163,7 @@ class RequestContext:
         """Record what the answer used and what that costs, as far as it is known."""
         record, usage = self.record, self.outcome.usage
         if usage is not record.usage and usage is not None:
+            usage = consistent(usage)
             record.usage, record.estimated = usage, self.outcome.estimated
             now = time.time()
             record.charge = self.prices.charge(record.upstream, record.upstream_model, usage, now)
@@ -172,6 +174,7 @@ class RequestContext:
         charge = None
         upstream, model = record.upstream, record.upstream_model
         if usage is not None:
+            usage = consistent(usage)
             charge = self.prices.charge(upstream, model, usage, time.time())
         one = InVain(upstream, lease.account.name, model[:200], usage, charge)
         record.in_vain = (*record.in_vain, one)

@@ -124,8 +124,8 @@ class Exchange:
         recorder: AnswerRecorder | None = None,
         target: Target | None = None,
     ) -> None:
-        """Forward and answer a request that was read. `recorder` records the answer; `target` is
-        where the request goes, None if it was not resolved yet.
+        """Forward and answer a request that was read, and admitted if `record` says so. `recorder`
+        records the answer; `target` is where the request goes, None if it was not resolved yet.
 
         Raises:
             DragomanError: as `serve`.
@@ -137,7 +137,7 @@ class Exchange:
             target = self.resolve(request, caller, record)
         if self._traces is not None:
             self._traces.begin(incoming, record, request)
-        if caller.is_limited:
+        if caller.is_limited and record.admitted is None:
             try:
                 request = await self._admission.admit(
                     incoming, caller, record, request, target, self._prices
@@ -179,6 +179,23 @@ class Exchange:
             context.settle()
             if context.ledger:
                 record.losses = tuple(context.ledger)
+
+    async def admit(
+        self, incoming: IncomingRequest, caller: Caller, record: Record, request: ClientRequest
+    ) -> ClientRequest:
+        """Let a request in that is answered later, with a record that takes over what this one has
+        reserved. Returns the request, with a lower output limit if it was clamped.
+
+        Raises:
+            DragomanError: it has no target, or a limit refuses it.
+            ClientGone: the client left while it waited for its turn.
+        """
+        if not caller.is_limited:
+            return request
+        if self._attributor is not None:
+            self._attributor.note(record, incoming.codec, incoming.headers, request.members)
+        target = self.resolve(request, caller, record)
+        return await self._admission.admit(incoming, caller, record, request, target, self._prices)
 
     async def read(self, incoming: IncomingRequest) -> ClientRequest:
         """The client's request.

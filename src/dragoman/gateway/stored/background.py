@@ -49,6 +49,9 @@ _log = logging.getLogger("dragoman.gateway")
 Run = Callable[[IncomingRequest, Caller, Record, ClientRequest, ResponseRecorder], Awaitable[None]]
 """Answers a request, whose answer is stored."""
 
+Admit = Callable[[IncomingRequest, Caller, Record, ClientRequest], Awaitable[ClientRequest]]
+"""Lets a request in, or refuses it, as `Exchange.admit`."""
+
 _SAVE_S = 0.2
 """Seconds between two times that new events are stored, and the store asked whether to go on."""
 _POLL_S = 0.2
@@ -147,15 +150,18 @@ class Background:
         record: Record,
         request: ClientRequest,
         keep: PendingResponse,
+        admit: Admit,
     ) -> None:
         """Begin to make a response, and answer with what there is of it: that it is queued, or its
         events as they come.
 
         Raises:
             DragomanError: the store cannot be used, or the request is too large for it, or too many
-                run already.
+                run already, or a limit refuses it.
+            ClientGone: the client left while it waited for its turn.
         """
         responses = self._responses()
+        request = await admit(incoming, caller, record, request)
         if len(self._tasks) >= self._most:
             raise DragomanError(_BUSY)
         record.deferred = True
@@ -176,14 +182,25 @@ class Background:
             await responses.ask(lambda store: store.put(stored))
         except TooLarge as error:
             raise InvalidRequest.at("background", f"cannot be kept: {error}") from None
-        run = _Run(self, stored, keep)
-        task = asyncio.create_task(run.run(incoming, caller, _streamed(request, name)))
+        run = _Run(self, stored, keep, incoming, caller)
+        run.record.admitted, record.admitted = record.admitted, None
+        task = asyncio.create_task(run.run(caller, _streamed(request, name)))
         self._tasks[name] = task
-        task.add_done_callback(lambda _: self._tasks.pop(name, None))
+        # Also if it is cancelled before it begins: what it used is counted, and settled.
+        task.add_done_callback(lambda _: self._finish(name, run))
         if request.stream:
             await self.follow(stored, incoming, -1)
         else:
             await incoming.reply(200, stored.response)
+
+    def _finish(self, name: str, run: _Run) -> None:
+        """A response is made, or will not be."""
+        del self._tasks[name]
+        incoming, record = run.incoming, run.record
+        self._count(incoming, record)
+        if self._log is not None:
+            status = incoming.status or 500
+            self._log(record.line(incoming.request_id, "POST /v1/responses", status))
 
     async def follow(self, stored: StoredResponse, incoming: IncomingRequest, after: int) -> None:
         """Give the events of a response to a client, from the one after number `after`, as they
@@ -269,8 +286,18 @@ class _Run:
     """One response that is being made: an answer to nobody, whose events go to the store."""
 
     def __init__(
-        self, background: Background, stored: StoredResponse, keep: PendingResponse
+        self,
+        background: Background,
+        stored: StoredResponse,
+        keep: PendingResponse,
+        begun: IncomingRequest,
+        caller: Caller,
     ) -> None:
+        self.incoming = IncomingRequest(
+            _Unattended(begun, self.take), begun.codec, background._clock()
+        )
+        self.record = Record()
+        self.record.caller, self.record.team = caller.name, caller.team
         self._background = background
         self._stored = stored
         self._keep = keep
@@ -283,18 +310,15 @@ class _Run:
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
 
-    async def run(self, begun: IncomingRequest, caller: Caller, request: ClientRequest) -> None:
+    async def run(self, caller: Caller, request: ClientRequest) -> None:
         """Make the response. Whatever happens, the store is told how it ended."""
-        background = self._background
-        incoming = IncomingRequest(_Unattended(begun, self.take), begun.codec, background._clock())
-        record = Record()
-        record.caller, record.team = caller.name, caller.team
+        background, record = self._background, self.record
         saver = asyncio.create_task(self._save_events())
         self._task = asyncio.current_task()
         fault: Fault | None = None
         try:
             keeping = _FinalRecorder(background._conversations, self._keep, self)
-            await background._run(incoming, caller, record, request, keeping)
+            await background._run(self.incoming, caller, record, request, keeping)
         except asyncio.CancelledError:
             fault = _STOPPED
         except DragomanError as error:
@@ -302,20 +326,12 @@ class _Run:
         except Exception as error:
             _log.error("a background response failed: %s", type(error).__name__)
             fault = Fault(FaultKind.INTERNAL, "The gateway failed unexpectedly.")
-        try:
-            self._over.set()
-            await asyncio.wait((saver,))
-            if self._status >= 400:
-                fault = fault or _told(self._body)
-            record.error = record.error or (fault.kind if fault is not None else "")
-            await self._end(fault)
-        finally:
-            # Also if it is cancelled once more: what it used is counted, and settled.
-            background._count(incoming, record)
-        if background._log is not None:
-            background._log(
-                record.line(incoming.request_id, "POST /v1/responses", self._status or 500)
-            )
+        self._over.set()
+        await asyncio.wait((saver,))
+        if self._status >= 400:
+            fault = fault or _told(self._body)
+        record.error = record.error or (fault.kind if fault is not None else "")
+        await self._end(fault)
 
     def take(self, status: int, data: bytes) -> None:
         """A piece of the answer, whose status is this, was made."""

@@ -114,7 +114,9 @@ class StoredResponses:
             if continuation is not None and continuation.prepares:
                 return self._prepare(incoming, request, pending)
             if pending is not None and pending.background:
-                return self._background.begin(incoming, caller, record, request, pending)
+                return self._background.begin(
+                    incoming, caller, record, request, pending, self._exchange.admit
+                )
             keeping = None if pending is None else ResponseRecorder(self._conversations, pending)
         # With what it goes on from it may lead elsewhere than without.
         known = target if request is asked else None
