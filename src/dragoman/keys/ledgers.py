@@ -11,7 +11,8 @@ whatever the clocks of instances say: all times here are the owner's.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
 
 from msgspec import Struct, field, msgpack
 
@@ -88,12 +89,13 @@ class Report(Struct, frozen=True, kw_only=True):
 
 class Lent(Struct, frozen=True):
     """What an instance is told: its new ceiling, and up to where what it used is known. The others
-    hold `elsewhere`; `instances` are known, this one included. `pressed`: some could not be lent
-    enough, and others had more than they need."""
+    hold `elsewhere`, of which they do not need `spare`; `instances` are known, this one included.
+    `pressed`: some could not be lent enough, and others had more than they need."""
 
     ceiling: int
     spent: int
     elsewhere: int
+    spare: int
     instances: int
     pressed: bool
 
@@ -123,6 +125,7 @@ def lend(
     own.spent, own.reserved, own.number = report.spent, report.reserved, report.number
     others = [one for name, one in ledger.holdings.items() if name != report.instance]
     elsewhere = sum(one.held for one in others)
+    spare = sum(max(0, one.held - one.reserved) for one in others)
     needed = report.spent + report.reserved
     ceiling = max(report.ceiling, needed)
     free = report.amount - counter.used(now) - elsewhere - (ceiling - report.spent)
@@ -133,7 +136,7 @@ def lend(
             lent = max(0, min(missing, free))
             ceiling, free, missing = ceiling + lent, free - lent, missing - lent
         if missing > 0:
-            pressed = any(one.held > one.reserved for one in others)
+            pressed = spare > 0
             if pressed:
                 ledger.pressed = now + _PRESSED_S
     if report.ahead and now >= ledger.pressed:
@@ -145,7 +148,31 @@ def lend(
     ledger.holdings[report.instance] = own
     ledger.heard, ledger.cells = now, bytes(cells)
     living = sum(not one.lost_at for one in ledger.holdings.values())
-    return Lent(ceiling, report.spent, elsewhere, living, pressed or now < ledger.pressed)
+    return Lent(ceiling, report.spent, elsewhere, spare, living, pressed or now < ledger.pressed)
+
+
+Decide = Callable[[Mapping[str, Ledger], float], None]
+"""What is to be done with ledgers, given by their names with the time of their owner."""
+
+
+class Ledgers(Protocol):
+    """Where ledgers are kept. All methods block, and belong to one thread.
+
+    Raises:
+        Away: it cannot be used now; whether what was decided is kept, is not known.
+    """
+
+    def exchange(self, names: Sequence[str], decide: Decide) -> None:
+        """Have something decided about the ledgers of these names, which are made if there are
+        none, while nobody else does. The owner's time is of after the call, so that whatever
+        happened before it was earlier."""
+
+    def close(self) -> None:
+        """Give everything up."""
+
+
+class Away(Exception):
+    """Ledgers cannot be used now. The message names no secret."""
 
 
 def read_ledger(stored: bytes | None) -> Ledger:

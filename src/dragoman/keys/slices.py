@@ -13,8 +13,9 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from dragoman.config.limits import WhenAway
+from dragoman.config.limits import Limit, WhenAway
 from dragoman.config.windows import Window
+from dragoman.keys.admission import BoundLimit, Row
 from dragoman.keys.counters import HEAD_CELLS, RESERVED, USED, WHEN, Cells, Counter, counter_of
 from dragoman.keys.ledgers import SLICE_S, Lent, Report
 
@@ -30,13 +31,13 @@ from dragoman.keys.ledgers import SLICE_S, Lent, Report
     OFFSET,
     AWAY,
     PRESSED,
-    WANTED,
+    SPARE,
 ) = range(12)
 """Cells of a slice: up to where this machine may use and reserve; what it has used, and what of
 that the owner knows; until when the slice holds (milliseconds of the monotonic clock); when it was
 last reported (milliseconds of this machine's clock), and under which number; what others hold, and
 how many instances there are; how far the owner's clock is ahead (milliseconds); whether the owner
-is away; whether others lack what is held here; and what was wanted when it was last reported."""
+is away; whether others lack what is held here; and what others hold and do not need."""
 SLICE_CELLS: Final = 12
 
 _MUCH: Final = 1 << 61
@@ -167,7 +168,6 @@ class Slice:
             cells[CEILING] = min(cells[CEILING], needed + wanted) if held else needed
         cells[NUMBER] += 1
         cells[REPORTED] = int(now * 1000) + 1
-        cells[WANTED] = wanted
         told = Report(
             instance=instance,
             number=cells[NUMBER],
@@ -195,7 +195,7 @@ class Slice:
         cells[UNTIL] = int((told_at + SLICE_S) * 1000)
         cells[ELSEWHERE], cells[INSTANCES] = lent.elsewhere, lent.instances
         cells[OFFSET] = int((owners - now) * 1000)
-        cells[AWAY], cells[PRESSED] = 0, lent.pressed
+        cells[AWAY], cells[PRESSED], cells[SPARE] = 0, lent.pressed, lent.spare
         self.whole[WHEN], self.whole[USED] = ledger[WHEN], ledger[USED]
         self.whole[HEAD_CELLS:] = ledger[HEAD_CELLS:]
         if self.window is not None and (more := cells[SPENT] - lent.spent) > 0:
@@ -217,3 +217,31 @@ class Slice:
 
     def _owners(self, now: float) -> float:
         return now + self.cells[OFFSET] / 1000
+
+
+class LentLimit(BoundLimit):
+    """A limit of which this machine is lent slices."""
+
+    __slots__ = ("slice",)
+
+    def __init__(
+        self, limit: Limit, owner: str, row: Row, cells: Cells, own: Cells, *, is_team: bool = False
+    ) -> None:
+        super().__init__(limit, owner, row, is_team=is_team)
+        self.counter = self.slice = Slice(
+            self.window,
+            self.amount,
+            row.cells,
+            cells,
+            own,
+            enforced=self.enforced,
+            when_away=limit.when_away,
+        )
+
+    def used(self, now: float) -> int:
+        """See `BoundLimit.used`."""
+        return self.slice.used_by_all(now)
+
+    def left(self, now: float) -> int:
+        """See `BoundLimit.left`: what may be borrowed, too."""
+        return self.slice.may_be_had(now)
