@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from math import inf
-from typing import Final
+from typing import Final, Literal
 
 from dragoman.config.limits import Limit, WhenAway
 from dragoman.config.windows import Window
@@ -138,6 +138,15 @@ class Slice:
     def holds(self) -> bool:
         """Whether the slice may be used."""
         return int(self._monotonic() * 1000) < self.cells[UNTIL]
+
+    def decided_by(self) -> Literal["slice", "closed", "share", "open", "counted"]:
+        """What decides here: the slice, or what is set for the time that the owner is away; what is
+        not enforced is only counted."""
+        if not self.enforced:
+            return "counted"
+        if self.cells[AWAY] and (self._when_away != "closed" or not self.holds()):
+            return self._when_away
+        return "slice"
 
     def used_by_all(self, now: float) -> int:
         """What all instances have used, as far as it is known here."""

@@ -7,6 +7,7 @@ import logging
 from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
 from dragoman.keys.admission import Counters
+from dragoman.keys.ledgers import Ledgers
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.responses import ResponseStore
 
@@ -66,6 +67,16 @@ def limits_for(config: Config, shared: str | None) -> Counters:
         reason = error.strerror or type(error).__name__
         _log.error("%s: %s: each worker holds to limits by itself", path, reason)
         return PrivateLimits()
+
+
+def ledgers_for(config: Config) -> Ledgers | None:
+    """Where limits are kept that several machines hold together; None if each counts for itself."""
+    url = config.storage.url
+    if url is None:
+        return None
+    from dragoman.storage.postgres.ledgers import PostgresLedgers, connecting
+
+    return PostgresLedgers(connecting(url.reveal()))
 
 
 def responses_for(config: Config) -> ResponseStore | None:

@@ -52,6 +52,7 @@ from dragoman.gateway.operation.key_routes import KeyRoutes
 from dragoman.gateway.operation.probe import probe
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.gateway.processes.reload import Report
+from dragoman.gateway.serving.limits_told import moment_text
 from dragoman.http import ClientGone
 from dragoman.jsontext import JsonError
 from dragoman.prices.lookup import Prices
@@ -222,6 +223,8 @@ class Admin:
                 handlers = found
             case ["reload"]:
                 handlers = {"POST": lambda: self._read_anew(query)}
+            case ["limits"]:
+                handlers = {"GET": lambda: self._limits(query)}
             case ["health"]:
                 handlers = {"GET": lambda: self._health(query)}
             case _:
@@ -409,19 +412,33 @@ class Admin:
             raise Refusal(400, "invalid_configuration", message, more=more)
         return 200, report
 
+    async def _limits(self, query: Query) -> _Answer:
+        _only(query)
+        slices = self._scrape.slices
+        if slices is None:
+            raise Refusal(409, "conflict", "Limits are not shared: [storage] url is not set.")
+        away = slices.away_since
+        return 200, {
+            "away_since": None if away is None else moment_text(away),
+            "exchanges": slices.exchanges,
+            "failures": slices.failures,
+            "limits": slices.views(),
+        }
+
     async def _health(self, query: Query) -> _Answer:
         _only(query)
         gauges = self._scrape.counts().gauges
         accounts: dict[str, dict[str, int]] = {}
         for (upstream, state), number in (await self._scrape.accounts()).items():
             accounts.setdefault(upstream, {})[state] = number
-        sync = self._account_sync
+        sync, slices = self._account_sync, self._scrape.slices
         return 200, {
             "version": dragoman.__version__,
             "workers": int(gauges["workers"]),
             "configurations": self._scrape.configurations(),
             "in_flight": int(gauges["in_flight"]),
             "queue_length": int(gauges["queue_length"]),
+            "limits": "own" if slices is None else "away" if slices.away_since else "shared",
             "store": "none" if sync is None else "working" if sync.working else "failing",
             "usable": self._pool.usable(),
             "accounts": accounts,

@@ -447,6 +447,7 @@ _ACCOUNT = ("upstream", "account")
 _GAUGES = {
     "workers": "Processes that serve.",
     "in_flight": "Requests that are being served.",
+    "limits_away": "Workers that cannot reach the database in which machines share limits.",
     "queue_length": "Requests that wait for an account to be free.",
     "store_working": "Workers whose last exchange with the store went well.",
 }

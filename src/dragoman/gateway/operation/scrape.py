@@ -14,6 +14,7 @@ from dragoman.administration.views import STATES, status_of
 from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.metrics import Board, Counts, Metrics, QuotaSample, render
 from dragoman.gateway.processes.table import WorkerTable
+from dragoman.gateway.serving.limit_slices import LimitSlices
 
 PUBLISHED_EVERY_S = 1.0
 """Seconds between two times that a worker publishes its counts for the others."""
@@ -56,6 +57,8 @@ class Scrape:
         before = None if slot is None else slot.board.read(slot.number)
         self.metrics = Metrics(before)
         self._in_flight = in_flight
+        self.slices: LimitSlices | None = None
+        """What borrows limits that several machines share; None if this one has them for itself."""
         self._failed_before = self.metrics.counts.store_failures
         self._task: asyncio.Task[None] | None = None
 
@@ -157,6 +160,7 @@ class Scrape:
             "workers": 1,
             "in_flight": self._in_flight(),
             "queue_length": waiting,
+            "limits_away": 0 if self.slices is None else int(self.slices.away_since is not None),
             "store_working": 0 if self._account_sync is None else int(self._account_sync.working),
         }
         return counts

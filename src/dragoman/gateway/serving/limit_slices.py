@@ -16,16 +16,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from dragoman.config.limits import Limit
 from dragoman.config.windows import Rolling
+from dragoman.gateway.serving.limits_told import amount_text
 from dragoman.keys.admission import BoundLimit, Counters, Refusal, Reservation, Row, window_of
 from dragoman.keys.counters import RESERVED, Cells, cells_of
 from dragoman.keys.ledgers import Away, Ledger, Ledgers, Lent, Report, lend
-from dragoman.keys.slices import PRESSED, REPORTED, SLICE_CELLS, SPARE, LentLimit, Slice
+from dragoman.keys.slices import (
+    ELSEWHERE,
+    INSTANCES,
+    PRESSED,
+    REPORTED,
+    SLICE_CELLS,
+    SPARE,
+    LentLimit,
+    Slice,
+)
 
 _log = logging.getLogger("dragoman.limits")
 
@@ -50,13 +60,54 @@ _MACHINE = "this machine"
 
 
 class _Borrowed(Struct):
-    """One limit of which slices are borrowed: its slice, its row, and the seconds between two
+    """One limit of which slices are borrowed, the name of its row, and the seconds between two
     reports."""
 
     name: str
-    slice: Slice
-    row: Row
+    limit: LentLimit
     every_s: float
+
+    @property
+    def slice(self) -> Slice:
+        return self.limit.slice
+
+    @property
+    def row(self) -> Row:
+        return self.limit.row
+
+
+class SliceView(Struct, frozen=True):
+    """A limit and this machine's slice of it: what all have used as far as it is known here, what
+    this machine may still reserve, and what the others hold. `holds` is what decides: the slice,
+    or what is set for the time that the owner is away. `instances` are known, this one included."""
+
+    owner: str
+    name: str
+    amount: int | str
+    used: int | str
+    here: int | str
+    elsewhere: int | str
+    instances: int
+    holds: Literal["slice", "closed", "share", "open", "counted"]
+
+
+def _view(one: _Borrowed, now: float) -> SliceView:
+    limit, found = one.limit, one.slice
+
+    def told(amount: int) -> int | str:
+        return amount_text(limit.kind, max(0, amount))
+
+    here = min(limit.amount, limit.amount - found.used(now)) - limit.row.cells[RESERVED]
+    return SliceView(
+        owner=limit.owner,
+        name=limit.name,
+        amount=told(limit.amount),
+        used=told(limit.used(now)),
+        here=told(here),
+        elsewhere=told(found.cells[ELSEWHERE]),
+        instances=found.cells[INSTANCES],
+        holds=found.decided_by(),
+    )
 
 
 class _Told(Struct):
@@ -129,7 +180,7 @@ class LimitSlices:
         every = _SLOTS_S if window is None else _MOST_S
         if isinstance(window, Rolling):
             every = min(_MOST_S, max(_LEAST_S, window.seconds / _PARTS))
-        one = _Borrowed(name, found.slice, row, every)
+        one = _Borrowed(name, found, every)
         self._borrowed[name] = self._by_row[row] = one
         return found
 
@@ -159,6 +210,17 @@ class LimitSlices:
                     break
                 await asyncio.sleep(_ASK_AGAIN_S)
         return found
+
+    def views(self) -> list[SliceView]:
+        """The limits that this worker has asked about, and this machine's slices of them."""
+        counters, now = self._counters, time.time()
+        if counters is None:
+            return []
+        counters.lock()
+        try:
+            return [_view(one, now) for one in self._borrowed.values()]
+        finally:
+            counters.unlock()
 
     def is_lent(self, row: Row) -> bool:
         """Whether more of a limit may be had from its owner."""

@@ -39,6 +39,42 @@ WHERE limit_ledgers.name = told.name
 """
 
 
+_TABLES_LOCK = 0x6C696D6974
+"""Number of the advisory lock under which the table is made."""
+
+
+def connecting(url: str) -> Callable[[], psycopg.Connection[Any]]:
+    """What connects to the database of `url`, and makes the table if it is not there.
+
+    No statement is prepared in the server, since the next may be another connection's; a network
+    that swallows everything is given up after three seconds.
+    """
+    is_made = False
+
+    def connect() -> psycopg.Connection[Any]:
+        nonlocal is_made
+        connection: psycopg.Connection[Any] = psycopg.connect(
+            url,
+            autocommit=True,
+            prepare_threshold=None,
+            connect_timeout=2,
+            tcp_user_timeout=3000,
+            application_name="dragoman limits",
+        )
+        try:
+            if not is_made:
+                with connection.transaction():
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_TABLES_LOCK,))
+                    connection.execute(TABLE)
+                is_made = True
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    return connect
+
+
 class PostgresLedgers:
     """See `dragoman.keys.ledgers.Ledgers`. `connect` makes a connection, which is kept."""
 
