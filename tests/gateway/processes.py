@@ -32,6 +32,7 @@ base_url = "{base_url}"
 path = "{store}"
 sync_s = {sync_s}
 key = "env:STORE_KEY"
+{storage}
 """
 ACCOUNT = """
 [[accounts]]
@@ -91,11 +92,12 @@ def gateway_process(
     files: int | None = None,
     account: str = "",
     store: str = STORE,
+    storage: str = "",
     tables: str = "",
 ) -> Iterator[GatewayProcess]:
     """Serve with an account for each of `keys`; gateways of one folder share a store. `server` are
-    further settings of it, `account` of each account, `tables` further tables, `files` those that
-    each process may have open."""
+    further settings of it, `account` of each account, `storage` of the store, `tables` further
+    tables, `files` those that each process may have open."""
     from dragoman.gateway.processes.listening import bind
 
     with bind("127.0.0.1", 0) as plug:
@@ -109,6 +111,7 @@ def gateway_process(
         base_url=base_url,
         store=store,
         sync_s=SYNC_S,
+        storage=storage,
     )
     file.write_text(
         text

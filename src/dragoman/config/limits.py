@@ -14,6 +14,7 @@ from dragoman.config.windows import WindowError, parse_window
 
 LimitKind = Literal["requests", "tokens", "input_tokens", "output_tokens", "cost", "concurrent"]
 LimitMode = Literal["enforce", "shadow", "soft"]
+WhenAway = Literal["closed", "share", "open"]
 
 MOST = 10**15
 """The largest amount of a limit that is no cost."""
@@ -56,6 +57,10 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """Of `concurrent`: seconds that a request waits for its turn before it is refused."""
     queue_size: Annotated[int, Meta(ge=1)] = 100
     """Of `concurrent`: requests that may wait in each worker."""
+    when_away: WhenAway = "closed"
+    """While the database that several machines share is away and what this one was lent is used up:
+    `closed` refuses; `share` goes on with this machine's part of what was left, `open` without this
+    limit. Means nothing on one machine."""
     since: Annotated[datetime, Meta(tz=True)] | None = None
     """What was used before this time is not counted. `dragoman limit reset` sets it."""
 

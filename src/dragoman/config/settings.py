@@ -504,6 +504,9 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: str | None = None
     """SQLite file, from the directory of the configuration file; `""`: nothing is kept, and
     workers do not share what they know. Absent: `dragoman.db`."""
+    url: Secret | None = None
+    """PostgreSQL database in which instances on several machines hold limits together, commonly
+    `env:DATABASE_URL`: see [limits](limits.md#several-machines). Absent: each counts for itself."""
     key: Secret | None = None
     """Key that encrypts the secrets of accounts in the store, at least 16 characters, commonly
     `env:DRAGOMAN_STORE_KEY`. Needed for accounts that are kept there."""

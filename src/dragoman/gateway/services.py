@@ -41,6 +41,7 @@ from dragoman.gateway.serving.attribution import Attributor
 from dragoman.gateway.serving.exchange import Exchange
 from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.limit_counters import LimitCounters, UsedSince
+from dragoman.gateway.serving.limit_slices import LimitSlices
 from dragoman.gateway.serving.routing import Router
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.serving.upstreams import Upstreams
@@ -63,6 +64,7 @@ from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import (
     cipher_for,
     counts_for,
+    ledgers_for,
     limits_for,
     request_log_for,
     responses_for,
@@ -139,8 +141,12 @@ class Services:
         self.scrape = Scrape(self.current, self.account_sync, in_flight, slot)
         counts = None if slot is None else slot.counts
         self.limits = LimitCounters(
-            self.keys, partial(limits_for, config, counts), _used_since(self.account_sync)
+            self.keys,
+            partial(limits_for, config, counts),
+            _used_since(self.account_sync),
+            _slices(config),
         )
+        self.scrape.slices = self.limits.slices
         self._admission = Admission(self.limits)
         if self.account_sync is not None:
             self.account_sync.settled = self.limits
@@ -440,6 +446,12 @@ def _account_sync(
     return AccountSync(
         pool, store, cipher_for(config), config.accounts, sync_s=sync_s, meter=meter, keys=keys
     )
+
+
+def _slices(config: Config) -> LimitSlices | None:
+    """What borrows limits; None if this machine has them for itself."""
+    ledgers = ledgers_for(config)
+    return None if ledgers is None else LimitSlices(ledgers)
 
 
 def _used_since(account_sync: AccountSync | None) -> UsedSince | None:

@@ -110,6 +110,13 @@ class Counters(Protocol):
         """What all processes have counted as used that is in no row of usage yet. To be called
         while locked."""
 
+    def try_exchange(self) -> bool:
+        """Be the process that asks the owner of limits for all of this machine, until
+        `end_exchange`; False if another is."""
+
+    def end_exchange(self) -> None:
+        """Let others ask the owner."""
+
     def close(self) -> None:
         """Give up what this process has reserved. Harmless if it was done before."""
 
@@ -161,6 +168,10 @@ class BoundLimit:
         """How the limit is called where it is told of: `key:cost:month`."""
         window = "" if self.limit.window is None else f":{self.limit.window}"
         return f"{'team' if self.is_team else 'key'}:{self.limit.kind}{window}"
+
+    def used(self, now: float) -> int:
+        """How much was used."""
+        return self.counter.used(now)
 
     def left(self, now: float) -> int:
         """How much may still be reserved: less than nothing where more was used."""

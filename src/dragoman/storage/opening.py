@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
 from dragoman.keys.admission import Counters
+from dragoman.keys.ledgers import Ledgers
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.responses import ResponseStore
@@ -93,6 +94,16 @@ def sessions_for(config: Config, shared: str | None) -> Sessions:
         reason = error.strerror or type(error).__name__
         _log.error("%s: %s: each worker has its own sessions", path, reason)
         return private_sessions()
+
+
+def ledgers_for(config: Config) -> Ledgers | None:
+    """Where limits are kept that several machines hold together; None if each counts for itself."""
+    url = config.storage.url
+    if url is None:
+        return None
+    from dragoman.storage.postgres.ledgers import PostgresLedgers, connecting
+
+    return PostgresLedgers(connecting(url.reveal()))
 
 
 def responses_for(config: Config) -> ResponseStore | None:

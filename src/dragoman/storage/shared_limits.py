@@ -26,7 +26,7 @@ from dragoman.keys.counters import (
     FixedCounter,
     RollingCounter,
 )
-from dragoman.storage.shared_file import PROCESSES, SharedFile
+from dragoman.storage.shared_file import PROCESSES, ROW_LOCKS, SharedFile
 
 _log = logging.getLogger("dragoman.limits")
 
@@ -42,9 +42,12 @@ _COLUMN_BYTES = 8 * OWN_CELLS * ROWS
 _AREA = _COLUMNS + PROCESSES * _COLUMN_BYTES
 _AREA_CELLS = 8 << 20
 _SIZE = _AREA + 8 * _AREA_CELLS
+_PLACE = (1 << 31) - 1
 
 # Cells of the head, after the magic.
 _BOOT, _COLUMNS_USED, _ROWS_USED, _CELLS_USED = 8, 9, 10, 11
+
+_EXCHANGE_LOCK = ROW_LOCKS
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -110,6 +113,15 @@ class SharedLimits(SharedFile):
         cells, place = self._cells, OWN_CELLS * self._indexes[row] + OWN_UNWRITTEN
         return sum(cells[_column(number) + place] for number in range(cells[_COLUMNS_USED]))
 
+    def try_exchange(self) -> bool:
+        """Be the process that asks the owner of limits for all of this machine, until
+        `end_exchange`; False if another is. It ends with the process."""
+        return self._try_lock(_EXCHANGE_LOCK)
+
+    def end_exchange(self) -> None:
+        """Let others ask the owner."""
+        self._unlock(_EXCHANGE_LOCK)
+
     # Within
 
     def _prepare(self, is_alone: bool) -> None:
@@ -145,7 +157,10 @@ class SharedLimits(SharedFile):
                 index, begin = cells[_ROWS_USED], cells[_CELLS_USED]
                 if begin + size > _AREA_CELLS:
                     break
-                cells[_OFFSETS // 8 + index] = begin << 1 | (size == ROLLING_CELLS)
+                # Sizes other than those of counters stand above the place.
+                other = 0 if size in (FIXED_CELLS, ROLLING_CELLS) else size
+                told = other << 32 | begin << 1 | (size == ROLLING_CELLS)
+                cells[_OFFSETS // 8 + index] = told
                 cells[_ROWS_USED], cells[_CELLS_USED] = index + 1, begin + size
                 cells[at + 1] = index
                 cells[at] = key
@@ -164,8 +179,8 @@ class SharedLimits(SharedFile):
     def _row_at(self, index: int, number: int) -> Row:
         """A counter with the cells of process `number`."""
         told = self._cells[_OFFSETS // 8 + index]
-        begin = _AREA // 8 + (told >> 1)
-        size = ROLLING_CELLS if told & 1 else FIXED_CELLS
+        begin = _AREA // 8 + (told >> 1 & _PLACE)
+        size = told >> 32 or (ROLLING_CELLS if told & 1 else FIXED_CELLS)
         own = _column(number) + OWN_CELLS * index
         return Row(self._cells[begin : begin + size], self._cells[own : own + OWN_CELLS])
 
@@ -213,6 +228,13 @@ class PrivateLimits:
     def unwritten(self, row: Row) -> int:
         """See `SharedLimits.unwritten`."""
         return row.own[OWN_UNWRITTEN]
+
+    def try_exchange(self) -> bool:
+        """There is nobody else."""
+        return True
+
+    def end_exchange(self) -> None:
+        """There is nobody else."""
 
     def close(self) -> None:
         """There is nothing to give up."""

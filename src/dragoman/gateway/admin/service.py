@@ -57,6 +57,7 @@ from dragoman.gateway.edge.errors import Headers, fault_of
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.gateway.processes.reload import Report
+from dragoman.gateway.serving.limits_told import moment_text
 from dragoman.http import ClientGone
 from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import cipher_for
@@ -124,6 +125,7 @@ class Admin:
                 AdminRoute("prices", {"GET": self._prices_of}),
                 AdminRoute("prices/reprice", {"POST": self._reprice}),
                 AdminRoute("reload", {"POST": self._read_anew}),
+                AdminRoute("limits", {"GET": self._limits}),
                 AdminRoute("health", {"GET": self._health}),
             ]
         )
@@ -289,6 +291,19 @@ class Admin:
             raise Refusal(400, "invalid_configuration", message, more=more)
         return 200, report
 
+    async def _limits(self, call: Call) -> Reply:
+        only(call.query)
+        slices = self._scrape.slices
+        if slices is None:
+            raise Refusal(409, "conflict", "Limits are not shared: [storage] url is not set.")
+        away = slices.away_since
+        return 200, {
+            "away_since": None if away is None else moment_text(away),
+            "exchanges": slices.exchanges,
+            "failures": slices.failures,
+            "limits": slices.views(),
+        }
+
     async def _health(self, call: Call) -> Reply:
         query = call.query
         only(query)
@@ -296,13 +311,14 @@ class Admin:
         accounts: dict[str, dict[str, int]] = {}
         for (upstream, state), count in (await self._scrape.accounts()).items():
             accounts.setdefault(upstream, {})[state] = count
-        sync = self._account_sync
+        sync, slices = self._account_sync, self._scrape.slices
         return 200, {
             "version": dragoman.__version__,
             "workers": int(gauges["workers"]),
             "configurations": self._scrape.configurations(),
             "in_flight": int(gauges["in_flight"]),
             "queue_length": int(gauges["queue_length"]),
+            "limits": "own" if slices is None else "away" if slices.away_since else "shared",
             "store": "none" if sync is None else "working" if sync.working else "failing",
             "usable": self._pool.usable(),
             "accounts": accounts,

@@ -444,6 +444,13 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         "dragoman_in_flight", "gauge", "Requests that are being served.", (), _gauge("in_flight")
     ),
     Family(
+        "dragoman_limits_away",
+        "gauge",
+        "Workers that cannot reach the database in which machines share limits.",
+        (),
+        _gauge("limits_away"),
+    ),
+    Family(
         "dragoman_queue_length",
         "gauge",
         "Requests that wait for an account to be free.",

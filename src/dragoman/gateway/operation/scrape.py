@@ -19,6 +19,7 @@ from dragoman.gateway.operation.families import QuotaSample, Snapshot
 from dragoman.gateway.operation.metrics import Metrics
 from dragoman.gateway.operation.process_use import ProcessUse
 from dragoman.gateway.processes.table import WorkerTable
+from dragoman.gateway.serving.limit_slices import LimitSlices
 
 PUBLISHED_EVERY_S = 1.0
 """Seconds between two times that a worker publishes its counts for the others."""
@@ -61,6 +62,8 @@ class Scrape:
         before = None if slot is None else slot.board.read(slot.number)
         self.metrics = Metrics(before)
         self._in_flight = in_flight
+        self.slices: LimitSlices | None = None
+        """What borrows limits that several machines share; None if this one has them for itself."""
         self._failed_before = self.metrics.counts.store_failures
         self._use = ProcessUse()
         self._cpu_before = self.metrics.counts.cpu
@@ -165,6 +168,7 @@ class Scrape:
             "workers": 1,
             "in_flight": self._in_flight(),
             "queue_length": waiting,
+            "limits_away": 0 if self.slices is None else int(self.slices.away_since is not None),
             "store_working": 0 if self._account_sync is None else int(self._account_sync.working),
             **self._use.gauges(),
         }

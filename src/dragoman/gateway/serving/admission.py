@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import add
 from typing import NoReturn
 
@@ -114,6 +115,9 @@ class Admission:
                     wanted = wanted.with_output(each * choices)
         amounts = wanted.amounts()
         found = self._try(bound.all, amounts)
+        if isinstance(found, Refusal) and self._limits.slices is not None:
+            attempt = partial(self._try, bound.all, amounts)
+            found = await self._limits.slices.borrow(bound.all, amounts, found, attempt)
         if isinstance(found, Refusal):
             found = await self._waited(incoming, caller, record, bound.all, amounts, found)
         record.admitted = Admitted(caller.name, found, size, bound.budget is not None)
@@ -255,7 +259,8 @@ class Admission:
             given: list[Reservation | Refusal | None] = []
 
             async def wait() -> None:
-                given.append(await queue.wait(caller.name, attempt, limit.limit.queue_s))
+                with self._limits.waiting(limit.row):
+                    given.append(await queue.wait(caller.name, attempt, limit.limit.queue_s))
 
             try:
                 await while_connected(incoming, wait())

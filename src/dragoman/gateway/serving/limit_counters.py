@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +14,7 @@ from dragoman.accounts.store import StoreError
 from dragoman.config.limits import Limit
 from dragoman.config.windows import Fixed, Rolling, span_of
 from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.serving.limit_slices import LimitSlices
 from dragoman.keys.admission import (
     BoundLimit,
     BoundLimits,
@@ -87,8 +88,11 @@ class LimitCounters:
         ring: KeyRing,
         open_counters: Callable[[], Counters],
         used_since: UsedSince | None = None,
+        slices: LimitSlices | None = None,
     ) -> None:
         self._ring = ring
+        self.slices = slices
+        """What borrows limits that several machines share; None if this one has them for itself."""
         self._open_counters = open_counters
         self._used_since = used_since
         self.shared: Counters = _CLOSED
@@ -105,6 +109,8 @@ class LimitCounters:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        if self.slices is not None:
+            await self.slices.close()
         self.shared.close()
 
     def _open(self) -> Counters:
@@ -112,6 +118,8 @@ class LimitCounters:
         if self.shared is _CLOSED:
             self.shared = self._open_counters()
             self._task = asyncio.create_task(self._look_after(self.shared))
+            if self.slices is not None:
+                self.slices.on_lent = lambda: self.on_freed()
         return self.shared
 
     async def views(self, caller: Caller) -> tuple[LimitView, ...]:
@@ -123,7 +131,7 @@ class LimitCounters:
             return tuple(
                 LimitView(
                     one,
-                    one.counter.used(now),
+                    one.used(now),
                     one.row.cells[RESERVED],
                     one.counter.resets_at(now),
                 )
@@ -131,6 +139,10 @@ class LimitCounters:
             )
         finally:
             counters.unlock()
+
+    def waiting(self, row: Row) -> AbstractContextManager[None]:
+        """A request waits for its turn at a limit, inside."""
+        return nullcontext() if self.slices is None else self.slices.waiting(row)
 
     def note_settled(self, rows: Sequence[Row]) -> None:
         """Something was settled in these rows."""
@@ -175,7 +187,8 @@ class LimitCounters:
                 for limit in limits:
                     if not limit.row.is_restored:
                         await self._restore(limit)
-        self._audited |= {limit.row: limit for limit in limits if _is_audited(limit)}
+        if self.slices is None:
+            self._audited |= {limit.row: limit for limit in limits if _is_audited(limit)}
         bound = caller.bound = BoundLimits(limits)
         return bound
 
@@ -183,6 +196,8 @@ class LimitCounters:
         kind = "team" if is_team else "key"
         name = "\n".join([kind, owner, *map(str, limit.counted_as)])
         row = self._open().row(name, cells_of(window_of(limit)))
+        if self.slices is not None:
+            return self.slices.bound(self.shared, limit, owner, row, name, is_team)
         return BoundLimit(limit, owner, row, is_team=is_team)
 
     async def _restore(self, limit: BoundLimit) -> None:

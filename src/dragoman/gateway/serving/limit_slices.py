@@ -1,0 +1,420 @@
+"""Slices of limits, borrowed from the owner that several machines share.
+
+A machine admits requests from what it was lent (`keys/slices.py`), so that none waits for the
+database but those for which too little is left. The workers of a machine share its slices;
+whichever of them has something to ask does so for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from dragoman.config.limits import Limit
+from dragoman.config.windows import Rolling
+from dragoman.gateway.serving.limits_told import amount_text
+from dragoman.keys.admission import BoundLimit, Counters, Refusal, Reservation, Row, window_of
+from dragoman.keys.counters import RESERVED, Cells, cells_of
+from dragoman.keys.ledgers import Away, Ledger, Ledgers, Lent, Report, lend
+from dragoman.keys.slices import (
+    ELSEWHERE,
+    INSTANCES,
+    PRESSED,
+    REPORTED,
+    SLICE_CELLS,
+    SPARE,
+    LentLimit,
+    Slice,
+)
+
+_log = logging.getLogger("dragoman.limits")
+
+_MOST_WAIT_S: Final = 0.6
+"""Seconds for which a request waits for what others hold and do not need."""
+
+_ASK_AGAIN_S: Final = 0.03
+_SAME_ANSWER_S: Final = 0.05
+"""Seconds for which the owner is not asked again for what it does not have."""
+
+_LEAST_S, _MOST_S, _SLOTS_S = 0.1, 1.0, 0.25
+"""Seconds between two reports at least and at most, and those of requests at one time."""
+_PARTS: Final = 64
+"""Reports within a rolling window: so late may what was used be free again."""
+
+_SLOW_S: Final = 1.0
+"""Seconds without an answer after which the owner counts as away."""
+_RETRY_LEAST_S, _RETRY_MOST_S = 0.25, 5.0
+_AT_ONCE: Final = 200
+
+_MACHINE = "this machine"
+
+
+class _Borrowed(Struct):
+    """One limit of which slices are borrowed, the name of its row, and the seconds between two
+    reports."""
+
+    name: str
+    limit: LentLimit
+    every_s: float
+
+    @property
+    def slice(self) -> Slice:
+        return self.limit.slice
+
+    @property
+    def row(self) -> Row:
+        return self.limit.row
+
+
+class SliceView(Struct, frozen=True):
+    """A limit and this machine's slice of it: what all have used as far as it is known here, what
+    this machine may still reserve, and what the others hold. `holds` is what decides: the slice,
+    or what is set for the time that the owner is away. `instances` are known, this one included."""
+
+    owner: str
+    name: str
+    amount: int | str
+    used: int | str
+    here: int | str
+    elsewhere: int | str
+    instances: int
+    holds: Literal["slice", "closed", "share", "open", "counted"]
+
+
+def _view(one: _Borrowed, now: float) -> SliceView:
+    limit, found = one.limit, one.slice
+
+    def told(amount: int) -> int | str:
+        return amount_text(limit.kind, max(0, amount))
+
+    here = min(limit.amount, limit.amount - found.used(now)) - limit.row.cells[RESERVED]
+    return SliceView(
+        owner=limit.owner,
+        name=limit.name,
+        amount=told(limit.amount),
+        used=told(limit.used(now)),
+        here=told(here),
+        elsewhere=told(found.cells[ELSEWHERE]),
+        instances=found.cells[INSTANCES],
+        holds=found.decided_by(),
+    )
+
+
+class _Told(Struct):
+    """What was reported of a limit, and what came of it."""
+
+    borrowed: _Borrowed
+    report: Report
+    held: bool
+    seed: Cells
+    lent: Lent | None = None
+    cells: Cells | None = None
+
+
+class LimitSlices:
+    """The slices of one worker. `on_lent` is called when something was lent. `exchanges` and
+    `failures` count those with the owner, and those that failed."""
+
+    def __init__(self, ledgers: Ledgers) -> None:
+        self._ledgers = ledgers
+        self._borrowed: dict[str, _Borrowed] = {}
+        self._by_row: dict[Row, _Borrowed] = {}
+        self._active: set[str] = set()
+        self._look_at_all = 0.0
+        self._wanted: dict[str, list[int]] = {}
+        self._waiting: Counter[str] = Counter()
+        self._counters: Counters | None = None
+        self._instance = ""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dragoman-limits")
+        self._asked = asyncio.Event()
+        self._answered: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._retry_s = _RETRY_LEAST_S
+        self.away_since: float | None = None
+        self.exchanges = 0
+        self.failures = 0
+        self.on_lent: Callable[[], object] = lambda: None
+
+    async def close(self) -> None:
+        """Give back what this machine holds and does not use."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            if self.away_since is None and self._counters is not None:
+                self._waiting.clear()
+                self._wanted.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_SLOW_S):
+                        await self._exchange(self._busy(), gives_back=True)
+        self._thread.submit(self._ledgers.close)
+        self._thread.shutdown(wait=False)
+
+    def bound(
+        self, counters: Counters, limit: Limit, owner: str, row: Row, name: str, is_team: bool
+    ) -> BoundLimit:
+        """A limit that counts in slices; `name` is that of its row."""
+        if self._counters is None:
+            self._counters = counters
+            self._instance = _identity(counters)
+            self._task = asyncio.create_task(self._run())
+        window = window_of(limit)
+        found = LentLimit(
+            limit,
+            owner,
+            row,
+            counters.row(f"{name}\nslice", SLICE_CELLS).cells,
+            counters.row(f"{name}\nown", cells_of(window)).cells,
+            is_team=is_team,
+        )
+        every = _SLOTS_S if window is None else _MOST_S
+        if isinstance(window, Rolling):
+            every = min(_MOST_S, max(_LEAST_S, window.seconds / _PARTS))
+        one = _Borrowed(name, found, every)
+        self._borrowed[name] = self._by_row[row] = one
+        return found
+
+    async def borrow(
+        self,
+        limits: Sequence[BoundLimit],
+        amounts: Sequence[int],
+        refusal: Refusal,
+        attempt: Callable[[], Reservation | Refusal],
+    ) -> Reservation | Refusal:
+        """Ask for what is missing, and try again; the last refusal if it cannot be had."""
+        found: Reservation | Refusal = refusal
+        give_up = time.monotonic() + _MOST_WAIT_S
+        while self.away_since is None and isinstance(found, Refusal):
+            lacking = self._lacking(limits, amounts)
+            if lacking is None:
+                return found
+            if not lacking:
+                return attempt()
+            for name, amount in lacking:
+                self._wanted.setdefault(name, []).append(amount)
+            if not await self._answer():
+                return attempt()
+            found = attempt()
+            if isinstance(found, Refusal):
+                if time.monotonic() >= give_up or self._lacking(limits, amounts) is None:
+                    break
+                await asyncio.sleep(_ASK_AGAIN_S)
+        return found
+
+    def views(self) -> list[SliceView]:
+        """The limits that this worker has asked about, and this machine's slices of them."""
+        counters, now = self._counters, time.time()
+        if counters is None:
+            return []
+        counters.lock()
+        try:
+            return [_view(one, now) for one in self._borrowed.values()]
+        finally:
+            counters.unlock()
+
+    def is_lent(self, row: Row) -> bool:
+        """Whether more of a limit may be had from its owner."""
+        return row in self._by_row
+
+    @contextmanager
+    def waiting(self, row: Row) -> Iterator[None]:
+        """One request more waits for its turn at a limit of requests at one time, inside."""
+        name = self._by_row[row].name
+        self._waiting[name] += 1
+        self._asked.set()
+        try:
+            yield
+        finally:
+            self._waiting[name] -= 1
+            if not self._waiting[name]:
+                del self._waiting[name]
+
+    def _lacking(
+        self, limits: Sequence[BoundLimit], amounts: Sequence[int]
+    ) -> list[tuple[str, int]] | None:
+        """What is missing of which limits; None if it is known not to be there."""
+        assert self._counters is not None
+        now, lacking = time.time(), []
+        self._counters.lock()
+        try:
+            for limit in limits:
+                amount, one = amounts[limit.index], self._by_row.get(limit.row)
+                left = limit.amount - limit.counter.used(now) - limit.row.cells[RESERVED]
+                if one is None or not limit.enforced or amount <= left:
+                    continue
+                known = one.slice.cells
+                is_fresh = abs(now * 1000 - known[REPORTED]) < _SAME_ANSWER_S * 1000
+                there = one.slice.may_be_had(now) + known[SPARE] >= amount
+                if amount > limit.amount or (is_fresh and not there):
+                    return None
+                lacking.append((one.name, amount))
+        finally:
+            self._counters.unlock()
+        return lacking
+
+    async def _answer(self) -> bool:
+        """Wait for an exchange that begins after this; False if there is none in time."""
+        if self._answered is None:
+            self._answered = asyncio.get_running_loop().create_future()
+        self._asked.set()
+        try:
+            async with asyncio.timeout(_SLOW_S):
+                await asyncio.shield(self._answered)
+        except TimeoutError:
+            return False
+        return self.away_since is None
+
+    async def _run(self) -> None:
+        while True:
+            wait = self._retry_s if self.away_since is not None else _LEAST_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._asked.wait()
+            if self.away_since is not None:
+                await asyncio.sleep(self._retry_s * random.uniform(0.5, 1.0))
+            self._asked.clear()
+            answered, self._answered = self._answered, None
+            try:
+                await self._exchange(self._due())
+            except Exception:
+                _log.exception("limits could not be shared with other machines")
+                await asyncio.sleep(_RETRY_LEAST_S)
+            finally:
+                if answered is not None and not answered.done():
+                    answered.set_result(None)
+
+    def _busy(self) -> list[_Borrowed]:
+        """What there is something to report of. Only who asked for a limit looks at it each time;
+        at all others now and then, since a worker that asked may be gone."""
+        now = time.monotonic()
+        if now >= self._look_at_all:
+            self._look_at_all = now + _MOST_S
+            self._active |= self._borrowed.keys()
+        busy = [one for name in self._active if not (one := self._borrowed[name]).slice.is_idle()]
+        self._active = {one.name for one in busy}
+        return busy
+
+    def _due(self) -> list[_Borrowed]:
+        """What is to be reported now."""
+        now = time.time() * 1000
+        asked = self._wanted.keys() | self._waiting.keys()
+        return [self._borrowed[name] for name in asked] + [
+            one
+            for one in self._busy()
+            if one.name not in asked and abs(now - one.slice.cells[REPORTED]) >= one.every_s * 1000
+        ]
+
+    async def _exchange(self, due: list[_Borrowed], *, gives_back: bool = False) -> None:
+        if not due and self.away_since is None:
+            return
+        counters = self._counters
+        assert counters is not None
+        # Another worker asks: it may be gone by the next look, and then tells nobody.
+        while not counters.try_exchange():  # noqa: ASYNC110
+            await asyncio.sleep(0.003)
+        try:
+            for start in range(0, max(1, len(due)), _AT_ONCE):
+                await self._exchange_some(counters, due[start : start + _AT_ONCE], gives_back)
+        finally:
+            counters.end_exchange()
+        self.on_lent()
+
+    async def _exchange_some(
+        self, counters: Counters, due: Sequence[_Borrowed], gives_back: bool
+    ) -> None:
+        self._active |= {one.name for one in due}
+        told = self._reports(counters, due, gives_back)
+        began, owners = time.monotonic(), 0.0
+
+        def decide(ledgers: Mapping[str, Ledger], now: float) -> None:
+            nonlocal owners
+            owners = now
+            for name, one in told.items():
+                ledger = ledgers[name]
+                one.lent = lend(ledger, one.report, one.borrowed.slice.window, now, one.seed)
+                one.cells = memoryview(ledger.cells).cast("q")
+
+        loop = asyncio.get_running_loop()
+        slow = loop.call_later(_SLOW_S, self._note_away, "no answer")
+        try:
+            await loop.run_in_executor(
+                self._thread, lambda: self._ledgers.exchange(sorted(told), decide)
+            )
+        except Away as error:
+            self._note_away(str(error))
+            self._retry_s = min(2 * self._retry_s, _RETRY_MOST_S)
+            return
+        finally:
+            slow.cancel()
+        self._note_back()
+        self.exchanges += 1
+        counters.lock()
+        try:
+            now = time.time()
+            for one in told.values():
+                if one.lent is not None and one.cells is not None:
+                    one.borrowed.slice.take(one.lent, one.cells, began, one.held, owners, now)
+        finally:
+            counters.unlock()
+
+    def _reports(
+        self, counters: Counters, due: Iterable[_Borrowed], gives_back: bool
+    ) -> dict[str, _Told]:
+        told: dict[str, _Told] = {}
+        now = time.time()
+        counters.lock()
+        try:
+            for one in due:
+                wanted = self._wanted.pop(one.name, [])
+                waiting = self._waiting.get(one.name, 0)
+                total = sum(wanted) + waiting
+                least = 1 if waiting else min(wanted, default=0)
+                if gives_back:
+                    one.slice.cells[PRESSED] = 1
+                report, held = one.slice.report(self._instance, now, total, least)
+                seed = memoryview(bytes(one.row.cells)).cast("q")
+                told[one.name] = _Told(one, report, held, seed)
+        finally:
+            counters.unlock()
+        return told
+
+    def _note_away(self, reason: str) -> None:
+        if self.away_since is None:
+            self.away_since = time.time()
+            self.failures += 1
+            _log.error("limits go on with what this machine was lent: %s", reason)
+        counters = self._counters
+        assert counters is not None
+        counters.lock()
+        try:
+            for one in self._borrowed.values():
+                one.slice.note_away()
+        finally:
+            counters.unlock()
+
+    def _note_back(self) -> None:
+        if self.away_since is not None:
+            _log.warning("limits are shared again, after %.1f s", time.time() - self.away_since)
+        self.away_since, self._retry_s = None, _RETRY_LEAST_S
+
+
+def _identity(counters: Counters) -> str:
+    """The name of this machine, the same in all of its workers, and new if its counters are."""
+    cells = counters.row(_MACHINE, SLICE_CELLS).cells
+    counters.lock()
+    try:
+        if not cells[0]:
+            cells[0] = secrets.randbits(62) | 1
+        return f"{cells[0]:x}"
+    finally:
+        counters.unlock()

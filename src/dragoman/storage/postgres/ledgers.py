@@ -1,0 +1,120 @@
+"""Ledgers of limits in PostgreSQL: a row for each limit is its owner.
+
+One transaction locks the rows, has it decided what is lent, and writes them: two round trips for
+all limits that an instance asks about at once. Nothing of a session is relied on, so that a
+connection may be one of PgBouncer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psycopg
+
+from dragoman.keys.ledgers import Away, Decide, read_ledger, write_ledger
+
+TABLE = """
+CREATE TABLE IF NOT EXISTS limit_ledgers (
+    name text PRIMARY KEY,
+    state bytea NOT NULL DEFAULT '',
+    written timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50)
+"""
+
+_MAKE = """
+INSERT INTO limit_ledgers (name) SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING
+"""
+# The time is told for each row once it is locked: the latest is later than whatever was written.
+_READ = """
+WITH locked AS (
+    SELECT name, state FROM limit_ledgers WHERE name = ANY(%s) ORDER BY name FOR UPDATE
+)
+SELECT name, state, extract(epoch FROM clock_timestamp())::float8 FROM locked
+"""
+_WRITE = """
+UPDATE limit_ledgers SET state = told.state, written = now()
+FROM unnest(%s::text[], %s::bytea[]) AS told (name, state)
+WHERE limit_ledgers.name = told.name
+"""
+
+
+_TABLES_LOCK = 0x6C696D6974
+"""Number of the advisory lock under which the table is made."""
+
+
+def connecting(url: str) -> Callable[[], psycopg.Connection[Any]]:
+    """What connects to the database of `url`, and makes the table if it is not there.
+
+    No statement is prepared in the server, since the next may be another connection's; a network
+    that swallows everything is given up after three seconds.
+    """
+    is_made = False
+
+    def connect() -> psycopg.Connection[Any]:
+        nonlocal is_made
+        connection: psycopg.Connection[Any] = psycopg.connect(
+            url,
+            autocommit=True,
+            prepare_threshold=None,
+            connect_timeout=2,
+            tcp_user_timeout=3000,
+            application_name="dragoman limits",
+        )
+        try:
+            if not is_made:
+                with connection.transaction():
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_TABLES_LOCK,))
+                    connection.execute(TABLE)
+                is_made = True
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    return connect
+
+
+class PostgresLedgers:
+    """See `dragoman.keys.ledgers.Ledgers`. `connect` makes a connection, which is kept."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
+        self._connect = connect
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def exchange(self, names: Sequence[str], decide: Decide) -> None:
+        """See `Ledgers.exchange`."""
+        done = False
+        try:
+            self._exchange(sorted(names), decide)
+            done = True
+        except psycopg.Error as error:
+            raise Away(f"the database cannot be used: {type(error).__name__}") from error
+        finally:
+            if not done:
+                self.close()
+
+    def close(self) -> None:
+        """See `Ledgers.close`."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _exchange(self, names: list[str], decide: Decide) -> None:
+        connection = self._connection
+        if connection is None:
+            connection = self._connection = self._connect()
+        with connection.pipeline():
+            connection.execute("BEGIN")
+            # Whoever stops in the middle keeps the others waiting no longer.
+            connection.execute("SET LOCAL statement_timeout = 2000")
+            connection.execute("SET LOCAL idle_in_transaction_session_timeout = 3000")
+            rows = connection.execute(_READ, (names,)).fetchall()
+            if len(rows) < len(names):
+                connection.execute(_MAKE, (names,))
+                rows = connection.execute(_READ, (names,)).fetchall()
+            ledgers = {name: read_ledger(bytes(state)) for name, state, _ in rows}
+            decide(ledgers, max((now for _, _, now in rows), default=0.0))
+            stored = [write_ledger(one) for one in ledgers.values()]
+            connection.execute(_WRITE, (list(ledgers), stored))
+            connection.execute("COMMIT")

@@ -1,0 +1,124 @@
+"""Limits that several instances hold together in one PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("psycopg")
+
+from tests.gateway.limit_saturation import CLIENTS, KEY, Hammered
+from tests.gateway.processes import ASKED, GatewayProcess, gateway_process
+from tests.gateway.test_shared_concurrency import Upstream, slow_upstream
+from tests.storage.cluster import Cluster, running_cluster
+
+LIMITED = """
+[[clients]]
+name = "limited"
+key = "{key}"
+[[clients.limits]]
+{limit}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with running_cluster() as found:
+        yield found
+
+
+@contextmanager
+def instances(
+    folder: Path, cluster: Cluster, limit: str, *, count: int = 3, workers: int = 2
+) -> Iterator[tuple[Upstream, list[GatewayProcess]]]:
+    """So many instances that share one database, each with a store of its own."""
+    with ExitStack() as stack:
+        upstream = stack.enter_context(slow_upstream())
+        upstream.takes_s = 0.001
+        made = [
+            stack.enter_context(
+                gateway_process(
+                    folder,
+                    upstream.url,
+                    {"a": "sk-a"},
+                    workers=workers,
+                    name=f"instance{number}",
+                    store=f"{number}.db",
+                    storage=f'url = "{cluster.url}"',
+                    tables=LIMITED.format(key=KEY, limit=limit),
+                )
+            )
+            for number in range(count)
+        ]
+        yield upstream, made
+
+
+async def hammer(ports: Sequence[int], seconds: float, clients: int = CLIENTS) -> Hammered:
+    """Let clients ask all instances; who is refused asks again, who is cut off asks another."""
+    found = Hammered()
+    data = json.dumps(ASKED).encode()
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
+    ).encode()
+    end = time.monotonic() + seconds
+
+    async def client(number: int) -> None:
+        while time.monotonic() < end:
+            number += 1
+            try:
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", ports[number % len(ports)]
+                )
+            except OSError:
+                await asyncio.sleep(0.05)
+                continue
+            try:
+                while (sent := time.monotonic()) < end:
+                    writer.write(head + data)
+                    answer = await reader.readuntil(b"\r\n\r\n")
+                    length = int(answer.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+                    await reader.readexactly(length)
+                    status = int(answer[9:12])
+                    found.statuses[status] += 1
+                    if status == 200:
+                        found.sent.append(sent)
+                        found.admitted.append(time.monotonic())
+                    else:
+                        await asyncio.sleep(0.05)
+            except (OSError, asyncio.IncompleteReadError):
+                pass
+            finally:
+                writer.close()
+
+    await asyncio.gather(*(client(number) for number in range(clients)))
+    return found
+
+
+def port_of(gateway: GatewayProcess) -> int:
+    return int(gateway.url.rpartition(":")[2])
+
+
+def test_three_instances_hold_to_a_rate_though_one_is_killed(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    limit = 'kind = "requests"\namount = 300\nwindow = "3s"'
+    with instances(tmp_path, cluster, limit) as (_, gateways):
+
+        async def run() -> Hammered:
+            hammering = asyncio.create_task(hammer([port_of(one) for one in gateways], 5.8))
+            await asyncio.sleep(3.2)
+            await asyncio.to_thread(gateways[0].kill_all)
+            return await hammering
+
+        found = asyncio.run(run())
+    assert set(found.statuses) == {200, 429}
+    assert found.most_in(3.0, 300) <= 300
+    # What the killed one held of the second window counts as used.
+    assert found.statuses[200] >= 300 + 0.9 * 300

@@ -1,0 +1,80 @@
+"""A PostgreSQL of the tests' own, where it is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_BIN = Path("/usr/lib/postgresql")
+
+
+def _programs() -> Path | None:
+    """Where the programs of the newest PostgreSQL are."""
+    found = sorted(_BIN.glob("*/bin/initdb"))
+    return found[-1].parent if found else None
+
+
+class Cluster:
+    """A server on a Unix socket below `folder`, which can be stopped and started."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self._folder = folder
+        self._programs = programs
+        self.url = f"postgresql://dragoman@/postgres?host={folder}"
+        # It refuses to be run by root.
+        self._as = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+        if os.geteuid():
+            self._as = []
+
+    def make(self) -> None:
+        """Make its files."""
+        if self._as:
+            shutil.chown(self._folder, "nobody", "nogroup")
+        command = ["-A", "trust", "-U", "dragoman", "-D", str(self._folder / "data")]
+        self._run("initdb", *command, "--no-sync", "--locale=C", "--encoding=UTF8")
+
+    def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        options = f"-k {self._folder} -c listen_addresses= -c fsync=off -c max_connections=50"
+        log = str(self._folder / "log")
+        self._run(
+            "pg_ctl", "-D", str(self._folder / "data"), "-w", "-l", log, "-o", options, "start"
+        )
+
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop it; as if it were killed, unless `mode` says otherwise."""
+        self._run("pg_ctl", "-D", str(self._folder / "data"), "-w", "-m", mode, "stop")
+
+    def _run(self, program: str, *words: str) -> None:
+        subprocess.run(
+            [*self._as, str(self._programs / program), *words],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=self._folder,
+            timeout=60,
+        )
+
+
+@contextmanager
+def running_cluster() -> Iterator[Cluster]:
+    """A cluster, as long as the context lasts. Skips where PostgreSQL is not installed."""
+    programs = _programs()
+    if programs is None:
+        if os.environ.get("DRAGOMAN_REQUIRE_SERVICES"):
+            pytest.fail("PostgreSQL is not installed")
+        pytest.skip("PostgreSQL is not installed")
+    with tempfile.TemporaryDirectory(prefix="dragoman-pg-") as name:
+        cluster = Cluster(Path(name), programs)
+        cluster.make()
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
