@@ -37,6 +37,9 @@ MOST_MODELS = 100
 MOST_KEYS = 200
 """Client keys that one worker counts separately; further ones are counted together."""
 
+_MOST_NAMES = 1000
+"""Names of models that are remembered with what they are counted under."""
+
 _MOST = 2**60
 """Where a count stays: the published form has 64 bits, for the sum of all workers."""
 
@@ -44,19 +47,20 @@ _MOST = 2**60
 class Metrics:
     """Counts of one worker. `before` are those of a worker that died and that this one
     replaces: they go on, since a count that falls is taken for a restart of everything.
-
-    `is_listed` tells whether an upstream's model is one of those that the configuration or the
-    table of prices spells out: others, whose names clients choose, are counted together.
     """
 
     def __init__(self, before: Counts | None = None) -> None:
         self.counts = before or Counts()
         self._accounts = {key.split(" ")[1]: sums for key, sums in self.counts.accounts.items()}
-        self._models = {
-            (key.split(" ")[0], key.split(" ")[1]): sums for key, sums in self.counts.models.items()
-        }
+        self._models: dict[tuple[str, str], ModelCounts] = {}
+        self._listed: Callable[[str, str], str] = _other
         self.counts.gauges = {}
-        self.is_listed: Callable[[str, str], bool] = _none
+
+    def know(self, listed: Callable[[str, str], str]) -> None:
+        """Count each model under what `listed` returns for the names of its upstream and itself,
+        which are few: clients choose the names of models."""
+        self._listed = listed
+        self._models.clear()
 
     def finished(
         self,
@@ -138,15 +142,16 @@ class Metrics:
 
     def _model(self, upstream: str, model: str) -> ModelCounts:
         """The counts of a model: its own if it is listed and there is room for them."""
-        name = upstream, model
-        sums = self._models.get(name)
+        sums = self._models.get((upstream, model))
         if sums is None:
-            room = len(self._models) < MOST_MODELS and " " not in model
-            if not room or not self.is_listed(upstream, model):
-                return self.counts.models.setdefault(f"{upstream} {OTHER}", ModelCounts())
-            sums = self._models[name] = self.counts.models.setdefault(
-                f"{upstream} {model}", ModelCounts()
-            )
+            models = self.counts.models
+            key = f"{upstream} {self._listed(upstream, model)}"
+            if key not in models and len(models) >= MOST_MODELS:
+                key = f"{upstream} {OTHER}"
+            sums = models.setdefault(key, ModelCounts())
+            if len(self._models) >= _MOST_NAMES:
+                self._models.clear()
+            self._models[upstream, model] = sums
         return sums
 
     def _key(self, name: str) -> KeyCounts:
@@ -197,8 +202,8 @@ class Metrics:
         self.counts.traces[result] = self.counts.traces.get(result, 0) + requests
 
 
-def _none(upstream: str, model: str) -> bool:
-    return False
+def _other(upstream: str, model: str) -> str:
+    return OTHER
 
 
 def _spend(sums: ModelCounts, key: KeyCounts, usage: Usage, charge: Charge | None) -> None:
