@@ -357,7 +357,7 @@ RULES: tuple[Alert, ...] = (
         "sum by (upstream, model) (increase(dragoman_unpriced_requests_total[1h])) > 0",
         60,
         "info",
-        "What {{ $labels.model }} of {{ $labels.upstream }} costs is not known: [[prices]] can say.",
+        "What {{ $labels.model }} of {{ $labels.upstream }} costs is not known.",
     ),
     Alert(
         "DragomanStoreFails",

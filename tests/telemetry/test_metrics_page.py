@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 from dragoman.canonical.usage import Usage
 from dragoman.config import Config, Fallback, OwnPrice, Route
 from dragoman.gateway.edge.record import FailedAttempt, Record
+from dragoman.gateway.operation.board import Board
 from dragoman.gateway.operation.counts import Counts
 from dragoman.gateway.operation.exposition import render
 from dragoman.gateway.operation.families import FAMILIES, HistogramFamily, QuotaSample, Snapshot
@@ -249,7 +250,7 @@ def test_the_number_of_series_is_bounded() -> None:
     counts.add(other.counts)
     assert counts.models["chat m0"].requests == 2
     assert counts.models["chat m0"].first_token.total == pytest.approx(0.2)
-    assert counts.keys["c9999"].cost == 5
+    assert counts.keys["c9999"].cost == 5e-12
 
 
 def test_every_family_is_described() -> None:
@@ -258,3 +259,15 @@ def test_every_family_is_described() -> None:
         assert len(set(family.labels)) == len(family.labels)
         unit = family.name.removesuffix("_total").rsplit("_", 1)[-1]
         assert not isinstance(family, HistogramFamily) or unit == "seconds"
+
+
+def test_counts_that_nobody_believes_break_no_page() -> None:
+    """Nor a worker's word to the others."""
+    counted, huge = Metrics(), 10**400
+    usage = Usage(input=huge, output=huge, cached=huge, cache_write=huge, reasoning=huge)
+    for _ in range(3):
+        counted.finished("/v1/messages", 200, record("m"), usage, 0.5, 0.1)
+    board = Board(1)
+    board.publish(0, counted.counts)
+    assert board.read(0) == counted.counts
+    assert series(counted.counts)
