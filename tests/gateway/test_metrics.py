@@ -148,7 +148,7 @@ def test_workers_are_summed_and_one_that_died_is_not_forgotten() -> None:
     for counts in (mine.counts, *board.others(0)):
         total.add(counts)
     assert total.series["/v1/messages 2xx up"].requests == 6
-    assert total.series["/v1/messages 2xx up"].tokens[0] == 6
+    assert total.models["up (other)"].tokens[0] == 6
     assert total.errors == {"up x": 5}
     assert total.gauges["in_flight"] == 5.0
     assert mine.counts.series["/v1/messages 2xx up"].requests == 1

@@ -86,7 +86,7 @@ def test_what_it_used_stands_in_usage(
     for name, count in charged.items():
         assert (count.requests, count.unpriced) == (1, 0)
         assert count.cost == (usage[name].input + 10 * usage[name].output) * 10**6
-    tokens = [series.tokens for series in gateway.app._scrape.counts().series.values()]
+    tokens = [model.tokens for model in gateway.app._scrape.counts().models.values()]
     assert sum(counts[0] for counts in tokens) == first.input + second.input
     lines = [json.loads(text) for text in caplog.messages if "sim-bad_arguments" in text]
     assert [one["account"] for one in lines[-1]["in_vain"]] == list(usage)

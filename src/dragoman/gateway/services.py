@@ -165,7 +165,7 @@ class Services:
         self._own_usage = OwnUsage(self.account_sync)
         self.generation = self._made(config, number, None, pool)
         self.current.generation = self.generation
-        self.scrape.metrics.is_listed = listed_models(config, self.generation.prices)
+        self.scrape.metrics.know(listed_models(config, self.generation.prices))
         self.alerts = Alerts(self.current, self.account_sync, self.client, self.scrape.metrics)
         self._admission.on_crossing = self._tell_of_limit
         self.prober = Prober(
@@ -294,7 +294,7 @@ class Services:
                 self.account_sync.follow(pool, config.accounts)
         self.keys.redefine(_fixed_keys(config), _fixed_teams(config))
         self.meter.know(_configured_models(config))
-        self.scrape.metrics.is_listed = listed_models(config, generation.prices)
+        self.scrape.metrics.know(listed_models(config, generation.prices))
         if self.exporting is not None:
             self.exporting.know(places_of(config))
         if self.request_log is not None:

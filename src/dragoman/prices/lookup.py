@@ -111,9 +111,19 @@ class PriceList:
                     return prices
         return ()
 
-    def spells_out(self, model: str) -> bool:
-        """Whether a list has a price for a model of exactly this name, and not by a pattern."""
-        return any(model in exact for exact in self._exact)
+    def listed_as(self, model: str) -> str:
+        """The name or pattern under which the price of a model stands; empty if it has none."""
+        name = model.lower()
+        for pattern, _ in self._own:
+            if names_model(pattern, name):
+                return pattern
+        for exact, patterns in zip(self._exact, self._patterns, strict=True):
+            if name in exact:
+                return name
+            for pattern, _ in patterns:
+                if names_model(pattern, name):
+                    return pattern
+        return ""
 
 
 class Prices:

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable
 
+from dragoman.upstream.addresses import reach
 from dragoman.upstream.connection import Connection
 from dragoman.upstream.errors import ConnectFailed, ProxyFailed, TLSFailed
 from dragoman.upstream.proxies import Handshake, Proxy, connect_tunnel, socks_tunnel
@@ -108,9 +109,14 @@ async def _connect(
     loop = asyncio.get_running_loop()
     name = host if context is not None else None
     try:
-        transport, _ = await loop.create_connection(
-            factory, host, port, ssl=context, server_hostname=name
-        )
+        sock = await reach(host, port)
+        try:
+            transport, _ = await loop.create_connection(
+                factory, sock=sock, ssl=context, server_hostname=name
+            )
+        except BaseException:
+            sock.close()
+            raise
     except ssl.SSLError as error:
         if fault is ProxyFailed:
             raise ProxyFailed(f"TLS with the proxy failed: {_reason(error)}") from error
@@ -134,13 +140,8 @@ def _caused(error: ConnectFailed | ProxyFailed, cause: str) -> ConnectFailed | P
 
 
 def _refusal(error: OSError) -> str:
-    """`connection_refused` if that is what happened; of several addresses each says so itself."""
-    told = str(error)
-    refused = error.errno == errno.ECONNREFUSED
-    all_refused = told.startswith("Multiple") and told.count("[Errno") == told.count(
-        f"[Errno {errno.ECONNREFUSED}]"
-    )
-    return "connection_refused" if refused or all_refused else ""
+    """`connection_refused` if that is what happened."""
+    return "connection_refused" if error.errno == errno.ECONNREFUSED else ""
 
 
 def _tls_failed(error: Exception) -> TLSFailed:

@@ -71,24 +71,22 @@ class Series(Struct, array_like=True):
     requests: int = 0
     latency: Histogram = field(default_factory=lambda: Histogram([0] * (len(LATENCIES) + 1)))
     first_byte: Histogram = field(default_factory=lambda: Histogram([0] * (len(FIRST_BYTES) + 1)))
-    tokens: list[int] = field(default_factory=lambda: [0] * len(TOKENS))
 
     def add(self, other: Series) -> None:
         """Add the counts of `other`."""
         self.requests += other.requests
         self.latency.add(other.latency)
         self.first_byte.add(other.first_byte)
-        self.tokens = _sums(self.tokens, other.tokens)
 
 
 class ModelCounts(Struct, array_like=True):
-    """Counts of the requests for one model of an upstream. `cost` is in pico-dollars; `unpriced`
-    are answers whose price is not known."""
+    """Counts of the requests for one model of an upstream. `cost` is in US dollars; `unpriced` are
+    answers whose price is not known, `tokens` by kind as in `TOKENS`."""
 
     requests: int = 0
     errors: int = 0
     unpriced: int = 0
-    cost: int = 0
+    cost: float = 0.0
     tokens: list[int] = field(default_factory=lambda: [0] * len(TOKENS))
     first_token: Histogram = field(default_factory=lambda: Histogram([0] * (len(FIRST_TOKENS) + 1)))
     per_token: Histogram = field(default_factory=lambda: Histogram([0] * (len(PER_TOKEN) + 1)))
@@ -105,12 +103,12 @@ class ModelCounts(Struct, array_like=True):
 
 
 class KeyCounts(Struct, array_like=True):
-    """Counts of the requests of one client key. `cost` is in pico-dollars."""
+    """Counts of the requests of one client key. `cost` is in US dollars."""
 
     requests: int = 0
     input: int = 0
     output: int = 0
-    cost: int = 0
+    cost: float = 0.0
 
     def add(self, other: KeyCounts) -> None:
         """Add the counts of `other`."""

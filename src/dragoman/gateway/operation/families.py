@@ -24,9 +24,6 @@ from dragoman.gateway.operation.counts import (
     Series,
 )
 
-_PICO = 10**12
-"""Pico-dollars of a dollar."""
-
 
 class QuotaSample(Struct, frozen=True):
     """One window of an account's quota, as in `dragoman.accounts.quota.QuotaWindow`."""
@@ -99,10 +96,9 @@ def _by_route(part: Callable[[Series], Histogram]) -> Callable[[Snapshot], Histo
 
 
 def _tokens(now: Snapshot) -> Samples:
-    sums: dict[str, Series] = {}
-    for (_, _, upstream), found in _series(now):
-        if upstream:
-            sums.setdefault(upstream, Series()).add(found)
+    sums: dict[str, ModelCounts] = {}
+    for (upstream, _), found in _models(now):
+        sums.setdefault(upstream, ModelCounts()).add(found)
     for name, found in sums.items():
         for kind, number in zip(TOKENS, found.tokens, strict=True):
             yield (name, kind), number
@@ -283,7 +279,7 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         "counter",
         "What answers cost in US dollars, by upstream and model.",
         _MODEL,
-        _by_model(lambda found: found.cost / _PICO),
+        _by_model(lambda found: found.cost),
     ),
     Family(
         "dragoman_unpriced_requests_total",
@@ -311,7 +307,7 @@ FAMILIES: tuple[Family | HistogramFamily, ...] = (
         "counter",
         "What answers cost in US dollars, by the name of the client's key.",
         ("key",),
-        _by_key(lambda found: found.cost / _PICO),
+        _by_key(lambda found: found.cost),
     ),
     Family(
         "dragoman_limit_refusals_total",

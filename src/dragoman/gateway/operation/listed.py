@@ -7,24 +7,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.config import Config
+from dragoman.gateway.operation.counts import OTHER
 from dragoman.prices.lookup import Prices
 
 
-def listed_models(config: Config, prices: Prices) -> Callable[[str, str], bool]:
-    """A function that tells whether the model of an upstream is spelled out: in a route, a
-    fallback, an alias or a price of the configuration, or in the upstream's table of prices."""
+def listed_models(config: Config, prices: Prices) -> Callable[[str, str], str]:
+    """A function of the names of an upstream and of a model of it: what to count it under. That is
+    its own name if a route, a fallback or an alias of the configuration spells it out, else the
+    name or pattern under which its price stands, else `OTHER`."""
     names = {
         name
         for route in config.routes
         for name in (route.match, route.model, *(one.model for one in route.fallbacks))
-        if name is not None
+        if name is not None and "*" not in name
     }
     names.update(config.models.aliases.values(), config.models.legacy.values())
-    names.update(price.model for price in config.prices)
 
-    def is_listed(upstream: str, model: str) -> bool:
-        if model in names:
-            return "*" not in model
-        return upstream in prices.lists and prices.lists[upstream].spells_out(model)
+    def listed(upstream: str, model: str) -> str:
+        name = model if model in names else ""
+        if not name and upstream in prices.lists:
+            name = prices.lists[upstream].listed_as(model)
+        return name if name and " " not in name else OTHER
 
-    return is_listed
+    return listed

@@ -37,26 +37,34 @@ MOST_MODELS = 100
 MOST_KEYS = 200
 """Client keys that one worker counts separately; further ones are counted together."""
 
-_MOST = 2**60
-"""Where a count stays: the published form has 64 bits, for the sum of all workers."""
+_MOST_NAMES = 1000
+"""Names of models that are remembered with what they are counted under."""
+
+_PICO = 10**12
+"""Pico-dollars of a dollar."""
+
+_MOST = 2**32
+"""Tokens that are believed of one answer: the published form of a sum has 64 bits."""
 
 
 class Metrics:
     """Counts of one worker. `before` are those of a worker that died and that this one
     replaces: they go on, since a count that falls is taken for a restart of everything.
-
-    `is_listed` tells whether an upstream's model is one of those that the configuration or the
-    table of prices spells out: others, whose names clients choose, are counted together.
     """
 
     def __init__(self, before: Counts | None = None) -> None:
         self.counts = before or Counts()
         self._accounts = {key.split(" ")[1]: sums for key, sums in self.counts.accounts.items()}
-        self._models = {
-            (key.split(" ")[0], key.split(" ")[1]): sums for key, sums in self.counts.models.items()
-        }
+        self._series: dict[tuple[str, int, str], Series] = {}
+        self._models: dict[tuple[str, str], ModelCounts] = {}
+        self._listed: Callable[[str, str], str] = _other
         self.counts.gauges = {}
-        self.is_listed: Callable[[str, str], bool] = _none
+
+    def know(self, listed: Callable[[str, str], str]) -> None:
+        """Count each model under what `listed` returns for the names of its upstream and itself,
+        which are few: clients choose the names of models."""
+        self._listed = listed
+        self._models.clear()
 
     def finished(
         self,
@@ -70,10 +78,11 @@ class Metrics:
         """Count one request. `route` is of a bounded set of names without blanks, `usage` what is
         to be paid for it; `first_byte` is in seconds, None if the answer has no head."""
         counts = self.counts
-        key = f"{route} {status // 100}xx {record.upstream}"
-        series = counts.series.get(key)
+        name = route, status // 100, record.upstream
+        series = self._series.get(name)
         if series is None:
-            series = counts.series[key] = Series()
+            key = f"{route} {status // 100}xx {record.upstream}"
+            series = self._series[name] = counts.series.setdefault(key, Series())
         series.requests += 1
         attempts = record.attempts
         if attempts:
@@ -89,12 +98,6 @@ class Metrics:
         series.latency.observe(LATENCIES, seconds, trace_id, at)
         if first_byte is not None:
             series.first_byte.observe(FIRST_BYTES, first_byte, trace_id, at)
-        if usage is not None:
-            _add_tokens(series.tokens, usage)
-        for one in record.in_vain:
-            if one.usage is not None:
-                key = f"{route} {status // 100}xx {one.upstream}"
-                _add_tokens(counts.series.setdefault(key, Series()).tokens, one.usage)
         if record.error:
             one_more(counts.errors, f"{record.upstream} {record.error}")
         for loss in record.losses:
@@ -116,7 +119,7 @@ class Metrics:
     ) -> None:
         """Count a request that an upstream was asked to answer, for its model and its key."""
         sums = self._model(record.upstream, record.upstream_model)
-        key = self._key(record.caller)
+        key = self.counts.keys.get(record.caller) or self._key(record.caller)
         sums.requests += 1
         key.requests += 1
         if record.error:
@@ -128,7 +131,7 @@ class Metrics:
             self.counts.overhead.observe(OVERHEADS, record.sent_at - record.started)
         if record.stream and first_byte is not None and not record.error:
             sums.first_token.observe(FIRST_TOKENS, first_byte, record.trace_id, at)
-            if usage is not None and usage.output > 1:
+            if usage is not None and 1 < usage.output <= _MOST:
                 sums.per_token.observe(PER_TOKEN, (seconds - first_byte) / (usage.output - 1))
         if usage is not None:
             _spend(sums, key, usage, record.charge)
@@ -138,15 +141,16 @@ class Metrics:
 
     def _model(self, upstream: str, model: str) -> ModelCounts:
         """The counts of a model: its own if it is listed and there is room for them."""
-        name = upstream, model
-        sums = self._models.get(name)
+        sums = self._models.get((upstream, model))
         if sums is None:
-            room = len(self._models) < MOST_MODELS and " " not in model
-            if not room or not self.is_listed(upstream, model):
-                return self.counts.models.setdefault(f"{upstream} {OTHER}", ModelCounts())
-            sums = self._models[name] = self.counts.models.setdefault(
-                f"{upstream} {model}", ModelCounts()
-            )
+            models = self.counts.models
+            key = f"{upstream} {self._listed(upstream, model)}"
+            if key not in models and len(models) >= MOST_MODELS:
+                key = f"{upstream} {OTHER}"
+            sums = models.setdefault(key, ModelCounts())
+            if len(self._models) >= _MOST_NAMES:
+                self._models.clear()
+            self._models[upstream, model] = sums
         return sums
 
     def _key(self, name: str) -> KeyCounts:
@@ -202,26 +206,30 @@ class Metrics:
         self.counts.logged[result] = self.counts.logged.get(result, 0) + requests
 
 
-def _none(upstream: str, model: str) -> bool:
-    return False
+def _other(upstream: str, model: str) -> str:
+    return OTHER
 
 
 def _spend(sums: ModelCounts, key: KeyCounts, usage: Usage, charge: Charge | None) -> None:
-    _add_tokens(sums.tokens, usage)
-    key.input = min(key.input + usage.input, _MOST)
-    key.output = min(key.output + usage.output, _MOST)
+    prompt, output = usage.input, usage.output
+    if prompt > _MOST or output > _MOST:
+        prompt, output = min(prompt, _MOST), min(output, _MOST)
+    tokens = sums.tokens
+    tokens[0] += prompt
+    tokens[3] += output
+    key.input += prompt
+    key.output += output
+    if usage.cached:
+        tokens[1] += min(usage.cached, prompt)
+    if usage.cache_write:
+        tokens[2] += min(usage.cache_write, prompt)
+    if usage.reasoning:
+        tokens[4] += min(usage.reasoning, output)
     if charge is None:
         return
     if charge.cost is None:
         sums.unpriced += 1
     else:
-        sums.cost = min(sums.cost + charge.cost, _MOST)
-        key.cost = min(key.cost + charge.cost, _MOST)
-
-
-def _add_tokens(tokens: list[int], usage: Usage) -> None:
-    tokens[0] = min(tokens[0] + usage.input, _MOST)
-    tokens[1] = min(tokens[1] + (usage.cached or 0), _MOST)
-    tokens[2] = min(tokens[2] + (usage.cache_write or 0), _MOST)
-    tokens[3] = min(tokens[3] + usage.output, _MOST)
-    tokens[4] = min(tokens[4] + (usage.reasoning or 0), _MOST)
+        cost = charge.cost / _PICO
+        sums.cost += cost
+        key.cost += cost
