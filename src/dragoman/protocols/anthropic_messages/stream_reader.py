@@ -71,6 +71,9 @@ _OPENS = {"text_delta": _TEXT, "thinking_delta": _THINKING, "signature_delta": _
 """Deltas from which the kind of a block is known even when its start is missing. The kind is also
 the member that has the text."""
 
+_SAYING = frozenset({"delta", "text", "thinking", "completion", "content", "content_block"})
+"""Members of events that say something of an answer."""
+
 _DETAIL = "has no counterpart for the client"
 _LATE = "came when its block was over"
 
@@ -164,7 +167,9 @@ class MessagesReader:
         if handler is None:
             if not is_typed(kind) and (error := stray_error(event)) is not None:
                 return self._failed(fault_of(error))
-            self._lose(kind[:60])
+            says = not event.keys().isdisjoint(_SAYING)
+            loss = LossKind.CONTENT if says else LossKind.KNOB
+            self._inbound.ledger.add(kind[:60], loss, _DETAIL)
             return []
         if self._started or kind == "message_start":
             return handler(self, event)
@@ -249,12 +254,16 @@ class MessagesReader:
         return events
 
     def _block_start(self, event: JsonObject) -> list[Event]:
-        index, block = self._index_of(event, self._last + 1), event.get("content_block")
+        index, block = event.get("index"), event.get("content_block")
+        if type(index) is not int:
+            index = self._index_of(event, self._last + 1)
         if not isinstance(block, dict):
             return self._fail("a content_block_start event is malformed")
-        block = as_known(block)
         self._last = index
         kind = block.get("type")
+        if type(kind) is not str or kind not in wire.BLOCK_FIELDS:
+            block = as_known(block)
+            kind = block.get("type")
         before = self._blocks.get(index)
         if before is not None and before[0] is not _CLOSED:
             if is_said_again(self._heads.get(index), block, self._is_fresh(before)):
@@ -471,7 +480,8 @@ class MessagesReader:
         return []
 
     def _block_stop(self, event: JsonObject) -> list[Event]:
-        return self._close(self._index_of(event, self._last))
+        index = event.get("index")
+        return self._close(index if type(index) is int else self._index_of(event, self._last))
 
     def _index_of(self, event: JsonObject, otherwise: int) -> int:
         """The index of an event, which some servers write as text or leave out."""
@@ -534,11 +544,11 @@ class MessagesReader:
         for number in self._searches.values():
             events += self._end_search(number)
         events += [Closed(number) for number in self._strays.values()]
-        reason = told(self._stop.get("stop_reason"))
+        reason = self._stop.get("stop_reason")
         if reason == "compaction":
             problem = "it compacted the conversation instead of answering"
             return [*events, *self._fail(problem)]
-        if reason is None:
+        if told(reason) is None:
             return [*events, *self._fail("it ends without a reason")]
         if not is_known_reason(reason):
             return [*events, *self._failed(unknown_finish(reason))]

@@ -163,7 +163,7 @@ class ChatRelay:
             or frame.event == b"error"
         ):
             chunk = _decoded(data)
-            if not self._is_shown(chunk):
+            if not self._is_shown(chunk) or not (chunk or data.strip() or frame.event == b"error"):
                 return b""
             if self._is_error(chunk, frame.event):
                 return self._error(chunk, frame)

@@ -245,7 +245,7 @@ class ToolFragments:
 def _read(fragment: JsonObject) -> tuple[bool, str, str]:
     """Whether a fragment is of a custom tool, its name, and its piece of the arguments."""
     custom, function = fragment.get("custom"), fragment.get("function")
-    body = custom if type(custom) is dict else function if type(function) is dict else {}
+    body = custom if type(custom) is dict else function if type(function) is dict else fragment
     name = body.get("name")
     text = _text(body.get("input" if body is custom else "arguments"))
     return body is custom, name if type(name) is str else "", text

@@ -495,11 +495,14 @@ _PARTS = {*TEXTS, "reasoning_text"}
 
 
 def as_message(item: JsonObject) -> JsonObject:
-    """An item of a type that nobody knows, but with text, as the message that it is; else itself.
-    So is a part of a message that stands in an item's place."""
+    """An item of a type that nobody knows, but with text, as the message that it is, or with a name
+    and arguments as a call; else itself. So is a part of a message that stands in an item's place.
+    """
     kind = item.get("type")
-    if kind in _NAMED or (isinstance(kind, str) and kind.endswith(("_call", "_output", "_result"))):
+    if kind in _NAMED or (isinstance(kind, str) and kind.endswith(("_output", "_result"))):
         return item
+    if word(item, "name") and word(item, "call_id") and "arguments" in item:
+        return {**item, "type": "function_call"}
     if isinstance(item.get("text"), str) or isinstance(item.get("refusal"), str):
         content: Any = [{name: item[name] for name in _OF_PARTS if name in item}]
     elif (kind is None and "role" in item) or any(text_in(part) for part in parts_of(item)):
@@ -510,7 +513,7 @@ def as_message(item: JsonObject) -> JsonObject:
     return {**named, "type": "message", "content": content}
 
 
-_NAMED = {"message", "reasoning", *CALLS, *wire.FOREIGN_ASSISTANT_ITEMS}
+_NAMED = {"message", "reasoning", *CALLS, *wire.FOREIGN_ASSISTANT_ITEMS, *wire.CLIENT_ACTIONS}
 _OF_PARTS = ("type", "text", "refusal", "annotations", "logprobs")
 
 

@@ -31,6 +31,7 @@ from dragoman.protocols.openai_responses.items import (
     OpenBlock,
     as_known,
     as_message,
+    text_in,
     word,
 )
 from dragoman.protocols.openai_responses.output_reader import OutputReader
@@ -170,7 +171,7 @@ class ResponsesReader:
         return (Failed(UpstreamError.unreadable("its stream ends before the answer does").fault),)
 
     def _read_slowly(self, frame: Frame) -> list[Event]:
-        if frame.data.strip() == DONE:
+        if frame.data.strip() == DONE or not (frame.event or frame.data.strip()):
             return []
         try:
             return self._read_event(frame)
@@ -195,7 +196,9 @@ class ResponsesReader:
             if kind not in wire.IGNORED_EVENTS:
                 hosted = kind.startswith(wire.HOSTED_PROGRESS)
                 detail = "progress of a hosted item" if hosted else "unknown event"
-                self._lose(kind or "event", detail)
+                says = not hosted and not value.keys().isdisjoint(_SAYING)
+                loss = LossKind.CONTENT if says else LossKind.KNOB
+                self._inbound.ledger.add(kind or "event", loss, detail)
             return []
         if not value.keys() <= wire.EVENT_FIELDS:
             for name in value:
@@ -256,6 +259,13 @@ class ResponsesReader:
     def _refusal_done(self, value: JsonObject) -> list[Event]:
         part = {"type": "refusal", "refusal": _text(value, "refusal")}
         return self._part(value, part, over=False)
+
+    def _part_added(self, value: JsonObject) -> list[Event]:
+        part = value.get("part")
+        if not isinstance(part, dict) or as_known(part).get("type") != "output_text":
+            return []  # the first piece tells where it begins
+        text = text_in(as_known(part))
+        return self._text_delta({**value, "delta": text}) if text else []
 
     def _part_done(self, value: JsonObject) -> list[Event]:
         part = value.get("part")
@@ -386,6 +396,9 @@ class ResponsesReader:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)
 
 
+_SAYING = frozenset({"delta", "text", "refusal", "part", "item", "arguments", "input"})
+"""Members of events that say something of an answer."""
+
 _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
     "response.created": ResponsesReader._begin,
     "response.queued": ResponsesReader._begin,
@@ -397,6 +410,7 @@ _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
     "response.output_text.annotation.added": ResponsesReader._annotation,
     "response.refusal.delta": ResponsesReader._refusal_delta,
     "response.refusal.done": ResponsesReader._refusal_done,
+    "response.content_part.added": ResponsesReader._part_added,
     "response.content_part.done": ResponsesReader._part_done,
     "response.reasoning_summary_text.delta": ResponsesReader._summary_delta,
     "response.reasoning_summary_text.done": ResponsesReader._summary_done,
