@@ -51,7 +51,7 @@ from dragoman.protocols.anthropic_messages.usage import (
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.finish_words import told, unknown_finish
+from dragoman.protocols.finish_words import unknown_finish
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
@@ -245,8 +245,6 @@ class MessagesReader:
         self._first = message
         events: list[Event] = []
         for index, block in enumerate(content):
-            if isinstance(block, str):
-                block = {"type": "text", "text": block}
             events += self._block_start({"index": index, "content_block": block})
             events += self._close(index)
             if isinstance(block, dict):
@@ -258,12 +256,16 @@ class MessagesReader:
         if type(index) is not int:
             index = self._index_of(event, self._last + 1)
         if not isinstance(block, dict):
-            return self._fail("a content_block_start event is malformed")
+            if not isinstance(block, str):
+                return self._fail("a content_block_start event is malformed")
+            block = {"type": _TEXT, "text": block}
         self._last = index
         kind = block.get("type")
-        if type(kind) is not str or kind not in wire.BLOCK_FIELDS:
+        known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
+        if known is None:
             block = as_known(block)
             kind = block.get("type")
+            known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
         before = self._blocks.get(index)
         if before is not None and before[0] is not _CLOSED:
             if is_said_again(self._heads.get(index), block, self._is_fresh(before)):
@@ -275,7 +277,6 @@ class MessagesReader:
         if index in self._repetitions and self._repetitions[index].begins(block):
             self._blocks[index] = _REPEATED, self._next
             return []
-        known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
         if known is None and self._inbound.options.hosted_tools == "map":
             events = self._search_block(index, block)
             if events is not None:
@@ -548,7 +549,7 @@ class MessagesReader:
         if reason == "compaction":
             problem = "it compacted the conversation instead of answering"
             return [*events, *self._fail(problem)]
-        if told(reason) is None:
+        if reason is None or reason == "null":
             return [*events, *self._fail("it ends without a reason")]
         if not is_known_reason(reason):
             return [*events, *self._failed(unknown_finish(reason))]

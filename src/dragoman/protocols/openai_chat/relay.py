@@ -27,12 +27,12 @@ _MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
 
 _NEEDS_DECODING = re.compile(
-    rb'"(?:finish_reason"\s*:\s*["{]|usage"\s*:\s*["{]|error"\s*:|message"\s*:|text"\s*:\s*"'
+    rb'"(?:finish_reason"\s*:\s*["{]|usage"\s*:\s*["{]|error"\s*:|message"\s*:'
     rb'|index"\s*:\s*[1-9]|name"\s*:\s*"[^"])'
 )
-"""What makes a frame with choices worth decoding: a finish reason, usage, an error, a message or a
-text where a delta belongs, a choice (else a tool call) that is not the first, or the name of a tool
-that is called."""
+"""What makes a frame with choices worth decoding: a finish reason, usage, an error, a message where
+a delta belongs, a choice (else a tool call) that is not the first, or the name of a tool that is
+called."""
 
 _BLANK = blank_pattern("arguments")
 """Arguments of a tool call that are nothing but white space."""
@@ -74,6 +74,7 @@ class ChatRelay:
         "_name",
         "_new_head",
         "_shown",
+        "_streams_texts",
         "_texts",
         "_wants_usage",
         "answer_id",
@@ -113,6 +114,8 @@ class ChatRelay:
         self._before = self._behind = b""
         """What stands before and behind the text of a chunk that was passed on without a look."""
         self._likely_alike = _MOST_UNALIKE
+        self._streams_texts = False
+        """Whether texts stand where deltas belong."""
         self._texts = False
         """Whether a text was passed on."""
         self.begun = False
@@ -149,7 +152,10 @@ class ChatRelay:
             return encode(DONE)
         begun = self.begun
         if not begun:
-            self.begun = _holds_content(_decoded(data))
+            chunk = _decoded(data)
+            self.begun = _holds_content(chunk)
+            if b'"text"' in data and _streams_texts(chunk):
+                self._is_odd = self._streams_texts = True
         arguments = b'"arguments"' in data
         if arguments:
             self.blank = blank_run(self.blank, _BLANK, data)
@@ -167,18 +173,16 @@ class ChatRelay:
                 return b""
             if self._is_error(chunk, frame.event):
                 return self._error(chunk, frame)
+            changed = chunk if b'"null"' in data and _unsay(chunk) else None
             after = self._check(chunk)
-            changed = None
-            if b'"message"' in data or b'"text"' in data:
+            if b'"message"' in data or self._streams_texts:
                 try:
-                    changed = self._streamed(chunk, begun)
+                    changed = self._streamed(chunk, begun) or changed
                 except UpstreamError as error:
                     return self.fail(error.fault)
-            if _unsay(chunk) and changed is None:
-                changed = chunk
             if self._calls.renumber(changed or chunk):
                 changed = changed or chunk
-            self._is_odd = self._calls.moved or bool(self._blank)
+            self._is_odd = self._calls.moved or self._streams_texts or bool(self._blank)
             if self._is_odd:
                 self._before, self._likely_alike = b"", 0
             if changed is not None:
@@ -322,7 +326,7 @@ class ChatRelay:
         for choice in choices if type(choices) is list else ():
             if type(choice) is not dict:
                 continue
-            reason, index = told(choice.get("finish_reason")), choice.get("index")
+            reason, index = choice.get("finish_reason"), choice.get("index")
             index = index if type(index) is int else 0
             self._choices.add(index)
             self._blank.discard(index)
@@ -350,6 +354,14 @@ def _holds_content(chunk: JsonObject) -> bool:
         if type(choice) is dict and choice.get("text"):
             return True
     return False
+
+
+def _streams_texts(chunk: JsonObject) -> bool:
+    """Whether a chunk has a text where its delta belongs, as the older completions do."""
+    choices = chunk.get("choices")
+    return type(choices) is list and any(
+        type(choice) is dict and "text" in choice and not choice.get("delta") for choice in choices
+    )
 
 
 def _unsay(chunk: JsonObject) -> bool:

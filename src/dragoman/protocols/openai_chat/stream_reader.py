@@ -36,7 +36,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import UNKNOWN, Field, JsonObject
-from dragoman.protocols.finish_words import failure, is_failure, plain, told, unknown_finish
+from dragoman.protocols.finish_words import failure, is_failure, plain, unknown_finish
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
@@ -213,7 +213,7 @@ class ChatReader:
         if self._source == "delta" and ("message" in choice or "text" in choice):
             self._whole(choice, delta if type(delta) is dict else _EMPTY, events)
         reason = choice.get("finish_reason")
-        if reason and not self._finished and told(reason):
+        if reason and not self._finished and reason != "null":
             self._finish(reason, choice, events)
 
     def _whole(self, choice: JsonObject, delta: JsonObject, events: list[Event]) -> None:
