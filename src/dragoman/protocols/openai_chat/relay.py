@@ -14,7 +14,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.error_body import is_readable, stray_error
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.finish_words import failure, is_failure, told
+from dragoman.protocols.finish_words import failure, is_failure
 from dragoman.protocols.openai_chat.errors import error_frames
 from dragoman.protocols.openai_chat.relayed_calls import RelayedCalls
 from dragoman.protocols.openai_chat.usage import read_usage
@@ -73,6 +73,7 @@ class ChatRelay:
         "_messages",
         "_name",
         "_new_head",
+        "_says_null",
         "_shown",
         "_streams_texts",
         "_texts",
@@ -114,6 +115,8 @@ class ChatRelay:
         self._before = self._behind = b""
         """What stands before and behind the text of a chunk that was passed on without a look."""
         self._likely_alike = _MOST_UNALIKE
+        self._says_null = False
+        """Whether finish reasons that are none are a word."""
         self._streams_texts = False
         """Whether texts stand where deltas belong."""
         self._texts = False
@@ -154,8 +157,8 @@ class ChatRelay:
         if not begun:
             chunk = _decoded(data)
             self.begun = _holds_content(chunk)
-            if b'"text"' in data and _streams_texts(chunk):
-                self._is_odd = self._streams_texts = True
+            if self.begun:
+                self._is_odd = self._streams_texts = _streams_texts(chunk)
         arguments = b'"arguments"' in data
         if arguments:
             self.blank = blank_run(self.blank, _BLANK, data)
@@ -173,8 +176,8 @@ class ChatRelay:
                 return b""
             if self._is_error(chunk, frame.event):
                 return self._error(chunk, frame)
-            changed = chunk if b'"null"' in data and _unsay(chunk) else None
             after = self._check(chunk)
+            changed = chunk if self._says_null else None
             if b'"message"' in data or self._streams_texts:
                 try:
                     changed = self._streamed(chunk, begun) or changed
@@ -334,6 +337,9 @@ class ChatRelay:
                 delta = choice.get("delta")
                 if type(delta) is not dict or not any(delta.values()):
                     self._blank.add(index)
+            elif reason == "null":
+                choice["finish_reason"] = None
+                self._says_null = True
             elif reason and is_failure(reason):
                 return self.fail(failure(reason))
             elif reason:
@@ -362,18 +368,6 @@ def _streams_texts(chunk: JsonObject) -> bool:
     return type(choices) is list and any(
         type(choice) is dict and "text" in choice and not choice.get("delta") for choice in choices
     )
-
-
-def _unsay(chunk: JsonObject) -> bool:
-    """Take back the finish reasons of a chunk that are none; whether there were any."""
-    changed = False
-    choices = chunk.get("choices")
-    for choice in choices if type(choices) is list else ():
-        reason = choice.get("finish_reason") if type(choice) is dict else None
-        if reason is not None and told(reason) is None:
-            choice["finish_reason"] = None
-            changed = True
-    return changed
 
 
 def _is_whole(choice: Any) -> bool:
