@@ -67,6 +67,7 @@ class ChatRelay:
         "_calls",
         "_choices",
         "_finished",
+        "_has_no_deltas",
         "_head",
         "_is_odd",
         "_likely_alike",
@@ -75,7 +76,6 @@ class ChatRelay:
         "_new_head",
         "_says_null",
         "_shown",
-        "_streams_texts",
         "_texts",
         "_wants_usage",
         "answer_id",
@@ -117,8 +117,8 @@ class ChatRelay:
         self._likely_alike = _MOST_UNALIKE
         self._says_null = False
         """Whether finish reasons that are none are a word."""
-        self._streams_texts = False
-        """Whether texts stand where deltas belong."""
+        self._has_no_deltas = False
+        """Whether messages or texts stand where deltas belong."""
         self._texts = False
         """Whether a text was passed on."""
         self.begun = False
@@ -155,10 +155,7 @@ class ChatRelay:
             return encode(DONE)
         begun = self.begun
         if not begun:
-            chunk = _decoded(data)
-            self.begun = _holds_content(chunk)
-            if self.begun:
-                self._is_odd = self._streams_texts = _streams_texts(chunk)
+            self.begun = self._holds_content(_decoded(data))
         arguments = b'"arguments"' in data
         if arguments:
             self.blank = blank_run(self.blank, _BLANK, data)
@@ -178,14 +175,14 @@ class ChatRelay:
                 return self._error(chunk, frame)
             after = self._check(chunk)
             changed = chunk if self._says_null else None
-            if b'"message"' in data or self._streams_texts:
+            if self._has_no_deltas or b'"message"' in data:
                 try:
                     changed = self._streamed(chunk, begun) or changed
                 except UpstreamError as error:
                     return self.fail(error.fault)
             if self._calls.renumber(changed or chunk):
                 changed = changed or chunk
-            self._is_odd = self._calls.moved or self._streams_texts or bool(self._blank)
+            self._is_odd = self._calls.moved or self._has_no_deltas or bool(self._blank)
             if self._is_odd:
                 self._before, self._likely_alike = b"", 0
             if changed is not None:
@@ -243,6 +240,20 @@ class ChatRelay:
             return frozenset()
         calls = {"tool_calls", "function_call"} if self._calls else set()
         return _REASONING | calls | ({"content"} if self._texts else set())
+
+    def _holds_content(self, chunk: JsonObject) -> bool:
+        """Whether a chunk begins the answer; note whether it does so with a delta."""
+        choices = chunk.get("choices")
+        for choice in choices if type(choices) is list else ():
+            if type(choice) is not dict:
+                continue
+            delta = choice.get("delta")
+            if _is_filled(delta):
+                return True
+            if not delta and (_is_filled(choice.get("message")) or choice.get("text")):
+                self._is_odd = self._has_no_deltas = True
+                return True
+        return False
 
     def _streamed(self, chunk: JsonObject, begun: bool) -> JsonObject | None:
         """A chunk that has a whole message where its delta belongs, as clients read it; None of any
@@ -350,24 +361,9 @@ class ChatRelay:
         return self.fail(UpstreamError.unreadable("it ends before the model finished").fault)
 
 
-def _holds_content(chunk: JsonObject) -> bool:
-    """Whether a chunk holds something of an answer besides the role that gives it."""
-    choices = chunk.get("choices")
-    for choice in choices if type(choices) is list else ():
-        delta = choice.get("delta") or choice.get("message") if type(choice) is dict else None
-        if type(delta) is dict and any(delta[name] for name in delta if name != "role"):
-            return True
-        if type(choice) is dict and choice.get("text"):
-            return True
-    return False
-
-
-def _streams_texts(chunk: JsonObject) -> bool:
-    """Whether a chunk has a text where its delta belongs, as the older completions do."""
-    choices = chunk.get("choices")
-    return type(choices) is list and any(
-        type(choice) is dict and "text" in choice and not choice.get("delta") for choice in choices
-    )
+def _is_filled(delta: Any) -> bool:
+    """Whether a delta holds something of an answer besides the role that gives it."""
+    return type(delta) is dict and any(delta[name] for name in delta if name != "role")
 
 
 def _is_whole(choice: Any) -> bool:
