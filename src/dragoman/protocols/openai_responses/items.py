@@ -483,10 +483,13 @@ def parts_of(value: JsonObject) -> list[JsonObject]:
 
 def as_known(part: JsonObject) -> JsonObject:
     """A part of no known type as text, if it has any; else itself."""
+    kind = part.get("type")
+    if type(kind) is str and kind in _PARTS:
+        return part
     text = part.get("text")
     if isinstance(text, dict):
         text = text.get("value")
-    if not isinstance(text, str) or str(part.get("type")) in _PARTS:
+    if not isinstance(text, str):
         return part
     return {**part, "type": "output_text", "text": text}
 

@@ -41,6 +41,7 @@ from dragoman.sse import DONE, Frame
 
 _TEXT_DELTA = b"response.output_text.delta"
 _IN_PROGRESS = b"response.in_progress"
+_PART_ADDED = b"response.content_part.added"
 
 
 class _TextDelta(Struct, forbid_unknown_fields=True):
@@ -77,6 +78,11 @@ def _says_nothing_new(data: bytes) -> bool:
     except (JsonError, UnicodeDecodeError):
         return False
     return True
+
+
+def _begins_empty(data: bytes) -> bool:
+    """Whether an event that begins a part has the one text that it shows, an empty one."""
+    return b'"text":""' in data and data.count(b'"text":') == 1 and data.endswith(b"}")
 
 
 def started(response: JsonObject) -> Started:
@@ -159,7 +165,9 @@ class ResponsesReader:
             if place == self._place and event.delta and not event.logprobs and not block.ended:
                 block.pieces.append(event.delta)
                 return (Delta(block.index, event.delta),)
-        elif frame.event == _IN_PROGRESS and self._started and _says_nothing_new(frame.data):
+        elif (frame.event == _IN_PROGRESS and self._started and _says_nothing_new(frame.data)) or (
+            frame.event == _PART_ADDED and self._started and _begins_empty(frame.data)
+        ):
             return ()
         return self._read_slowly(frame)
 
@@ -171,7 +179,8 @@ class ResponsesReader:
         return (Failed(UpstreamError.unreadable("its stream ends before the answer does").fault),)
 
     def _read_slowly(self, frame: Frame) -> list[Event]:
-        if frame.data.strip() == DONE or not (frame.event or frame.data.strip()):
+        data = frame.data.strip()
+        if data == DONE or not (data or frame.event):
             return []
         try:
             return self._read_event(frame)
@@ -181,9 +190,11 @@ class ResponsesReader:
 
     def _read_event(self, frame: Frame) -> list[Event]:
         try:
-            value = self._inbound.decode(frame.data) if frame.data.strip() else {}
+            value = self._inbound.decode(frame.data)
         except JsonError:
-            raise UpstreamError.unreadable("an event is not JSON") from None
+            if frame.data.strip():
+                raise UpstreamError.unreadable("an event is not JSON") from None
+            value = {}
         if not isinstance(value, dict):
             raise UpstreamError.unreadable("an event is not a JSON object")
         kind = word(value, "type") or frame.event.decode(errors="replace")
@@ -262,8 +273,10 @@ class ResponsesReader:
 
     def _part_added(self, value: JsonObject) -> list[Event]:
         part = value.get("part")
-        if not isinstance(part, dict) or as_known(part).get("type") != "output_text":
+        if not isinstance(part, dict) or not part.get("text"):
             return []  # the first piece tells where it begins
+        if as_known(part).get("type") != "output_text":
+            return []
         text = text_in(as_known(part))
         return self._text_delta({**value, "delta": text}) if text else []
 
