@@ -136,6 +136,10 @@ class Item(Struct, eq=False):
         """What came of a call's arguments."""
         return self.block.text() if self.block is not None else joined(self.held)
 
+    def said(self) -> tuple[str | None, str]:
+        """A call's name and arguments."""
+        return self.name, self.arguments()
+
     def has_content(self) -> bool:
         """Whether a client was shown something of it: white space alone is nothing."""
         if self.kind in CALLS:
@@ -227,20 +231,22 @@ class Items:
 
     def has_strays(self) -> bool:
         """Whether pieces came of an item that there is not: it does not stand in the whole output,
-        which has others, or it did not end, or neither began nor ended, as others did. Reasoning
-        may be left out of the whole output, if all of it is.
+        which has others, or it did not end, or neither began nor ended, as others did (of calls: as
+        one of the same name and arguments). Reasoning may be left out of the whole output, if all
+        of it is.
         """
         if len(self._claimed) == len(self._all):
             return False
         listed = {item.kind for item in self._all if item.number in self._claimed}
         kinds = {"message", *CALLS, *(listed & {"reasoning"})} if listed else set()
-        ended = set() if listed else {item.kind for item in self._all if item.done}
+        over = () if listed else [item for item in self._all if item.done]
+        ended = {item.said() if item.kind in CALLS else item.kind for item in over}
         framed = any(item.is_framed() for item in self._all)
         return any(
             item.stray
             or item.kind in kinds
             or (framed and not item.is_framed())
-            or (not item.done and item.kind in ended and item.kind not in CALLS)
+            or (not item.done and (item.kind if item.kind not in CALLS else item.said()) in ended)
             for item in self._all
             if item.number not in self._claimed and item.has_content()
         )
