@@ -508,7 +508,9 @@ def as_message(item: JsonObject) -> JsonObject:
     and arguments as a call; else itself. So is a part of a message that stands in an item's place.
     """
     kind = item.get("type")
-    if kind in _NAMED or (isinstance(kind, str) and kind.endswith(("_output", "_result"))):
+    if kind is not None and not isinstance(kind, str):
+        return item
+    if kind in _NAMED or (kind is not None and kind.endswith(("_output", "_result"))):
         return item
     if word(item, "name") and word(item, "call_id") and "arguments" in item:
         return {**item, "type": "function_call"}
