@@ -32,8 +32,7 @@ class Decoder:
     """Turns byte chunks, cut anywhere, into frames.
 
     Accepts LF, CRLF and CR, a byte-order mark, comments, fields without a space after the
-    colon and several data lines. Comments and frames without data give no frame, but for named
-    ones whose data is empty.
+    colon and several data lines. Comments and frames without data give no frame.
     """
 
     __slots__ = ("_max", "_pending", "_size", "_started", "_tail")
@@ -115,13 +114,10 @@ def _may_end(data: bytes) -> bool:
     return b"\n\n" in data or b"\n\r" in data or b"\r\r" in data
 
 
-_NO_DATA = len("data: \n\n")
-
-
 def _parse(raw: bytes) -> Frame | None:
     # The two shapes every vendor writes are cut out directly.
     if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
-        return Frame(b"", raw[6:-2], raw) if len(raw) > _NO_DATA else None
+        return Frame(b"", raw[6:-2], raw)
     if raw.startswith(b"event: "):
         line_end = raw.find(b"\n")
         if raw.startswith(b"data: ", line_end + 1) and raw.find(b"\n", line_end + 1) == (
@@ -137,7 +133,7 @@ def _parse(raw: bytes) -> Frame | None:
             data.append(value)
         elif field == b"event":
             name = value
-    if not data or not (name or any(data)):
+    if not data:
         return None
     # Between the lines of one JSON value a line feed is mere white space.
     return Frame(name, b"\n".join(data), encode(b" ".join(data), name))

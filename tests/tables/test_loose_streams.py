@@ -70,6 +70,23 @@ CHAT_ROWS = [
         Row(f"reasoning in {name}", chat_stream(ROLE, delta(**{name: "hm"}), X, STOP), THOUGHT)
         for name in ("thinking", "reasoning_text")
     ),
+    Row(
+        "texts for objects",
+        chat_stream(
+            {**X, "choices": [{"index": 0, "delta": "Go", "finish_reason": None}]},
+            {**X, "choices": [{"index": 0, "delta": "od", "finish_reason": "stop"}]},
+        ),
+        TWICE,
+    ),
+    Row(
+        "a call without a function",
+        chat_stream(
+            ROLE,
+            delta(tool_calls=[{"index": 0, "id": "c1", "name": "f", "arguments": '{"a":1}'}]),
+            CALLS,
+        ),
+        chat_stream(ROLE, first(0, "c1", "f", '{"a":1}'), CALLS),
+    ),
     Row("a number for a text", chat_stream(ROLE, delta(content=5), STOP), said("5")),
     *(
         Row(
@@ -203,6 +220,19 @@ MESSAGES_ROWS = [
             *message_end("tool_use"),
         ),
     ),
+    Row(
+        "a call of another type",
+        named_stream(
+            BEGIN,
+            *block(0, {"type": "function_call", "id": "t", "name": "f", "arguments": '{"a":1}'}),
+            *message_end("tool_use"),
+        ),
+        named_stream(
+            BEGIN,
+            *block(0, {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}),
+            *message_end("tool_use"),
+        ),
+    ),
     Row("an empty event", b"event: ping\ndata:\n\n" + SAID, SAID),
     Row("a reason that failed", named_stream(BEGIN, *text_block(0, "x"), *message_end("error"))),
     Row("a null in words", named_stream(BEGIN, *text_block(0, "x"), *message_end("null"))),
@@ -244,6 +274,27 @@ RESPONSES_ROWS = [
     ),
     Row("a part in an item's place", last({"type": "output_text", "text": "Good"}), HELLO),
     Row("an item without a type", last({"role": "assistant", "content": ["Good"]}), HELLO),
+    Row(
+        "a call of another type",
+        last({"type": "tool_call", "call_id": "c", "name": "f", "arguments": "{}"}),
+        last({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}),
+    ),
+    Row(
+        "a text that the start of a part has",
+        responses_stream(
+            [
+                events_of(response())[0],
+                {
+                    "type": "response.content_part.added",
+                    "content_index": 0,
+                    "part": {"type": "output_text", "text": "Go"},
+                },
+                {"type": "response.output_text.delta", "content_index": 0, "delta": "od"},
+                events_of(response())[-1],
+            ]
+        ),
+        HELLO,
+    ),
     Row(
         "reasoning in a part of a message",
         last(message({"type": "reasoning_text", "text": "hm"}, output_text("Good"))),

@@ -311,7 +311,7 @@ FROM_CHAT = [
     Row("blank finish reason", finished(""), PLAIN),
     *(
         Row(f"blank finish reason beside the delta {value!r}", finished("", delta=value), PLAIN)
-        for value in ("x", ["x"], 5, None)
+        for value in ("", ["x"], 5, None)
     ),
     Row("blank finish reason without a terminator", chat_stream(ROLE, X, delta(""), done=False)),
     Row("blank finish reason beside content", chat_stream(ROLE, delta("", content="x"))),
@@ -382,8 +382,11 @@ FROM_CHAT = [
             lost,
         )
         for members, lost in (
-            ({"tool_calls": 5}, {}),
-            ({"tool_calls": [5, None, {"index": "x", "function": 5}]}, {}),
+            ({"tool_calls": 5}, {"choices[0].delta.tool_calls": "content"}),
+            (
+                {"tool_calls": [5, None, {"index": "x", "function": 5}]},
+                {"choices[0].delta.tool_calls": "content"},
+            ),
             ({"content": None, "refusal": {}, "annotations": {}, "reasoning": []}, {}),
             (
                 {"reasoning_details": {"a": 1}, "annotations": [5, {"type": "url_citation"}]},

@@ -145,7 +145,7 @@ FROM_RESPONSES = [
             ({"type": "keepalive"}, {}),
             ({"type": "ping"}, {}),
             ({"type": "response.mystery", "x": 1}, {"response.mystery": "knob"}),
-            ({"type": "response.audio.delta", "delta": "x"}, {"response.audio.delta": "knob"}),
+            ({"type": "response.audio.delta", "delta": "x"}, {"response.audio.delta": "content"}),
             (
                 {"type": "response.web_search_call.searching", "output_index": 0},
                 {"response.web_search_call.searching": "knob"},

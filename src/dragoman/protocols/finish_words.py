@@ -111,7 +111,9 @@ def told(word: Any) -> Any:
 
 def is_failure(reason: Any) -> bool:
     """Whether a finish reason says that the answer is not whole."""
-    return type(reason) is str and plain(reason) in FAILURE_WORDS
+    if type(reason) is not str or reason in STOP_WORDS:
+        return False
+    return plain(reason) in FAILURE_WORDS
 
 
 def failure(reason: str) -> Fault:

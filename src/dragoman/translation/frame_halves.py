@@ -74,22 +74,19 @@ class FrameHalves:
     waits with it.
     """
 
-    __slots__ = ("_held", "_ledger", "_open")
+    __slots__ = ("_held", "_ledger", "_open", "waits")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._held: list[_Event] = []
         self._open: dict[tuple[Any, ...], _Piece] = {}
         """The texts that wait, by where they belong."""
-
-    @property
-    def waits(self) -> bool:
+        self.waits = False
         """Whether any event waits."""
-        return bool(self._held)
 
     def concerns(self, frame: Frame) -> bool:
         """Whether `push` may change anything."""
-        return bool(self._held) or _SIGNS.search(frame.data) is not None
+        return self.waits or _SIGNS.search(frame.data) is not None
 
     def push(self, frame: Frame) -> list[Frame]:
         """Take one event; return those that can be passed on."""
@@ -111,6 +108,8 @@ class FrameHalves:
 
     def flush(self) -> list[Frame]:
         """The events that wait."""
+        if not self.waits:
+            return []
         self._open.clear()
         return self._released()
 
@@ -126,6 +125,7 @@ class FrameHalves:
                 data = to_json(event.value)
                 frame = Frame(frame.event, data, encode(data, frame.event))
             released.append(frame)
+        self.waits = bool(self._held)
         return released
 
     def _decoded(self, data: bytes) -> tuple[Any, bool]:
@@ -156,7 +156,9 @@ class FrameHalves:
 
 def mended_answer(body: bytes, ledger: Ledger) -> bytes:
     """A whole answer that is passed through, with whole characters only."""
-    if not jsontext.has_halves(body) and _ESCAPED.search(body) is None:
+    if b"\\" not in body:
+        return body
+    if _ESCAPED.search(body) is None and not jsontext.has_halves(body):
         return body
     halves = FrameHalves(ledger)
     frames = halves.push(Frame(b"", body, body)) + halves.flush()

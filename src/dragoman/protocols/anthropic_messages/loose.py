@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from dragoman import jsontext
 from dragoman.protocols.anthropic_messages import wire
 from dragoman.protocols.fields import JsonObject
 
@@ -20,8 +23,12 @@ the type of its delta."""
 def as_known(block: JsonObject) -> JsonObject:
     """A block of no known type as what its members tell it is; itself if they do not."""
     kind = block.get("type")
-    if type(kind) is str and (kind in wire.BLOCK_FIELDS or is_hosted(kind)):
+    if type(kind) is str and is_hosted(kind):
         return block
+    if isinstance(block.get("name"), str) and ("input" in block or "arguments" in block):
+        given = block.get("input", block.get("arguments"))
+        rest = {key: value for key, value in block.items() if key != "arguments"}
+        return {**rest, "type": "tool_use", "input": object_of(given)}
     for name in ("text", "thinking", "reasoning"):
         text = block.get(name)
         if isinstance(text, str):
@@ -29,6 +36,13 @@ def as_known(block: JsonObject) -> JsonObject:
             rest = {key: value for key, value in block.items() if key != name}
             return {**rest, "type": own, own: text}
     return block
+
+
+def object_of(given: Any) -> Any:
+    """The input of a call, which some servers write as text."""
+    if isinstance(given, str):
+        return jsontext.object_of(given) or {}
+    return given
 
 
 def named_delta(delta: JsonObject) -> JsonObject | None:

@@ -74,6 +74,8 @@ class MessagesRelay:
         if self.ended or self.fault is not None:
             return b""
         if not frame.event:
+            if not frame.data.strip():
+                return b""
             # Clients ignore events without a name.
             name = _type_of(frame.data)
             frame = Frame(name, frame.data, encode(frame.data, name))

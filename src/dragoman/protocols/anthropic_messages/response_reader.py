@@ -24,10 +24,10 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
         error = stray_error(body)
         if error is not None or body.get("type") == "error":
             raise UpstreamError(fault_of(error))
-    if isinstance(content, str):
+    if not isinstance(content, list):
+        if not isinstance(content, str):
+            raise UpstreamError.unreadable("it has no content")
         body = {**body, "content": [content] if content else []}
-    elif not isinstance(content, list):
-        raise UpstreamError.unreadable("it has no content")
     stop = {name: body.get(name) for name in _STOP_FIELDS}
     reader = MessagesReader(inbound)
     events = reader.take_whole(body, stop)

@@ -51,7 +51,7 @@ from dragoman.protocols.anthropic_messages.usage import (
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.finish_words import told, unknown_finish
+from dragoman.protocols.finish_words import unknown_finish
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
@@ -70,6 +70,9 @@ _NO_BLOCK = (_NONE, -1)
 _OPENS = {"text_delta": _TEXT, "thinking_delta": _THINKING, "signature_delta": _THINKING}
 """Deltas from which the kind of a block is known even when its start is missing. The kind is also
 the member that has the text."""
+
+_SAYING = frozenset({"delta", "text", "thinking", "completion", "content", "content_block"})
+"""Members of events that say something of an answer."""
 
 _DETAIL = "has no counterpart for the client"
 _LATE = "came when its block was over"
@@ -164,7 +167,9 @@ class MessagesReader:
         if handler is None:
             if not is_typed(kind) and (error := stray_error(event)) is not None:
                 return self._failed(fault_of(error))
-            self._lose(kind[:60])
+            says = not event.keys().isdisjoint(_SAYING)
+            loss = LossKind.CONTENT if says else LossKind.KNOB
+            self._inbound.ledger.add(kind[:60], loss, _DETAIL)
             return []
         if self._started or kind == "message_start":
             return handler(self, event)
@@ -240,8 +245,6 @@ class MessagesReader:
         self._first = message
         events: list[Event] = []
         for index, block in enumerate(content):
-            if isinstance(block, str):
-                block = {"type": "text", "text": block}
             events += self._block_start({"index": index, "content_block": block})
             events += self._close(index)
             if isinstance(block, dict):
@@ -249,12 +252,20 @@ class MessagesReader:
         return events
 
     def _block_start(self, event: JsonObject) -> list[Event]:
-        index, block = self._index_of(event, self._last + 1), event.get("content_block")
+        index, block = event.get("index"), event.get("content_block")
+        if type(index) is not int:
+            index = self._index_of(event, self._last + 1)
         if not isinstance(block, dict):
-            return self._fail("a content_block_start event is malformed")
-        block = as_known(block)
+            if not isinstance(block, str):
+                return self._fail("a content_block_start event is malformed")
+            block = {"type": _TEXT, "text": block}
         self._last = index
         kind = block.get("type")
+        known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
+        if known is None:
+            block = as_known(block)
+            kind = block.get("type")
+            known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
         before = self._blocks.get(index)
         if before is not None and before[0] is not _CLOSED:
             if is_said_again(self._heads.get(index), block, self._is_fresh(before)):
@@ -266,7 +277,6 @@ class MessagesReader:
         if index in self._repetitions and self._repetitions[index].begins(block):
             self._blocks[index] = _REPEATED, self._next
             return []
-        known = wire.BLOCK_FIELDS.get(kind) if type(kind) is str else None
         if known is None and self._inbound.options.hosted_tools == "map":
             events = self._search_block(index, block)
             if events is not None:
@@ -471,7 +481,8 @@ class MessagesReader:
         return []
 
     def _block_stop(self, event: JsonObject) -> list[Event]:
-        return self._close(self._index_of(event, self._last))
+        index = event.get("index")
+        return self._close(index if type(index) is int else self._index_of(event, self._last))
 
     def _index_of(self, event: JsonObject, otherwise: int) -> int:
         """The index of an event, which some servers write as text or leave out."""
@@ -534,11 +545,11 @@ class MessagesReader:
         for number in self._searches.values():
             events += self._end_search(number)
         events += [Closed(number) for number in self._strays.values()]
-        reason = told(self._stop.get("stop_reason"))
+        reason = self._stop.get("stop_reason")
         if reason == "compaction":
             problem = "it compacted the conversation instead of answering"
             return [*events, *self._fail(problem)]
-        if reason is None:
+        if reason is None or reason == "null":
             return [*events, *self._fail("it ends without a reason")]
         if not is_known_reason(reason):
             return [*events, *self._failed(unknown_finish(reason))]

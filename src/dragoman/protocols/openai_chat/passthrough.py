@@ -20,7 +20,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, Passthrough, to_json
 from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.finish_words import failure, is_failure, told
+from dragoman.protocols.finish_words import failure, is_failure
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_chat.history import beginning, without_envelopes, without_reasoning
 from dragoman.protocols.openai_chat.relay import ChatRelay
@@ -146,8 +146,8 @@ def forward_response(
 
 
 def _check_finished(choice: Any) -> None:
-    reason = told(choice.get("finish_reason")) if type(choice) is dict else None
-    if type(reason) is not str and type(reason) is not dict:
+    reason = choice.get("finish_reason") if type(choice) is dict else None
+    if (type(reason) is not str and type(reason) is not dict) or reason == "null":
         raise UpstreamError.unreadable("it ends before the model finished")
     if type(reason) is str and is_failure(reason):
         raise UpstreamError(failure(reason))

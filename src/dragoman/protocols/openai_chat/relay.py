@@ -14,7 +14,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.error_body import is_readable, stray_error
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.finish_words import failure, is_failure, told
+from dragoman.protocols.finish_words import failure, is_failure
 from dragoman.protocols.openai_chat.errors import error_frames
 from dragoman.protocols.openai_chat.relayed_calls import RelayedCalls
 from dragoman.protocols.openai_chat.usage import read_usage
@@ -27,12 +27,12 @@ _MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 """The model's name in a chunk. Inside texts quotes are escaped, so it matches no content."""
 
 _NEEDS_DECODING = re.compile(
-    rb'"(?:finish_reason"\s*:\s*["{]|usage"\s*:\s*["{]|error"\s*:|message"\s*:|text"\s*:\s*"'
+    rb'"(?:finish_reason"\s*:\s*["{]|usage"\s*:\s*["{]|error"\s*:|message"\s*:'
     rb'|index"\s*:\s*[1-9]|name"\s*:\s*"[^"])'
 )
-"""What makes a frame with choices worth decoding: a finish reason, usage, an error, a message or a
-text where a delta belongs, a choice (else a tool call) that is not the first, or the name of a tool
-that is called."""
+"""What makes a frame with choices worth decoding: a finish reason, usage, an error, a message where
+a delta belongs, a choice (else a tool call) that is not the first, or the name of a tool that is
+called."""
 
 _BLANK = blank_pattern("arguments")
 """Arguments of a tool call that are nothing but white space."""
@@ -67,12 +67,14 @@ class ChatRelay:
         "_calls",
         "_choices",
         "_finished",
+        "_has_no_deltas",
         "_head",
         "_is_odd",
         "_likely_alike",
         "_messages",
         "_name",
         "_new_head",
+        "_says_null",
         "_shown",
         "_texts",
         "_wants_usage",
@@ -113,6 +115,10 @@ class ChatRelay:
         self._before = self._behind = b""
         """What stands before and behind the text of a chunk that was passed on without a look."""
         self._likely_alike = _MOST_UNALIKE
+        self._says_null = False
+        """Whether finish reasons that are none are a word."""
+        self._has_no_deltas = False
+        """Whether messages or texts stand where deltas belong."""
         self._texts = False
         """Whether a text was passed on."""
         self.begun = False
@@ -149,7 +155,7 @@ class ChatRelay:
             return encode(DONE)
         begun = self.begun
         if not begun:
-            self.begun = _holds_content(_decoded(data))
+            self.begun = self._holds_content(_decoded(data))
         arguments = b'"arguments"' in data
         if arguments:
             self.blank = blank_run(self.blank, _BLANK, data)
@@ -163,22 +169,20 @@ class ChatRelay:
             or frame.event == b"error"
         ):
             chunk = _decoded(data)
-            if not self._is_shown(chunk):
+            if not self._is_shown(chunk) or not (chunk or data.strip() or frame.event == b"error"):
                 return b""
             if self._is_error(chunk, frame.event):
                 return self._error(chunk, frame)
             after = self._check(chunk)
-            changed = None
-            if b'"message"' in data or b'"text"' in data:
+            changed = chunk if self._says_null else None
+            if self._has_no_deltas or b'"message"' in data:
                 try:
-                    changed = self._streamed(chunk, begun)
+                    changed = self._streamed(chunk, begun) or changed
                 except UpstreamError as error:
                     return self.fail(error.fault)
-            if _unsay(chunk) and changed is None:
-                changed = chunk
             if self._calls.renumber(changed or chunk):
                 changed = changed or chunk
-            self._is_odd = self._calls.moved or bool(self._blank)
+            self._is_odd = self._calls.moved or self._has_no_deltas or bool(self._blank)
             if self._is_odd:
                 self._before, self._likely_alike = b"", 0
             if changed is not None:
@@ -236,6 +240,20 @@ class ChatRelay:
             return frozenset()
         calls = {"tool_calls", "function_call"} if self._calls else set()
         return _REASONING | calls | ({"content"} if self._texts else set())
+
+    def _holds_content(self, chunk: JsonObject) -> bool:
+        """Whether a chunk begins the answer; note whether it does so with a delta."""
+        choices = chunk.get("choices")
+        for choice in choices if type(choices) is list else ():
+            if type(choice) is not dict:
+                continue
+            delta = choice.get("delta")
+            if _is_filled(delta):
+                return True
+            if not delta and (_is_filled(choice.get("message")) or choice.get("text")):
+                self._is_odd = self._has_no_deltas = True
+                return True
+        return False
 
     def _streamed(self, chunk: JsonObject, begun: bool) -> JsonObject | None:
         """A chunk that has a whole message where its delta belongs, as clients read it; None of any
@@ -322,7 +340,7 @@ class ChatRelay:
         for choice in choices if type(choices) is list else ():
             if type(choice) is not dict:
                 continue
-            reason, index = told(choice.get("finish_reason")), choice.get("index")
+            reason, index = choice.get("finish_reason"), choice.get("index")
             index = index if type(index) is int else 0
             self._choices.add(index)
             self._blank.discard(index)
@@ -330,6 +348,9 @@ class ChatRelay:
                 delta = choice.get("delta")
                 if type(delta) is not dict or not any(delta.values()):
                     self._blank.add(index)
+            elif reason == "null":
+                choice["finish_reason"] = None
+                self._says_null = True
             elif reason and is_failure(reason):
                 return self.fail(failure(reason))
             elif reason:
@@ -340,28 +361,9 @@ class ChatRelay:
         return self.fail(UpstreamError.unreadable("it ends before the model finished").fault)
 
 
-def _holds_content(chunk: JsonObject) -> bool:
-    """Whether a chunk holds something of an answer besides the role that gives it."""
-    choices = chunk.get("choices")
-    for choice in choices if type(choices) is list else ():
-        delta = choice.get("delta") or choice.get("message") if type(choice) is dict else None
-        if type(delta) is dict and any(delta[name] for name in delta if name != "role"):
-            return True
-        if type(choice) is dict and choice.get("text"):
-            return True
-    return False
-
-
-def _unsay(chunk: JsonObject) -> bool:
-    """Take back the finish reasons of a chunk that are none; whether there were any."""
-    changed = False
-    choices = chunk.get("choices")
-    for choice in choices if type(choices) is list else ():
-        reason = choice.get("finish_reason") if type(choice) is dict else None
-        if reason is not None and told(reason) is None:
-            choice["finish_reason"] = None
-            changed = True
-    return changed
+def _is_filled(delta: Any) -> bool:
+    """Whether a delta holds something of an answer besides the role that gives it."""
+    return type(delta) is dict and any(delta[name] for name in delta if name != "role")
 
 
 def _is_whole(choice: Any) -> bool:

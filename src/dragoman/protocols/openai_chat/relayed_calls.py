@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.canonical.call_ids import CallIds
+from dragoman.canonical.call_ids import CallIds, made_id
 from dragoman.canonical.tools import is_json_object
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
@@ -77,7 +77,7 @@ class RelayedCalls:
             kept = []
             for fragment in calls:
                 if type(fragment) is dict:
-                    is_new = self._renumbered(number, fragment)
+                    is_new = self._renumbered(number, fragment, chunk.get("id"))
                     changed = changed or is_new is not False
                     if is_new is None:
                         continue
@@ -86,7 +86,7 @@ class RelayedCalls:
                 delta["tool_calls"] = kept
         return changed
 
-    def _renumbered(self, choice: int, fragment: JsonObject) -> bool | None:
+    def _renumbered(self, choice: int, fragment: JsonObject, answer_id: Any) -> bool | None:
         """Whether a fragment was changed; None of one that repeats a whole call."""
         index = fragment.get("index")
         at = index if type(index) is int else _NO_INDEX
@@ -103,6 +103,10 @@ class RelayedCalls:
             if call_id and call_id == call.id and call.pieces and "".join(call.pieces) == text:
                 return None
             call = self._begin(choice, at, call)
+            if not call_id:
+                # Two without an id could not be told apart.
+                fragment["id"] = call_id = made_id("call_", f"{answer_id}:{call.shown}")
+                changed = True
         elif (
             call is None
             or _is_another(call, call_id, name)

@@ -36,7 +36,7 @@ from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import stray_error
 from dragoman.protocols.fields import UNKNOWN, Field, JsonObject
-from dragoman.protocols.finish_words import failure, is_failure, plain, told, unknown_finish
+from dragoman.protocols.finish_words import failure, is_failure, plain, unknown_finish
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
@@ -208,16 +208,19 @@ class ChatReader:
         delta = choice.get(self._source)
         if type(delta) is dict and delta:
             self._delta(delta, choice.get("logprobs"), events)
+        elif type(delta) is str and delta:
+            self._delta({"content": delta}, None, events)
         if self._source == "delta" and ("message" in choice or "text" in choice):
             self._whole(choice, delta if type(delta) is dict else _EMPTY, events)
-        reason = told(choice.get("finish_reason"))
-        if reason and not self._finished:
+        reason = choice.get("finish_reason")
+        if reason and not self._finished and reason != "null":
             self._finish(reason, choice, events)
 
     def _whole(self, choice: JsonObject, delta: JsonObject, events: list[Event]) -> None:
         """What a chunk says in another member than `delta`: a piece, or all of the answer."""
         message, text = choice.get("message"), choice.get("text")
-        message = message if type(message) is dict else {"content": text} if text else _EMPTY
+        if type(message) is not dict:
+            message = {"content": message or text}
         if not _has_content(message):
             return
         rest, said = numbered(message), self._said
@@ -250,10 +253,13 @@ class ChatReader:
             other = delta.get("reasoning")
             if other and other != thought:
                 detail = "reasoning_content is used" if thought else "reasoning that is no text"
-                self._lose(f"choices[0].{self._source}.reasoning", LossKind.KNOB, detail)
-        if type(content) is int or type(content) is float or type(content) is bool:
+                loss = LossKind.KNOB if thought else LossKind.CONTENT
+                self._lose(f"choices[0].{self._source}.reasoning", loss, detail)
+        if content is None or type(content) is str:
+            pass
+        elif type(content) is not list and type(content) is not dict:
             content = to_json_text(content)
-        elif type(content) is list or type(content) is dict:
+        else:
             content, inner, refused, unknown = split_parts(content)
             thought, refusal = thought + inner, refusal or refused
             for kind in unknown:
@@ -309,6 +315,10 @@ class ChatReader:
             events.append(Delta(self._index, text))
 
     def _call(self, fragment: Any, events: list[Event]) -> None:
+        if type(fragment) is not dict:
+            if fragment:
+                self._lose(f"choices[0].{self._source}.tool_calls", LossKind.CONTENT)
+            return
         self._close(events)
         if self._tools is None:
             strict = self._inbound.options.interleaved_tools == "error"
@@ -386,6 +396,8 @@ class ChatReader:
         if choice.get("finish_reason") != "":
             return False
         delta = choice.get(self._source)
+        if type(delta) is str:
+            return not delta
         return type(delta) is not dict or not _has_content(delta)
 
     def _fail(self, fault: Fault) -> Sequence[Event]:

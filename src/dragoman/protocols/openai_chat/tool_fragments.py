@@ -23,9 +23,22 @@ from dragoman.protocols.fields import JsonObject
 class _Call:
     """What is known of a call."""
 
-    __slots__ = ("at", "block", "closed", "custom", "id", "name", "number", "opened", "pieces")
+    __slots__ = (
+        "alike",
+        "at",
+        "block",
+        "closed",
+        "custom",
+        "id",
+        "name",
+        "number",
+        "opened",
+        "pieces",
+    )
 
     def __init__(self, number: int, at: int | None, block: int) -> None:
+        self.alike: _Call | None = None
+        """The call whose index, id and name it has."""
         self.number = number
         self.at = at
         self.block = block
@@ -35,6 +48,12 @@ class _Call:
         self.opened = False
         self.closed = False
         self.pieces: list[str] = []
+
+    def repeats(self) -> bool:
+        """Whether it is, so far, the call that it is alike."""
+        if self.alike is None or self.opened:
+            return False
+        return "".join(self.alike.pieces).startswith("".join(self.pieces))
 
     def is_complete(self) -> bool:
         """Whether the arguments so far are a whole JSON object."""
@@ -92,6 +111,9 @@ class ToolFragments:
         if call is None:
             self.close_complete(events)
             call = self._begin(at, custom)
+            alike = self._by_id.get(call_id)
+            if alike is not None and alike.name == name and at in (None, alike.at):
+                call.alike = alike
         self._last = call
         self._fill(call, call_id, name)
         if call.closed:
@@ -109,7 +131,7 @@ class ToolFragments:
     def close_complete(self, events: list[Event]) -> None:
         """Something else begins: close the calls that are whole (all of them with `strict`)."""
         for call in self._calls:
-            if call.closed or not call.name:
+            if call.closed or not call.name or call.repeats():
                 continue
             if not call.opened:
                 self._open(call, events)
@@ -128,6 +150,8 @@ class ToolFragments:
             if not call.name:
                 if call.pieces or call.id:
                     raise UpstreamError.unreadable("a tool call has no name")
+                continue
+            if call.repeats() and call.is_complete():
                 continue
             if not call.opened:
                 self._open(call, events)
@@ -221,7 +245,7 @@ class ToolFragments:
 def _read(fragment: JsonObject) -> tuple[bool, str, str]:
     """Whether a fragment is of a custom tool, its name, and its piece of the arguments."""
     custom, function = fragment.get("custom"), fragment.get("function")
-    body = custom if type(custom) is dict else function if type(function) is dict else {}
+    body = custom if type(custom) is dict else function if type(function) is dict else fragment
     name = body.get("name")
     text = _text(body.get("input" if body is custom else "arguments"))
     return body is custom, name if type(name) is str else "", text

@@ -136,6 +136,10 @@ class Item(Struct, eq=False):
         """What came of a call's arguments."""
         return self.block.text() if self.block is not None else joined(self.held)
 
+    def said(self) -> tuple[str | None, str]:
+        """A call's name and arguments."""
+        return self.name, self.arguments()
+
     def has_content(self) -> bool:
         """Whether a client was shown something of it: white space alone is nothing."""
         if self.kind in CALLS:
@@ -227,20 +231,22 @@ class Items:
 
     def has_strays(self) -> bool:
         """Whether pieces came of an item that there is not: it does not stand in the whole output,
-        which has others, or it did not end, or neither began nor ended, as others did. Reasoning
-        may be left out of the whole output, if all of it is.
+        which has others, or it did not end, or neither began nor ended, as others did (of calls: as
+        one of the same name and arguments). Reasoning may be left out of the whole output, if all
+        of it is.
         """
         if len(self._claimed) == len(self._all):
             return False
         listed = {item.kind for item in self._all if item.number in self._claimed}
         kinds = {"message", *CALLS, *(listed & {"reasoning"})} if listed else set()
-        ended = set() if listed else {item.kind for item in self._all if item.done}
+        over = () if listed else [item for item in self._all if item.done]
+        ended = {item.said() if item.kind in CALLS else item.kind for item in over}
         framed = any(item.is_framed() for item in self._all)
         return any(
             item.stray
             or item.kind in kinds
             or (framed and not item.is_framed())
-            or (not item.done and item.kind in ended and item.kind not in CALLS)
+            or (not item.done and (item.kind if item.kind not in CALLS else item.said()) in ended)
             for item in self._all
             if item.number not in self._claimed and item.has_content()
         )
@@ -483,10 +489,13 @@ def parts_of(value: JsonObject) -> list[JsonObject]:
 
 def as_known(part: JsonObject) -> JsonObject:
     """A part of no known type as text, if it has any; else itself."""
+    kind = part.get("type")
+    if type(kind) is str and kind in _PARTS:
+        return part
     text = part.get("text")
     if isinstance(text, dict):
         text = text.get("value")
-    if not isinstance(text, str) or str(part.get("type")) in _PARTS:
+    if not isinstance(text, str):
         return part
     return {**part, "type": "output_text", "text": text}
 
@@ -495,11 +504,16 @@ _PARTS = {*TEXTS, "reasoning_text"}
 
 
 def as_message(item: JsonObject) -> JsonObject:
-    """An item of a type that nobody knows, but with text, as the message that it is; else itself.
-    So is a part of a message that stands in an item's place."""
+    """An item of a type that nobody knows, but with text, as the message that it is, or with a name
+    and arguments as a call; else itself. So is a part of a message that stands in an item's place.
+    """
     kind = item.get("type")
-    if kind in _NAMED or (isinstance(kind, str) and kind.endswith(("_call", "_output", "_result"))):
+    if kind is not None and not isinstance(kind, str):
         return item
+    if kind in _NAMED or (kind is not None and kind.endswith(("_output", "_result"))):
+        return item
+    if word(item, "name") and word(item, "call_id") and "arguments" in item:
+        return {**item, "type": "function_call"}
     if isinstance(item.get("text"), str) or isinstance(item.get("refusal"), str):
         content: Any = [{name: item[name] for name in _OF_PARTS if name in item}]
     elif (kind is None and "role" in item) or any(text_in(part) for part in parts_of(item)):
@@ -510,7 +524,7 @@ def as_message(item: JsonObject) -> JsonObject:
     return {**named, "type": "message", "content": content}
 
 
-_NAMED = {"message", "reasoning", *CALLS, *wire.FOREIGN_ASSISTANT_ITEMS}
+_NAMED = {"message", "reasoning", *CALLS, *wire.FOREIGN_ASSISTANT_ITEMS, *wire.CLIENT_ACTIONS}
 _OF_PARTS = ("type", "text", "refusal", "annotations", "logprobs")
 
 

@@ -141,12 +141,14 @@ class OutputReader:
             self._inbound.ledger.add(path, LossKind.CONTENT, detail)
             return []
         refuses = kind == "refusal"
-        text = text_in(value)
-        known = _part_at(item, at, refuses) or _part_saying(item, text, refuses)
-        if known is None and item.done and text:
-            if any(part.block.text() == text for part in item.parts):
-                return []  # the whole item had it under another number
-            raise _late("a message")
+        known = _part_at(item, at, refuses)
+        if known is None:
+            text = text_in(value)
+            known = _part_saying(item, text, refuses)
+            if known is None and item.done and text:
+                if any(part.block.text() == text for part in item.parts):
+                    return []  # the whole item had it under another number
+                raise _late("a message")
         return self._rest_of_part(
             item, known, at if known is None else known.at, value, path, over=over
         )

@@ -322,6 +322,8 @@ class ResponsesRelay:
         """The bytes to pass on."""
         self._last = frame.data
         if not frame.event:
+            if not frame.data.strip():
+                return b""
             name = _type_of(frame.data)
             frame = Frame(name, frame.data, encode(frame.data, name))
         name = frame.event

@@ -31,6 +31,7 @@ from dragoman.protocols.openai_responses.items import (
     OpenBlock,
     as_known,
     as_message,
+    text_in,
     word,
 )
 from dragoman.protocols.openai_responses.output_reader import OutputReader
@@ -40,6 +41,7 @@ from dragoman.sse import DONE, Frame
 
 _TEXT_DELTA = b"response.output_text.delta"
 _IN_PROGRESS = b"response.in_progress"
+_PART_ADDED = b"response.content_part.added"
 
 
 class _TextDelta(Struct, forbid_unknown_fields=True):
@@ -76,6 +78,11 @@ def _says_nothing_new(data: bytes) -> bool:
     except (JsonError, UnicodeDecodeError):
         return False
     return True
+
+
+def _begins_empty(data: bytes) -> bool:
+    """Whether an event that begins a part has the one text that it shows, an empty one."""
+    return b'"text":""' in data and data.count(b'"text":') == 1 and data.endswith(b"}")
 
 
 def started(response: JsonObject) -> Started:
@@ -158,7 +165,9 @@ class ResponsesReader:
             if place == self._place and event.delta and not event.logprobs and not block.ended:
                 block.pieces.append(event.delta)
                 return (Delta(block.index, event.delta),)
-        elif frame.event == _IN_PROGRESS and self._started and _says_nothing_new(frame.data):
+        elif (frame.event == _IN_PROGRESS and self._started and _says_nothing_new(frame.data)) or (
+            frame.event == _PART_ADDED and self._started and _begins_empty(frame.data)
+        ):
             return ()
         return self._read_slowly(frame)
 
@@ -170,7 +179,8 @@ class ResponsesReader:
         return (Failed(UpstreamError.unreadable("its stream ends before the answer does").fault),)
 
     def _read_slowly(self, frame: Frame) -> list[Event]:
-        if frame.data.strip() == DONE:
+        data = frame.data.strip()
+        if data == DONE or not (data or frame.event):
             return []
         try:
             return self._read_event(frame)
@@ -180,9 +190,11 @@ class ResponsesReader:
 
     def _read_event(self, frame: Frame) -> list[Event]:
         try:
-            value = self._inbound.decode(frame.data) if frame.data.strip() else {}
+            value = self._inbound.decode(frame.data)
         except JsonError:
-            raise UpstreamError.unreadable("an event is not JSON") from None
+            if frame.data.strip():
+                raise UpstreamError.unreadable("an event is not JSON") from None
+            value = {}
         if not isinstance(value, dict):
             raise UpstreamError.unreadable("an event is not a JSON object")
         kind = word(value, "type") or frame.event.decode(errors="replace")
@@ -195,7 +207,9 @@ class ResponsesReader:
             if kind not in wire.IGNORED_EVENTS:
                 hosted = kind.startswith(wire.HOSTED_PROGRESS)
                 detail = "progress of a hosted item" if hosted else "unknown event"
-                self._lose(kind or "event", detail)
+                says = not hosted and not value.keys().isdisjoint(_SAYING)
+                loss = LossKind.CONTENT if says else LossKind.KNOB
+                self._inbound.ledger.add(kind or "event", loss, detail)
             return []
         if not value.keys() <= wire.EVENT_FIELDS:
             for name in value:
@@ -256,6 +270,15 @@ class ResponsesReader:
     def _refusal_done(self, value: JsonObject) -> list[Event]:
         part = {"type": "refusal", "refusal": _text(value, "refusal")}
         return self._part(value, part, over=False)
+
+    def _part_added(self, value: JsonObject) -> list[Event]:
+        part = value.get("part")
+        if not isinstance(part, dict) or not part.get("text"):
+            return []  # the first piece tells where it begins
+        if as_known(part).get("type") != "output_text":
+            return []
+        text = text_in(as_known(part))
+        return self._text_delta({**value, "delta": text}) if text else []
 
     def _part_done(self, value: JsonObject) -> list[Event]:
         part = value.get("part")
@@ -386,6 +409,9 @@ class ResponsesReader:
         self._inbound.ledger.add(path, LossKind.KNOB, detail)
 
 
+_SAYING = frozenset({"delta", "text", "refusal", "part", "item", "arguments", "input"})
+"""Members of events that say something of an answer."""
+
 _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
     "response.created": ResponsesReader._begin,
     "response.queued": ResponsesReader._begin,
@@ -397,6 +423,7 @@ _EVENTS: dict[str, Callable[[ResponsesReader, JsonObject], list[Event]]] = {
     "response.output_text.annotation.added": ResponsesReader._annotation,
     "response.refusal.delta": ResponsesReader._refusal_delta,
     "response.refusal.done": ResponsesReader._refusal_done,
+    "response.content_part.added": ResponsesReader._part_added,
     "response.content_part.done": ResponsesReader._part_done,
     "response.reasoning_summary_text.delta": ResponsesReader._summary_delta,
     "response.reasoning_summary_text.done": ResponsesReader._summary_done,

@@ -189,9 +189,7 @@ SEARCH_TOOL: Final = "tool_search"
 
 IGNORED_EVENTS: Final = frozenset(
     {
-        "response.content_part.added",
         "response.reasoning_summary_part.added",
-        "response.reasoning_summary_part.done",
         "keepalive",
         "ping",
     }
