@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from dragoman.canonical.usage import Usage
-from dragoman.gateway.edge.record import Record
+from dragoman.gateway.edge.record import CLIENT_GONE, Record
 
 LATENCIES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of the buckets of whole requests, in seconds."""
@@ -34,6 +34,10 @@ _MOST_ACCOUNTS = 1000
 under `OTHER`. So are errors beyond three times as many kinds of error of accounts."""
 
 OTHER = "(other)"
+
+UNTOLD = frozenset({"/admin", "/ui", "/", "/healthz", "/readyz", "/metrics"})
+"""Routes of operators and their tools: their requests are in no time series, and in no log of
+requests."""
 
 _SLOT_BYTES = 1024 * 1024
 _HEAD_BYTES = 8
@@ -70,6 +74,50 @@ class Series(Struct, array_like=True):
         self.tokens = [mine + its for mine, its in zip(self.tokens, other.tokens, strict=True)]
 
 
+class Outcomes(Struct, array_like=True):
+    """What the time series of one upstream are made of: requests by their outcome, the buckets of
+    how long they took and of when answers began to say something (both as `LATENCIES`), tokens as
+    `TOKENS`, pico-dollars, and requests without a price."""
+
+    requests: list[int] = field(default_factory=lambda: [0] * 5)
+    duration: list[int] = field(default_factory=lambda: [0] * (len(LATENCIES) + 1))
+    first: list[int] = field(default_factory=lambda: [0] * (len(LATENCIES) + 1))
+    tokens: list[int] = field(default_factory=lambda: [0] * len(TOKENS))
+    cost: int = 0
+    unpriced: int = 0
+
+    def add(self, other: Outcomes) -> None:
+        """Add the counts of `other`."""
+        for mine, its in (
+            (self.requests, other.requests),
+            (self.duration, other.duration),
+            (self.first, other.first),
+            (self.tokens, other.tokens),
+        ):
+            mine[:] = [one + another for one, another in zip(mine, its, strict=True)]
+        self.cost += other.cost
+        self.unpriced += other.unpriced
+
+
+ANSWERED, CLIENTS_FAULT, LIMITED, FAILED, LEFT = range(5)
+_LIMITED = frozenset({"rate_limited", "no_account", "payment_required"})
+
+
+def outcome_of(status: int, error: str) -> int:
+    """How a request ended: it was answered; it was itself at fault; it was refused for a limit, or
+    for want of an account; it failed, also within its answer; or its client left."""
+    if error == CLIENT_GONE:
+        return LEFT
+    if error in _LIMITED or status == _TOO_MANY:
+        return LIMITED
+    if status >= _SERVER_ERROR or (error and status < _BAD):
+        return FAILED
+    return CLIENTS_FAULT if status >= _BAD else ANSWERED
+
+
+_BAD, _TOO_MANY, _SERVER_ERROR = 400, 429, 500
+
+
 class Counts(Struct):
     """All that one worker, or several together, counted.
 
@@ -81,6 +129,7 @@ class Counts(Struct):
     """
 
     series: dict[str, Series] = field(default_factory=dict)
+    outcomes: dict[str, Outcomes] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     accounts: dict[str, list[int]] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
@@ -98,6 +147,8 @@ class Counts(Struct):
         """Add the counts of `other`."""
         for key, series in other.series.items():
             self.series.setdefault(key, Series()).add(series)
+        for upstream, outcomes in other.outcomes.items():
+            self.outcomes.setdefault(upstream, Outcomes()).add(outcomes)
         for mine, its in (
             (self.errors, other.errors),
             (self.failures, other.failures),
@@ -172,11 +223,13 @@ class Metrics:
             latency.buckets[bisect_left(FIRST_BYTES, first_byte)] += 1
             latency.total += first_byte
         if usage is not None:
-            _add_tokens(series, usage)
+            _add_tokens(series.tokens, usage)
+        if route not in UNTOLD:
+            self._count_outcome(status, record, usage, seconds)
         for one in record.in_vain:
             if one.usage is not None:
                 key = f"{route} {status // 100}xx {one.upstream}"
-                _add_tokens(counts.series.setdefault(key, Series()), one.usage)
+                _add_tokens(counts.series.setdefault(key, Series()).tokens, one.usage)
         if record.error:
             _one_more(counts.errors, f"{record.upstream} {record.error}")
         for loss in record.losses:
@@ -185,6 +238,24 @@ class Metrics:
             _one_more(counts.limits, f"{record.limit} enforce")
         for exceeded in record.exceeded:
             _one_more(counts.limits, exceeded)
+
+    def _count_outcome(
+        self, status: int, record: Record, usage: Usage | None, seconds: float
+    ) -> None:
+        found = self.counts.outcomes.get(record.upstream)
+        if found is None:
+            found = self.counts.outcomes[record.upstream] = Outcomes()
+        found.requests[outcome_of(status, record.error)] += 1
+        found.duration[bisect_left(LATENCIES, seconds)] += 1
+        if record.first_at:
+            found.first[bisect_left(LATENCIES, record.first_at - record.started)] += 1
+        if usage is not None:
+            _add_tokens(found.tokens, usage)
+            charge = record.charge
+            if charge is None or charge.cost is None:
+                found.unpriced += 1
+            else:
+                found.cost = min(found.cost + charge.cost, _MOST)
 
     def _count_failed(self, record: Record) -> None:
         failures = self.counts.failures
@@ -226,8 +297,7 @@ class Metrics:
         self.counts.logged[result] = self.counts.logged.get(result, 0) + requests
 
 
-def _add_tokens(series: Series, usage: Usage) -> None:
-    tokens = series.tokens
+def _add_tokens(tokens: list[int], usage: Usage) -> None:
     tokens[0] = min(tokens[0] + usage.input, _MOST)
     tokens[1] = min(tokens[1] + (usage.cached or 0), _MOST)
     tokens[2] = min(tokens[2] + (usage.cache_write or 0), _MOST)
