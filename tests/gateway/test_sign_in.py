@@ -80,6 +80,8 @@ def test_a_viewer_reads_everything_and_changes_nothing(gateway: RunningGateway) 
         for method in route.methods:
             if path == "/session":
                 continue
+            if path == "/events":  # without end
+                path = "/events?topics=none"
             for headers, key in (({}, viewer), (page, None)):
                 answer = ask(gateway, method, path, {} if method != "GET" else None, headers, key)
                 if route.role(method) == "admin":
