@@ -567,8 +567,8 @@ class RequestLogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     days: Annotated[float, Meta(gt=0)] = 7.0
     """Days for which requests are kept; they go an eighth of that time at once."""
     most_bytes: Annotated[int, Meta(ge=1024 * 1024)] = 256 * 1024 * 1024
-    """Bytes that all of it may take; beyond them the oldest eighth goes. A request takes about a
-    kilobyte."""
+    """Bytes that all of it may take; beyond them the oldest eighth goes. A request takes one
+    to three kilobytes."""
 
 
 class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -150,6 +150,7 @@ class Services:
         self.exporting = _exporting(config, self.scrape.metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
         is_watched = config.admin.key is not None or config.admin.enabled
+        self.scrape.metrics.is_watched = is_watched
         self._watching = Watching(config, counts)
         self.request_log = (
             RequestLog(self._watching.requests, _protocols(config), self.scrape.metrics.logged)

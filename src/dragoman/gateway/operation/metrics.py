@@ -182,10 +182,12 @@ class QuotaSample(Struct, frozen=True):
 
 class Metrics:
     """Counts of one worker. `before` are those of a worker that died and that this one
-    replaces: they go on, since a count that falls is taken for a restart of everything."""
+    replaces: they go on, since a count that falls is taken for a restart of everything. What time
+    series are made of is counted only where somebody may look at them (`is_watched`)."""
 
     def __init__(self, before: Counts | None = None) -> None:
         self.counts = before or Counts()
+        self.is_watched = False
         self._accounts = {key.split(" ")[1]: sums for key, sums in self.counts.accounts.items()}
         self.counts.gauges = {}
 
@@ -224,7 +226,7 @@ class Metrics:
             latency.total += first_byte
         if usage is not None:
             _add_tokens(series.tokens, usage)
-        if route not in UNTOLD:
+        if self.is_watched and route not in UNTOLD:
             self._count_outcome(status, record, usage, seconds)
         for one in record.in_vain:
             if one.usage is not None:
