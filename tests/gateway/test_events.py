@@ -210,7 +210,8 @@ def test_slots_become_longer_ones_and_outlive_the_gateway(tmp_path: Path) -> Non
         return Slot([1, 0, 0, 0, 0], one, one, [1, 0, 0, 2, 0], 5 * 10**12, 0, errors)
 
     for number in range(0, 3 * 360, 2):  # every second slot is a gap
-        file.write(start + number * 10, {"u": slot({"x": 1}), "": slot({})})
+        file.write(start + number * 10, {"u": slot({"x": 1})})
+        file.write(start + number * 10, {"": slot({})})  # of another gateway
     now = start + 3 * 3600
     file.mark(now - 5, "reload")
     for since in (0.0, now - 3600.0, now - 2 * 3600.0):

@@ -83,8 +83,9 @@ class SeriesFile:
         self.path = os.fspath(path)
 
     def write(self, at: int, slots: Slots) -> None:
-        """Write down the ten seconds from `at` on (Unix seconds). What has become whole by it is
-        added up, and what is too old dropped.
+        """Write down the ten seconds from `at` on (Unix seconds), beside what another gateway with
+        the same file has counted in them. What became whole before is added up, and what is too
+        old dropped.
 
         Raises:
             OSError: it cannot be written.
@@ -92,9 +93,14 @@ class SeriesFile:
         """
         with closing(self._opened()) as connection:
             connection.execute("BEGIN IMMEDIATE")
+            there = connection.execute(
+                "SELECT data FROM slots WHERE step = ? AND at = ?", (SLOT_S, at)
+            ).fetchone()
+            if there is not None:
+                slots = merged([_decode(there[0]), slots])
             connection.execute(_PUT, (SLOT_S, at, _encode(_bounded(slots))))
             for fine, coarse in pairwise(STEPS):
-                for begin in _whole(connection, fine, coarse, at + SLOT_S):
+                for begin in _whole(connection, fine, coarse, at):
                     self._add_up(connection, fine, coarse, begin)
             for step, kept in KEPT_S.items():
                 connection.execute(
