@@ -559,8 +559,8 @@ class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class RequestLogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The log of requests behind `/admin/requests`: who asked for what, what became of it, and
-    nothing of what was said. It is kept where there is an `[admin]`, in files of its own on this
-    machine, beside `storage.path`; without a store, until the gateway ends."""
+    nothing of what was said. It is kept where there is an `[admin]` from the start, in files of its
+    own on this machine, beside `storage.path`; without a store, until the gateway ends."""
 
     enabled: bool = True
     """Keep it."""

@@ -98,7 +98,8 @@ class RequestRoutes:
 
     def _log(self) -> RequestLogFiles:
         if self._files is None:
-            raise Refusal(409, "conflict", "Requests are not logged: [request_log] is off.")
+            told = "Requests are not logged: [request_log] is off, or [admin] was at the start."
+            raise Refusal(409, "conflict", told)
         return self._files
 
 
