@@ -98,7 +98,7 @@ class RequestRoutes:
 
     def _log(self) -> RequestLogFiles:
         if self._files is None:
-            told = "Requests are not logged: [request_log] is off, or [admin] was at the start."
+            told = "Requests are not logged: [request_log] is off, or [admin] came later."
             raise Refusal(409, "conflict", told)
         return self._files
 
