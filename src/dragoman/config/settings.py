@@ -562,16 +562,16 @@ class Admin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class RequestLogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The log of requests behind `/admin/requests`: who asked for what, what became of it, and
-    nothing of what was said. It is kept where there is an `[admin]`, in files of its own on this
-    machine, beside `storage.path`; without a store, until the gateway ends."""
+    nothing of what was said. It is kept where there is an `[admin]` from the start, in files of its
+    own on this machine, beside `storage.path`; without a store, until the gateway ends."""
 
     enabled: bool = True
     """Keep it."""
     days: Annotated[float, Meta(gt=0)] = 7.0
     """Days for which requests are kept; they go an eighth of that time at once."""
     most_bytes: Annotated[int, Meta(ge=1024 * 1024)] = 256 * 1024 * 1024
-    """Bytes that all of it may take; beyond them the oldest eighth goes. A request takes about a
-    kilobyte."""
+    """Bytes that all of it may take; beyond them the oldest eighth goes. A request takes one
+    to three kilobytes."""
 
 
 class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -96,7 +96,7 @@ class Gateway:
         self._serving = 0
         seconds = config.server.idempotency_s
         services = self._services = Services(
-            config, log, slot, lambda: self._serving, reload, number
+            config, log, slot, lambda: self._serving, reload, number, lambda: self.draining
         )
         self._idempotency = IdempotencyKeys(seconds, self._check_replay) if seconds else None
         self.meter = services.meter

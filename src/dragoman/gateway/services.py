@@ -21,6 +21,7 @@ from dragoman.accounts.sync import AccountSync
 from dragoman.accounts.usage import Meter
 from dragoman.canonical.envelope import Sealer
 from dragoman.config import Config, Team
+from dragoman.gateway.admin.events import Events
 from dragoman.gateway.admin.operators import Operators
 from dragoman.gateway.admin.service import Admin, ReloadRequest
 from dragoman.gateway.count import Counter
@@ -32,6 +33,7 @@ from dragoman.gateway.operation.metrics import Metrics
 from dragoman.gateway.operation.own_usage import OwnUsage
 from dragoman.gateway.operation.prober import Prober
 from dragoman.gateway.operation.scrape import Scrape, WorkerSlot
+from dragoman.gateway.operation.series import SeriesKeeper
 from dragoman.gateway.operation.tally import Tally
 from dragoman.gateway.operation.webhook import Alerts
 from dragoman.gateway.request_log.writing import RequestLog
@@ -62,11 +64,11 @@ from dragoman.keys.secrets import digest_of
 from dragoman.prices.loading import load_prices
 from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import (
+    Watching,
     cipher_for,
     counts_for,
     ledgers_for,
     limits_for,
-    request_log_for,
     responses_for,
     sessions_for,
     store_for,
@@ -104,7 +106,8 @@ class Services:
     `exporting` if nothing is traced.
 
     `log` and `slot` are as for `Gateway`; `in_flight` tells how many requests are being served,
-    `reload` reads the configuration anew, None where it came from no file.
+    `reload` reads the configuration anew, None where it came from no file; `is_draining` whether
+    the gateway is ending.
     """
 
     def __init__(
@@ -115,6 +118,7 @@ class Services:
         in_flight: Callable[[], int],
         reload: ReloadRequest | None = None,
         number: int = 1,
+        is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
         """
         Raises:
@@ -152,7 +156,26 @@ class Services:
             self.account_sync.settled = self.limits
         self.exporting = _exporting(config, self.scrape.metrics)
         self._traces = None if self.exporting is None else Traces(config, self.exporting.add)
-        self.request_log = _request_log(config, counts, self.scrape.metrics)
+        is_watched = config.admin.key is not None or config.admin.enabled
+        self.scrape.metrics.is_watched = is_watched
+        self._watching = Watching(config, counts)
+        self.request_log = (
+            RequestLog(self._watching.requests, _protocols(config), self.scrape.metrics.logged)
+            if config.request_log.enabled and is_watched
+            else None
+        )
+        self._keeper = SeriesKeeper(
+            self._watching.series, self.scrape.counts, lambda: self.current.generation.number
+        )
+        self._keeps_series = is_watched and (slot is None or not slot.number)
+        self.events = Events(
+            self.current,
+            self.scrape,
+            self._watching.series,
+            None if self.request_log is None else self.request_log.files,
+            1 if slot is None else slot.total,
+            is_draining,
+        )
         self.tally = Tally(
             self.scrape.metrics,
             None if self.account_sync is None else self.meter,
@@ -276,6 +299,8 @@ class Services:
                 prices,
                 Operators(config.admin, self.account_sync, self._sessions, proxies),
                 None if self.request_log is None else self.request_log.files,
+                self._watching.series,
+                self.events,
                 self._reload,
             ),
         )
@@ -341,6 +366,8 @@ class Services:
             self.exporting.start()
         if self.request_log is not None:
             self.request_log.start()
+        if self._keeps_series:
+            self._keeper.start()
 
     async def close(self) -> None:
         """Close the connections to upstreams, and write to the store what it does not know yet."""
@@ -358,6 +385,8 @@ class Services:
             await asyncio.to_thread(self.exporting.close)
         if self.request_log is not None:
             await asyncio.to_thread(self.request_log.close)
+        await self._keeper.close()
+        await asyncio.to_thread(self._watching.close)
         await self.scrape.close()
         self.large.close()
         if self._opened_sessions is not None:
@@ -403,13 +432,6 @@ def _exporting(config: Config, metrics: Metrics) -> Exporting | None:
     if not config.traces.enabled or is_disabled(os.environ):
         return None
     return Exporting(places_of(config), config.traces.conventions, metrics.traced)
-
-
-def _request_log(config: Config, shared: str | None, metrics: Metrics) -> RequestLog | None:
-    is_served = config.admin.key is not None or config.admin.enabled
-    if not (config.request_log.enabled and is_served):
-        return None
-    return RequestLog(request_log_for(config, shared), _protocols(config), metrics.logged)
 
 
 def _protocols(config: Config) -> dict[str, str]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
-from tempfile import TemporaryDirectory
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from tempfile import gettempdir
 
 from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
@@ -12,6 +16,7 @@ from dragoman.keys.ledgers import Ledgers
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.responses import ResponseStore
+from dragoman.storage.series import SeriesFile
 from dragoman.storage.shared_sessions import Sessions, SharedSessions, private_sessions
 
 _log = logging.getLogger("dragoman.accounts")
@@ -72,12 +77,25 @@ def limits_for(config: Config, shared: str | None) -> Counters:
         return PrivateLimits()
 
 
-def request_log_for(config: Config, shared: str | None) -> RequestLogFiles:
-    """The log of requests, over the processes that use the same store, or else over those that have
-    a file `shared`, beside it; else in a directory that goes with this process."""
-    settings, base = config.request_log, config.storage.path or shared
-    directory = f"{base}-requests" if base is not None else TemporaryDirectory()
-    return RequestLogFiles(directory, settings.days, settings.most_bytes)
+class Watching:
+    """What an operator sees of the past: the log of requests, and time series. Both are shared by
+    the processes that use the same store, or else by those that have a file `shared` for their
+    requests in flight, beside that; else they end with this object."""
+
+    def __init__(self, config: Config, shared: str | None) -> None:
+        settings, base = config.request_log, config.storage.path or shared
+        self._is_own = base is None
+        if base is None:
+            base = f"{gettempdir()}/dragoman-{secrets.token_hex(16)}"
+        self.series = SeriesFile(f"{base}-series")
+        self.requests = RequestLogFiles(f"{base}-requests", settings.days, settings.most_bytes)
+
+    def close(self) -> None:
+        """Remove what nobody else uses. Harmless if it was done before."""
+        if self._is_own:
+            shutil.rmtree(self.requests.directory, ignore_errors=True)
+            with suppress(OSError):
+                os.unlink(self.series.path)
 
 
 def sessions_for(config: Config, shared: str | None) -> Sessions:

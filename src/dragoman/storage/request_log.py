@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
@@ -167,15 +166,12 @@ class RequestLogFiles:
 
     def __init__(
         self,
-        directory: str | os.PathLike[str] | TemporaryDirectory[str],
+        directory: str | os.PathLike[str],
         days: float,
         most_bytes: int,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        # A temporary one goes with the last who refers to it.
-        self._owned = directory
-        name = directory.name if isinstance(directory, TemporaryDirectory) else directory
-        self.directory = Path(name)
+        self.directory = Path(directory)
         self._age_s = days * _DAY_S
         self._most_bytes = most_bytes
         self._clock = clock
@@ -296,7 +292,7 @@ class RequestLogFiles:
         ones first and then the latest; how many there are; and the next place."""
         files = self._partitions()
         if not files:
-            return [], 0, ""
+            return [], 0, "0:0"
         begin, number = _place(after or None)
         where, values = _where(filters)
         rows: list[tuple[float, bytes]] = []

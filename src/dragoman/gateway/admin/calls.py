@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
@@ -23,6 +24,7 @@ Query = Mapping[str, str]
 MOST_ON_PAGE = 1000
 PAGE = 100
 DAY_S = 24 * 3600.0
+_LATEST = 1e11
 
 _BODY_BYTES = 1024 * 1024
 
@@ -183,6 +185,9 @@ def times(query: Query, since: str = "since", until: str = "until") -> tuple[flo
 
 
 def _moment(query: Query, name: str, now: float) -> float:
+    with suppress(ValueError):
+        if 0 <= (seconds := float(query[name])) < _LATEST:
+            return seconds
     try:
         return parse_time(query[name], now)
     except InvalidTime as error:

@@ -29,7 +29,7 @@ SEARCH_S = 0.25
 """Seconds for which one request is looked for; the answer tells how far back that was."""
 
 _FILTERS = ("key", "model", "account", "upstream", "error", "loss", "client")
-_FILTER_PARAMETERS = (*_FILTERS, "status", "min_ms")
+FILTER_PARAMETERS = (*_FILTERS, "status", "min_ms")
 _STATUS = re.compile(r"[1-5](?:[0-9]{2}|xx)\Z")
 _DIMENSIONS = ("client", "pair", "path", "kind", "upstream", "key")
 _MOST_ROWS = 1000
@@ -55,7 +55,7 @@ class RequestRoutes:
 
     async def _search(self, call: Call) -> Reply:
         query, files = call.query, self._log()
-        only(query, *_FILTER_PARAMETERS, "from", "to", "after", "limit")
+        only(query, *FILTER_PARAMETERS, "from", "to", "after", "limit")
         filters = filters_of(query)
         since, until = times(query, "from", "to")
         limit = number(query, "limit", PAGE, MOST_ON_PAGE)
@@ -98,7 +98,8 @@ class RequestRoutes:
 
     def _log(self) -> RequestLogFiles:
         if self._files is None:
-            raise Refusal(409, "conflict", "Requests are not logged: [request_log] is off.")
+            told = "Requests are not logged: [request_log] is off, or [admin] came later."
+            raise Refusal(409, "conflict", told)
         return self._files
 
 

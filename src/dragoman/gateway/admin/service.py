@@ -50,9 +50,11 @@ from dragoman.gateway.admin.calls import (
     read_query,
     times,
 )
+from dragoman.gateway.admin.events import EventRoutes, Events
 from dragoman.gateway.admin.keys import AdminKeyRoutes, KeyRoutes
 from dragoman.gateway.admin.operators import Operators, check_json
 from dragoman.gateway.admin.requests import RequestRoutes
+from dragoman.gateway.admin.series import SeriesRoutes
 from dragoman.gateway.edge.errors import Headers, fault_of
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.operation.scrape import Scrape
@@ -62,6 +64,7 @@ from dragoman.http import ClientGone
 from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import cipher_for
 from dragoman.storage.request_log import RequestLogFiles
+from dragoman.storage.series import SeriesFile
 from dragoman.upstream.client import UpstreamClient
 
 T = TypeVar("T")
@@ -89,9 +92,12 @@ _STATUS_OF_KIND = {
 
 
 class Admin:
-    """Serves `/admin` of one worker, with one configuration. `requests` is the log of requests,
-    None if there is none; `reload` reads the configuration anew, None where that came from no
-    file."""
+    """Serves `/admin` of one worker, with one configuration.
+
+    `requests` is the log of requests, None if there is none, `series` the time series, `events`
+    what pages are told while they are open; `reload` reads the configuration anew, None where that
+    came from no file.
+    """
 
     def __init__(
         self,
@@ -103,6 +109,8 @@ class Admin:
         prices: Prices,
         operators: Operators,
         requests: RequestLogFiles | None,
+        series: SeriesFile,
+        events: Events,
         reload: ReloadRequest | None = None,
     ) -> None:
         self._reload = reload
@@ -120,6 +128,8 @@ class Admin:
                 *KeyRoutes(self._ask_keys).routes(),
                 *AdminKeyRoutes(self._ask_admins).routes(),
                 *RequestRoutes(requests).routes(),
+                *SeriesRoutes(series).routes(),
+                *EventRoutes(events, operators.holds).routes(),
                 AdminRoute("usage", {"GET": self._usage}),
                 AdminRoute("audit", {"GET": self._audit}),
                 AdminRoute("prices", {"GET": self._prices_of}),

@@ -79,6 +79,31 @@ class Series(Struct, array_like=True):
         self.first_byte.add(other.first_byte)
 
 
+class Outcomes(Struct, array_like=True):
+    """What the time series of one upstream are made of: requests by their outcome, the buckets of
+    how long they took and of when answers began to say something (both as `LATENCIES`), tokens as
+    `TOKENS`, pico-dollars, and requests without a price."""
+
+    requests: list[int] = field(default_factory=lambda: [0] * 5)
+    duration: list[int] = field(default_factory=lambda: [0] * (len(LATENCIES) + 1))
+    first: list[int] = field(default_factory=lambda: [0] * (len(LATENCIES) + 1))
+    tokens: list[int] = field(default_factory=lambda: [0] * len(TOKENS))
+    cost: int = 0
+    unpriced: int = 0
+
+    def add(self, other: Outcomes) -> None:
+        """Add the counts of `other`."""
+        for mine, its in (
+            (self.requests, other.requests),
+            (self.duration, other.duration),
+            (self.first, other.first),
+            (self.tokens, other.tokens),
+        ):
+            mine[:] = [one + another for one, another in zip(mine, its, strict=True)]
+        self.cost += other.cost
+        self.unpriced += other.unpriced
+
+
 class ModelCounts(Struct, array_like=True):
     """Counts of the requests for one model of an upstream. `cost` is in US dollars; `unpriced` are
     answers whose price is not known, `tokens` by kind as in `TOKENS`."""
@@ -132,6 +157,7 @@ class Counts(Struct):
     """
 
     series: dict[str, Series] = field(default_factory=dict)
+    outcomes: dict[str, Outcomes] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     accounts: dict[str, list[int]] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
@@ -156,6 +182,8 @@ class Counts(Struct):
         """Add the counts of `other`."""
         for key, series in other.series.items():
             self.series.setdefault(key, Series()).add(series)
+        for upstream, outcomes in other.outcomes.items():
+            self.outcomes.setdefault(upstream, Outcomes()).add(outcomes)
         for key, model in other.models.items():
             self.models.setdefault(key, ModelCounts()).add(model)
         for key, sums in other.keys.items():

@@ -8,6 +8,7 @@ with the sums of all.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 
 from dragoman.canonical.usage import Usage
@@ -22,9 +23,11 @@ from dragoman.gateway.operation.counts import (
     Counts,
     KeyCounts,
     ModelCounts,
+    Outcomes,
     Series,
     one_more,
 )
+from dragoman.gateway.operation.outcomes import UNTOLD, outcome_of
 from dragoman.prices.lookup import Charge
 
 MOST_ACCOUNTS = 1000
@@ -46,6 +49,9 @@ _PICO = 10**12
 _MOST = 2**32
 """Tokens that are believed of one answer: the published form of a sum has 64 bits."""
 
+_MOST_COST = 2**60
+"""Pico-dollars at which a sum stays, for the same reason."""
+
 
 class Metrics:
     """Counts of one worker. `before` are those of a worker that died and that this one
@@ -54,11 +60,14 @@ class Metrics:
 
     def __init__(self, before: Counts | None = None) -> None:
         self.counts = before or Counts()
+        self.is_watched = False
         self._accounts = {key.split(" ")[1]: sums for key, sums in self.counts.accounts.items()}
         self._series: dict[tuple[str, int, str], Series] = {}
         self._models: dict[tuple[str, str], ModelCounts] = {}
         self._listed: Callable[[str, str], str] = _other
         self.counts.gauges = {}
+        self.is_watched = False
+        """Whether what time series are made of is counted: somebody may look at them."""
 
     def know(self, listed: Callable[[str, str], str]) -> None:
         """Count each model under what `listed` returns for the names of its upstream and itself,
@@ -98,6 +107,8 @@ class Metrics:
         series.latency.observe(LATENCIES, seconds, trace_id, at)
         if first_byte is not None:
             series.first_byte.observe(FIRST_BYTES, first_byte, trace_id, at)
+        if self.is_watched and route not in UNTOLD:
+            self._count_outcome(status, record, usage, seconds)
         if record.error:
             one_more(counts.errors, f"{record.upstream} {record.error}")
         for loss in record.losses:
@@ -161,6 +172,24 @@ class Metrics:
             sums = keys.setdefault(name if len(keys) < MOST_KEYS else OTHER, KeyCounts())
         return sums
 
+    def _count_outcome(
+        self, status: int, record: Record, usage: Usage | None, seconds: float
+    ) -> None:
+        found = self.counts.outcomes.get(record.upstream)
+        if found is None:
+            found = self.counts.outcomes[record.upstream] = Outcomes()
+        found.requests[outcome_of(status, record.error)] += 1
+        found.duration[bisect_left(LATENCIES, seconds)] += 1
+        if record.first_at:
+            found.first[bisect_left(LATENCIES, record.first_at - record.started)] += 1
+        if usage is not None:
+            _add_tokens(found.tokens, usage)
+            charge = record.charge
+            if charge is None or charge.cost is None:
+                found.unpriced += 1
+            else:
+                found.cost = min(found.cost + charge.cost, _MOST_COST)
+
     def _count_failed(self, record: Record) -> None:
         failures = self.counts.failures
         for number, one in enumerate(record.failed, 1):
@@ -211,20 +240,9 @@ def _other(upstream: str, model: str) -> str:
 
 
 def _spend(sums: ModelCounts, key: KeyCounts, usage: Usage, charge: Charge | None) -> None:
-    prompt, output = usage.input, usage.output
-    if prompt > _MOST or output > _MOST:
-        prompt, output = min(prompt, _MOST), min(output, _MOST)
-    tokens = sums.tokens
-    tokens[0] += prompt
-    tokens[3] += output
+    prompt, output = _add_tokens(sums.tokens, usage)
     key.input += prompt
     key.output += output
-    if usage.cached:
-        tokens[1] += min(usage.cached, prompt)
-    if usage.cache_write:
-        tokens[2] += min(usage.cache_write, prompt)
-    if usage.reasoning:
-        tokens[4] += min(usage.reasoning, output)
     if charge is None:
         return
     if charge.cost is None:
@@ -233,3 +251,20 @@ def _spend(sums: ModelCounts, key: KeyCounts, usage: Usage, charge: Charge | Non
         cost = charge.cost / _PICO
         sums.cost += cost
         key.cost += cost
+
+
+def _add_tokens(tokens: list[int], usage: Usage) -> tuple[int, int]:
+    """Add what one answer told to sums by kind; returns what was believed of its prompt and
+    output."""
+    prompt, output = usage.input, usage.output
+    if prompt > _MOST or output > _MOST:
+        prompt, output = min(prompt, _MOST), min(output, _MOST)
+    tokens[0] += prompt
+    tokens[3] += output
+    if usage.cached:
+        tokens[1] += min(usage.cached, prompt)
+    if usage.cache_write:
+        tokens[2] += min(usage.cache_write, prompt)
+    if usage.reasoning:
+        tokens[4] += min(usage.reasoning, output)
+    return prompt, output

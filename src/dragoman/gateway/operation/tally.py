@@ -10,14 +10,13 @@ from dragoman.accounts.usage import Attribution, Meter
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import CLIENT_GONE, Record
 from dragoman.gateway.operation.metrics import Metrics
+from dragoman.gateway.operation.outcomes import UNTOLD
 from dragoman.gateway.request_log.rows import Ended
 from dragoman.gateway.telemetry.traces import Traces
 from dragoman.protocols import CODECS
 
 _BACKGROUND = "(background)"
 _OTHER = "(other)"
-_UNLOGGED = frozenset({"/admin", "/ui", "/", "/healthz", "/readyz", "/metrics"})
-"""What operators and their tools ask for."""
 
 
 class Tally:
@@ -87,7 +86,7 @@ class Tally:
             # First: a histogram names the trace.
             self._traces.end(incoming, record, name, seconds, first_byte)
         self._metrics.finished(name, incoming.status, record, usage, seconds, first_byte)
-        if self._log is not None and not record.deferred and name not in _UNLOGGED:
+        if self._log is not None and not record.deferred and name not in UNTOLD:
             self._note(self._log, now, incoming, record, name, seconds, first_byte)
         # Below a response: a request that names no model generates nothing.
         if (
