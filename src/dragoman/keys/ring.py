@@ -291,12 +291,6 @@ class KeyRing:
             self._used[found.digest] = uses + 1, now
         return found.caller
 
-    def members(self, team: str) -> list[str]:
-        """The names of the keys that belong to a team, or did before they were removed."""
-        rules = {name: key.rules for name, key in self._keys.items()}
-        rules |= {name: client.rules for name, client in self._clients.items()}
-        return sorted(name for name, one in rules.items() if one.team == team)
-
     def take_uses(self) -> Uses:
         """Which secrets of the store were used since the last call."""
         taken, self._used = self._used, {}

@@ -448,6 +448,7 @@ _GAUGES = {
     "workers": "Processes that serve.",
     "in_flight": "Requests that are being served.",
     "queue_length": "Requests that wait for an account to be free.",
+    "limit_drift_ratio": "What the last comparison with usage found limits wrong by, at most.",
     "store_working": "Workers whose last exchange with the store went well.",
 }
 

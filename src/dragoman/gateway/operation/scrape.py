@@ -58,6 +58,8 @@ class Scrape:
         self._in_flight = in_flight
         self._failed_before = self.metrics.counts.store_failures
         self._task: asyncio.Task[None] | None = None
+        self.limit_drift: Callable[[], float] = float
+        """Returns by how much limits were found wrong, as a share of them; 0 without any."""
 
     def start(self) -> None:
         """Publish the counts for the other workers from now on, in the running loop."""
@@ -158,6 +160,7 @@ class Scrape:
             "in_flight": self._in_flight(),
             "queue_length": waiting,
             "store_working": 0 if self._account_sync is None else int(self._account_sync.working),
+            "limit_drift_ratio": self.limit_drift(),
         }
         return counts
 

@@ -120,7 +120,8 @@ class Tally:
                 self._meter.charge(*key, one.charge, team=team, user=user, tags=tags)
         self._meter.count(
             now,
-            record.account,
+            # Limits do not count what reached nobody, and rows without an account tell them so.
+            record.account if record.is_reached else "",
             record.caller,
             record.model,
             name,

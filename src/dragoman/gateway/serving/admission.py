@@ -48,7 +48,6 @@ from dragoman.protocols.base import to_json
 from dragoman.protocols.limits import whole
 from dragoman.translation import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
-from dragoman.upstream.errors import UNSENT_CAUSES
 
 _log = logging.getLogger("dragoman.limits")
 
@@ -329,8 +328,7 @@ def spent_by(record: Record) -> Sequence[int]:
     """What a request came to, by what is told of it: it counts as a request where an upstream was
     reached. Answers that were paid for and of no use are in it, as they are in usage."""
     if record.usage is None:
-        unreached = sum(one.kind in UNSENT_CAUSES for one in record.failed)
-        spent: Sequence[int] = (int(record.attempts > unreached), *_NOTHING[1:])
+        spent: Sequence[int] = (int(record.is_reached), *_NOTHING[1:])
     else:
         spent = _spent(record.usage, record.charge)
     for one in record.in_vain:
