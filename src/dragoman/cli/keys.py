@@ -6,7 +6,6 @@ second. A new key is printed once, to standard output alone.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,8 @@ from dragoman.cli.common import (
     JSON,
     ago,
     failures_told,
+    faults_of_file_told,
+    file_name,
     print_json,
     read_config,
     table,
@@ -223,22 +224,13 @@ def import_(
     made, and printed this once as CSV. All of them are added, or none if a row is bad; each bad row
     is named. What is not taken over is told.
     """
-    from dragoman.administration.errors import ImportRejected
     from dragoman.administration.foreign_keys import read_keys
-    from dragoman.administration.rows import BadFile, csv_line
-    from dragoman.cli.accounts import tell_bad
+    from dragoman.administration.rows import csv_line
 
-    name = "standard input" if file is sys.stdin.buffer else file.name
-    with opened(config) as administration:
-        try:
-            done = administration.import_keys(
-                read_keys(file, source), team=team, limits=not without_limits, dry_run=dry_run
-            )
-        except BadFile as error:
-            raise click.ClickException(f"{name}: {error}") from None
-        except ImportRejected as error:
-            tell_bad(error.bad, name, as_json)
-            raise click.ClickException(str(error)) from None
+    with opened(config) as administration, faults_of_file_told(file_name(file), as_json):
+        done = administration.import_keys(
+            read_keys(file, source), team=team, limits=not without_limits, dry_run=dry_run
+        )
     if as_json:
         print_json(done)
         return

@@ -12,11 +12,12 @@ import hashlib
 import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from io import BytesIO
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -35,6 +36,7 @@ from dragoman.administration.drafts import (
     shortened,
 )
 from dragoman.administration.errors import Conflict, ImportRejected, NoModel, UnknownAccount
+from dragoman.administration.foreign_keys import Source, read_keys
 from dragoman.administration.keys import KeyAdministration, Unknown
 from dragoman.administration.limits import UnknownLimit
 from dragoman.administration.pricing import price_views, reprice
@@ -217,6 +219,8 @@ class Admin:
                 handlers = {"GET": lambda: self._prices_of(query)}
             case ["prices", "reprice"]:
                 handlers = {"POST": lambda: self._reprice(query)}
+            case ["keys", "import"] if incoming.method == "POST":
+                handlers = {"POST": lambda: self._import_keys(incoming, query)}
             case ["keys" | "teams", *_] if found := self._keys.handlers(parts, incoming):
                 _only(query)
                 handlers = found
@@ -330,7 +334,7 @@ class Admin:
             media = incoming.headers.get(b"content-type", b"").decode("latin-1").partition(";")[0]
             kind = _KINDS.get(media.strip().lower())
         body = await incoming.body(self._config.server.body_limit_bytes)
-        try:
+        with _faults_of_rows_told():
             # In another thread than the store's, whose work must not wait for it.
             rows = await asyncio.to_thread(
                 lambda: list(rows_of(BytesIO(body), literal_secret, kind=kind))
@@ -340,12 +344,22 @@ class Admin:
                     rows, replace=replace, skip_bad=skip_bad
                 )
             )
-        except ImportRejected as error:
-            more = {"rows": error.rows, "bad": error.bad[:_MOST_BAD_ROWS]}
-            raise Refusal(400, "bad_rows", str(error), more=more) from None
-        except BadFile as error:
-            raise Refusal(400, "invalid_request", str(error)) from None
         return 200, msgspec.structs.replace(done, bad=done.bad[:_MOST_BAD_ROWS])
+
+    async def _import_keys(self, incoming: IncomingRequest, query: Query) -> _Answer:
+        _only(query, "from", "team", "limits", "dry_run")
+        source = _choice(query, "from", get_args(Source))
+        if source is None:
+            _bad(f"It must be one of {', '.join(get_args(Source))}.", "from")
+        team, dry_run = query.get("team"), _flag(query, "dry_run")
+        limits = _flag(query, "limits", default=True)
+        body = await incoming.body(self._config.server.body_limit_bytes)
+        with _faults_of_rows_told():
+            rows = await asyncio.to_thread(lambda: read_keys(BytesIO(body), cast(Source, source)))
+            done = await self._ask_keys(
+                lambda keys: keys.import_keys(rows, team=team, limits=limits, dry_run=dry_run)
+            )
+        return 200, done
 
     # The rest
 
@@ -469,6 +483,18 @@ def _refusal_of(error: Exception, request_id: str) -> Refusal:
             return Refusal(status, kind, fault.message, fault.param)
         case _:
             return Refusal(500, "internal", fault_of(error, request_id).message)
+
+
+@contextmanager
+def _faults_of_rows_told() -> Iterator[None]:
+    """Tells what is wrong with an import as a refusal."""
+    try:
+        yield
+    except ImportRejected as error:
+        more = {"rows": error.rows, "bad": error.bad[:_MOST_BAD_ROWS]}
+        raise Refusal(400, "bad_rows", str(error), more=more) from None
+    except BadFile as error:
+        raise Refusal(400, "invalid_request", str(error)) from None
 
 
 async def _object(incoming: IncomingRequest, *, may_be_empty: bool = False) -> dict[str, Any]:
