@@ -51,8 +51,8 @@ def test_a_rate_is_told_with_the_time_to_wait(simulator: RunningSimulator, kind:
         assert 25 < int(event["headers"]["retry-after"]) <= 31
         assert event["headers"]["x-dragoman-limit"] == "key:requests:30s"
         assert "x-should-retry" not in event["headers"]
-        simulator.wait_for(lambda: len(lines) == 4)
-        assert (lines[-1]["status"], lines[-1]["limit"]) == (429, "key:requests:30s")
+        simulator.wait_for(lambda: lines[-1]["status"] == 429)
+        assert lines[-1]["limit"] == "key:requests:30s"
     assert len(simulator.requests) == 2
 
 
