@@ -119,6 +119,7 @@ class BoundLimit:
 
     __slots__ = (
         "amount",
+        "cells",
         "clamps",
         "counter",
         "enforced",
@@ -137,6 +138,7 @@ class BoundLimit:
         self.owner = owner
         self.is_team = is_team
         self.row = row
+        self.cells = row.cells
         self.kind = kind_of(limit)
         self.index = int(self.kind)
         self.amount = limit.units
@@ -241,42 +243,27 @@ class Crossing(Struct, frozen=True):
     percent: int
 
 
-class Reservation:
+class Reservation(Struct, eq=False):
     """What a request has reserved: at which limits, when and how much. `exceeded` are limits that
     would have refused it if they were enforced, `crossings` the shares of limits that it reached.
     """
 
-    __slots__ = ("amounts", "at", "crossings", "exceeded", "limits")
-
-    def __init__(
-        self,
-        limits: Sequence[BoundLimit],
-        amounts: Amounts,
-        at: float,
-        exceeded: Sequence[BoundLimit] = (),
-        crossings: Sequence[Crossing] = (),
-    ) -> None:
-        self.limits = limits
-        self.amounts = amounts
-        self.at = at
-        self.exceeded = exceeded
-        self.crossings = crossings
+    limits: Sequence[BoundLimit]
+    amounts: Amounts
+    at: float
+    exceeded: Sequence[BoundLimit] = ()
+    crossings: Sequence[Crossing] = ()
 
 
-class Admitted:
+class Admitted(Struct, eq=False):
     """A request of `caller` that was let in: what it has reserved, and of how many bytes its
     prompt was estimated, 0 where nothing is to be learned from it. `refuses_unpriced`: it may go
     to no model without a price."""
 
-    __slots__ = ("caller", "refuses_unpriced", "reservation", "size")
-
-    def __init__(
-        self, caller: str, reservation: Reservation, size: int, refuses_unpriced: bool
-    ) -> None:
-        self.caller = caller
-        self.reservation = reservation
-        self.size = size
-        self.refuses_unpriced = refuses_unpriced
+    caller: str
+    reservation: Reservation
+    size: int
+    refuses_unpriced: bool
 
 
 def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:
@@ -285,8 +272,10 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
     refusal: Refusal | None = None
     exceeded: list[BoundLimit] = []
     for limit in limits:
-        amount = amounts[limit.index]
-        if amount <= limit.amount - limit.counter.used(now) - limit.row.cells[RESERVED]:
+        amount, cells = amounts[limit.index], limit.cells
+        if now >= limit.counter.fresh_until:
+            limit.counter.used(now)
+        if amount <= limit.amount - cells[USED] - cells[RESERVED]:
             continue
         if not limit.enforced:
             exceeded.append(limit)
@@ -298,17 +287,17 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
         return refusal
     crossings: list[Crossing] = []
     for limit in limits:
-        index, row = limit.index, limit.row
+        index, row, cells = limit.index, limit.row, limit.cells
         amount = amounts[index]
         # The cells of this process come first, here, and last where something is given back: if it
         # is killed in between, whoever reclaims what it had finds something to look at.
         if index:
             row.own[OWN_RESERVED] += amount
-            row.cells[RESERVED] += amount
+            cells[RESERVED] += amount
         else:
             row.own[OWN_UNWRITTEN] += amount
             limit.counter.add(now, amount)
-            if row.cells[USED] * 2 >= limit.amount:
+            if cells[USED] * 2 >= limit.amount:
                 _note_crossings(crossings, limit, amount)
     return Reservation(limits, amounts, now, exceeded, crossings)
 
@@ -332,7 +321,7 @@ def settle(
                 limit.counter.take_back(reservation.at, reserved - used)
                 row.own[OWN_UNWRITTEN] -= reserved - used
         else:
-            row.cells[RESERVED] -= reserved
+            limit.cells[RESERVED] -= reserved
             row.own[OWN_RESERVED] -= reserved
             if not used or index == _CONCURRENT:
                 continue
@@ -340,7 +329,7 @@ def settle(
                 used = MOST_AMOUNT
             row.own[OWN_UNWRITTEN] += used
             limit.counter.add(now, used)
-            if row.cells[USED] * 2 >= limit.amount:
+            if limit.cells[USED] * 2 >= limit.amount:
                 _note_crossings(crossings, limit, used)
         if used:
             row.settled += used

@@ -349,8 +349,9 @@ def _asked_output(request: ClientRequest) -> int | None:
     """The output limit that a client gives; None if it gives none."""
     members = request.members
     for name in request.codec.endpoint.output_limits:
-        if name in members:
-            value = whole(members[name])
+        raw = members.get(name)
+        if raw is not None:
+            value = whole(raw)
             if value is not None and value >= 0:
                 return value
     if not request.body:
