@@ -73,6 +73,23 @@ class Moment(click.ParamType[datetime | str]):
             self.fail("expected a time such as 30d, 2027-01-31 or 2027-01-31T12:00Z", param, ctx)
 
 
+class Tokens(click.ParamType[int | str]):
+    """A number of tokens; `none` for none."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        """The number."""
+        text = str(value).strip()
+        if text == _NONE:
+            return text
+        if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_TEXT):
+            self.fail("expected a number, or none", param, ctx)
+        return int(text)
+
+
 class Span(click.ParamType[float]):
     """A span of time, in seconds."""
 
@@ -100,6 +117,7 @@ def _span(text: str) -> float | None:
 def _rules(function: F) -> F:
     """The options for what a key and a team have in common."""
     for option in (
+        click.option("--max-output-tokens", type=Tokens(), help="Longest answers; none for any."),
         click.option("--upstream", "upstreams", multiple=True, help="Upstream that may be used."),
         click.option("--model", "models", multiple=True, help="Model that may be asked for; *."),
         click.option("--deny", "addresses_denied", multiple=True, help="Network refused."),

@@ -374,6 +374,18 @@ def _asked_tier(request: ClientRequest) -> str | None:
     return tier if tier in TIERS else None
 
 
+def capped(incoming: IncomingRequest, request: ClientRequest, most: int) -> ClientRequest:
+    """The request with an output limit of at most so many tokens; the client is told of it where
+    that is not its own."""
+    members = request.members
+    names = [name for name in request.codec.endpoint.output_limits if name in members]
+    asked = [whole(members[name]) for name in names]
+    if asked and all(one is not None and 0 <= one <= most for one in asked):
+        return request
+    incoming.shared.append((CLAMPED_HEADER, b"%d" % most))
+    return _clamped(request, most)
+
+
 def _clamped(request: ClientRequest, most: int) -> ClientRequest:
     """The request with a lower output limit."""
     names = request.codec.endpoint.output_limits
