@@ -708,3 +708,9 @@ def test_no_answer_that_goes_on_from_another_is_longer_either(
             simulator.wait_for(lambda: len(simulator.requests) > before)  # noqa: B023
             sent = json.loads(simulator.last.body)
             assert 200 in (sent.get("max_tokens"), sent.get("max_completion_tokens"))
+
+
+def test_who_is_clamped_twice_is_told_the_lower_limit(simulator: RunningSimulator) -> None:
+    clamping = limit("output_tokens", 400, "total", clamp=True)
+    with serving(config(simulator.base_url, clamping, max_output_tokens=500)) as (gateway, _):
+        assert ask(gateway, max_completion_tokens=5000).headers["x-dragoman-clamped"] == "400"

@@ -119,7 +119,6 @@ class BoundLimit:
 
     __slots__ = (
         "amount",
-        "cells",
         "clamps",
         "counter",
         "enforced",
@@ -138,7 +137,6 @@ class BoundLimit:
         self.owner = owner
         self.is_team = is_team
         self.row = row
-        self.cells = row.cells
         self.kind = kind_of(limit)
         self.index = int(self.kind)
         self.amount = limit.units
@@ -272,10 +270,8 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
     refusal: Refusal | None = None
     exceeded: list[BoundLimit] = []
     for limit in limits:
-        amount, cells = amounts[limit.index], limit.cells
-        if now >= limit.counter.fresh_until:
-            limit.counter.used(now)
-        if amount <= limit.amount - cells[USED] - cells[RESERVED]:
+        amount = amounts[limit.index]
+        if amount <= limit.amount - limit.counter.used(now) - limit.row.cells[RESERVED]:
             continue
         if not limit.enforced:
             exceeded.append(limit)
@@ -287,17 +283,17 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
         return refusal
     crossings: list[Crossing] = []
     for limit in limits:
-        index, row, cells = limit.index, limit.row, limit.cells
+        index, row = limit.index, limit.row
         amount = amounts[index]
         # The cells of this process come first, here, and last where something is given back: if it
         # is killed in between, whoever reclaims what it had finds something to look at.
         if index:
             row.own[OWN_RESERVED] += amount
-            cells[RESERVED] += amount
+            row.cells[RESERVED] += amount
         else:
             row.own[OWN_UNWRITTEN] += amount
             limit.counter.add(now, amount)
-            if cells[USED] * 2 >= limit.amount:
+            if row.cells[USED] * 2 >= limit.amount:
                 _note_crossings(crossings, limit, amount)
     return Reservation(limits, amounts, now, exceeded, crossings)
 
@@ -321,7 +317,7 @@ def settle(
                 limit.counter.take_back(reservation.at, reserved - used)
                 row.own[OWN_UNWRITTEN] -= reserved - used
         else:
-            limit.cells[RESERVED] -= reserved
+            row.cells[RESERVED] -= reserved
             row.own[OWN_RESERVED] -= reserved
             if not used or index == _CONCURRENT:
                 continue
@@ -329,7 +325,7 @@ def settle(
                 used = MOST_AMOUNT
             row.own[OWN_UNWRITTEN] += used
             limit.counter.add(now, used)
-            if limit.cells[USED] * 2 >= limit.amount:
+            if row.cells[USED] * 2 >= limit.amount:
                 _note_crossings(crossings, limit, used)
         if used:
             row.settled += used

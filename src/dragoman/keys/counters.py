@@ -40,10 +40,7 @@ ROLLING_CELLS: Final = _HEAD + _RING
 
 
 class Counter(Protocol):
-    """What was used of one limit. Until `fresh_until` (Unix seconds) the cell `USED` is what
-    `used` returns."""
-
-    fresh_until: float
+    """What was used of one limit."""
 
     def used(self, now: float) -> int:
         """How much was used within the window that `now` is in."""
@@ -79,21 +76,21 @@ def cells_of(window: Window | None) -> int:
 class RollingCounter:
     """Counts in a window of the last `seconds`."""
 
-    __slots__ = ("_cells", "_parts_per_s", "fresh_until")
+    __slots__ = ("_cells", "_fresh_until", "_parts_per_s")
 
     def __init__(self, cells: Cells, seconds: float) -> None:
         self._cells = cells
         self._parts_per_s = PARTS / seconds
-        self.fresh_until = 0.0
+        self._fresh_until = 0.0
 
     def used(self, now: float) -> int:
         """See `Counter.used`."""
         cells = self._cells
-        if now >= self.fresh_until:
+        if now >= self._fresh_until:
             part = int(now * self._parts_per_s)
             if part > cells[WHEN]:
                 self._move_to(part)
-            self.fresh_until = (part + 1) / self._parts_per_s - _ROUNDING_S
+            self._fresh_until = (part + 1) / self._parts_per_s - _ROUNDING_S
         return cells[USED]
 
     def add(self, now: float, amount: int) -> None:
@@ -184,19 +181,19 @@ class RollingCounter:
 class FixedCounter:
     """Counts in a window of the calendar, or for ever."""
 
-    __slots__ = ("_cells", "_window", "fresh_until")
+    __slots__ = ("_cells", "_fresh_until", "_window")
 
     def __init__(self, cells: Cells, window: Fixed) -> None:
         self._cells = cells
         self._window = window
-        self.fresh_until = 0.0
+        self._fresh_until = 0.0
 
     def used(self, now: float) -> int:
         """See `Counter.used`."""
         cells = self._cells
-        if now >= self.fresh_until:
+        if now >= self._fresh_until:
             # Whoever comes later in the window finds that it has begun.
-            begin, self.fresh_until = span_of(self._window, now)
+            begin, self._fresh_until = span_of(self._window, now)
             if cells[WHEN] < int(begin):
                 cells[WHEN] = int(begin)
                 cells[USED] = 0
@@ -217,9 +214,9 @@ class FixedCounter:
 
     def frees_at(self, now: float, amount: int) -> float:
         """See `Counter.frees_at`."""
-        return inf if amount > self.used(now) else self.fresh_until
+        return inf if amount > self.used(now) else self._fresh_until
 
     def resets_at(self, now: float) -> float:
         """See `Counter.resets_at`."""
         self.used(now)
-        return self.fresh_until
+        return self._fresh_until

@@ -109,7 +109,7 @@ class Admission:
                 if fits is not None and fits // choices >= LEAST_OUTPUT:
                     each = fits // choices
                     request = _clamped(request, each)
-                    incoming.shared.append((CLAMPED_HEADER, b"%d" % each))
+                    _tell_clamped(incoming, each)
                     wanted = wanted.with_output(each * choices)
         amounts = wanted.amounts()
         found = self._try(bound.all, amounts)
@@ -382,8 +382,14 @@ def capped(incoming: IncomingRequest, request: ClientRequest, most: int) -> Clie
     asked = [whole(members[name]) for name in names]
     if asked and all(one is not None and 0 <= one <= most for one in asked):
         return request
-    incoming.shared.append((CLAMPED_HEADER, b"%d" % most))
+    _tell_clamped(incoming, most)
     return _clamped(request, most)
+
+
+def _tell_clamped(incoming: IncomingRequest, most: int) -> None:
+    """Tell the client once, though a request may be lowered twice."""
+    kept = [header for header in incoming.shared if header[0] != CLAMPED_HEADER]
+    incoming.shared = [*kept, (CLAMPED_HEADER, b"%d" % most)]
 
 
 def _clamped(request: ClientRequest, most: int) -> ClientRequest:

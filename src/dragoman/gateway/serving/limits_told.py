@@ -15,7 +15,7 @@ from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.config.limits import LimitKind
 from dragoman.gateway.edge.errors import Headers
 from dragoman.keys.admission import SHARES, BoundLimit, Kind, Refusal
-from dragoman.keys.counters import PARTS, RESERVED, USED
+from dragoman.keys.counters import PARTS
 from dragoman.prices.rates import dollars
 from dragoman.protocols.base import Codec, RateStatus
 
@@ -101,10 +101,8 @@ def rate_lines(codec: Codec, limits: Sequence[BoundLimit], now: float) -> bytes:
     tightest limit."""
     statuses: dict[LimitKind, RateStatus] = {}
     for limit in limits:
-        kind, amount, cells = limit.limit.kind, limit.amount, limit.cells
-        left = amount - cells[USED] - cells[RESERVED]
-        if left < 0:
-            left = 0
+        kind, amount = limit.limit.kind, limit.amount
+        left = max(0, limit.left(now))
         known = statuses.get(kind)
         if known is None or left * known.limit < known.remaining * amount:
             resets_at = limit.counter.resets_at(now)
