@@ -141,3 +141,14 @@ def test_keys_of_another_gateway(shop: Shop) -> None:
     assert [line.split(",")[0] for line in made] == ["prod", "test"]
     assert all(line.split(",")[1].startswith("sk-drg-") for line in made)
     assert b"abcdefghijklmnop" not in shop.bytes_of_store()
+
+
+def test_the_longest_answer_of_a_key(shop: Shop) -> None:
+    shop.run("key", "add", "k", "--max-output-tokens", "500")
+    assert shown(shop, "k")["rules"]["max_output_tokens"] == 500
+    for wrong, status in (("many", 2), ("0", 1)):
+        told = shop.run("key", "set", "k", "--max-output-tokens", wrong, status=status).stderr
+        assert "max" in told
+    assert shown(shop, "k")["rules"]["max_output_tokens"] == 500
+    shop.run("key", "set", "k", "--max-output-tokens", "none")
+    assert shown(shop, "k")["rules"].get("max_output_tokens") is None

@@ -347,3 +347,39 @@ def test_limits_that_cannot_be_are_told(gateway: RunningGateway) -> None:
         answer = admin(gateway, "POST", path, value)
         assert answer.status == status, (path, value, answer.body)
     assert admin(gateway, "GET", "/keys/ci/limits").json == {"limits": []}
+
+
+def test_keys_of_another_gateway_are_imported(gateway: RunningGateway) -> None:
+    def post(query: str, data: str) -> Answer:
+        path = f"/admin/keys/import?{query}"
+        return call(gateway.base_url, "POST", path, data.encode(), key=TOKEN)
+
+    def names() -> list[str]:
+        return [one["name"] for one in admin(gateway, "GET", "/keys").json["keys"]]
+
+    token = "abcdefghijklmnop"
+    good = f"key,name,unlimited_quota,remain_quota,group\n{token},one,0,500000,vip\n"
+    tried = post("from=new-api&dry_run=true", good)
+    assert (tried.status, tried.json["added"], names()) == (200, ["one"], ["tester"])
+    broken = good + "no,two,1,0,\n" + f"{token},three,1,0,\n"
+    refused = post("from=new-api", broken)
+    assert refused.status == 400
+    assert [row["at"] for row in refused.json["error"]["bad"]] == [3, 4]
+    assert token not in refused.body.decode()
+    assert names() == ["tester"]
+    done = post("from=new-api&limits=false", good).json
+    assert done["left_out"] == {"one": ["group", "limits"]}
+    becomes(gateway, f"sk-{token}", {200})
+    made_anew = post("from=openrouter", "name,hash\nprod,f00\n").json["made"]
+    assert made_anew[0]["name"] == "prod"
+    becomes(gateway, made_anew[0]["secret"], {200})
+    for query, told in (
+        ("", "from"),
+        ("from=me", "from"),
+        ("from=litellm&team=nobody", "team"),
+        ("from=litellm&skip_bad=true", "skip_bad"),
+    ):
+        wrong = post(query, f'[{{"token": "{"0a" * 32}", "key_alias": "a"}}]')
+        assert (wrong.status, told in wrong.body.decode()) == (400, True), query
+    assert post("from=litellm", "nothing").status == 400
+    assert sorted(names()) == ["one", "prod", "tester"]

@@ -657,3 +657,60 @@ def test_a_background_response_is_refused_when_it_is_asked_for(
         assert (shown[0]["used"], shown[2]["reserved"]) == (2, 0)
         assert shown[2]["used"] > 0
     assert len(simulator.requests) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_no_answer_is_longer_than_a_key_may_have(
+    simulator: RunningSimulator, api: str, stream: bool
+) -> None:
+    """Whatever is asked for, and whether there are limits besides; the team's counts, too."""
+    name = {"messages": "max_tokens", "responses": "max_output_tokens"}.get(
+        api, "max_completion_tokens"
+    )
+    made = config(simulator.base_url, team=(limit("tokens", 10**9, "day"),))
+    made = replace(
+        made,
+        clients=(replace(made.clients[0], max_output_tokens=300), made.clients[1]),
+        teams=(replace(made.teams[0], max_output_tokens=200),),
+    )
+
+    def sent(key: str = KEY, /, **more: Any) -> tuple[int, str | None]:
+        answer = ask(gateway, api, f"{api}/sim-text", key=key, stream=stream, **more)
+        assert answer.status == 200, answer.body
+        return json.loads(simulator.last.body)[name], answer.headers.get("x-dragoman-clamped")
+
+    with serving(made) as (gateway, _):
+        assert sent(**{name: 100}) == (100, None)
+        assert sent(**{name: 10_000}) == (200, "200")
+        assert sent(OTHER_KEY, **{name: 201}) == (200, "200")
+        if api != "messages":
+            assert sent() == (200, "200")
+        if api == "chat":
+            ask(gateway, api, max_tokens=10**6, max_completion_tokens=5)
+            asked = json.loads(simulator.last.body)
+            assert (asked["max_tokens"], asked["max_completion_tokens"]) == (200, 200)
+
+
+def test_no_answer_that_goes_on_from_another_is_longer_either(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    store = str(tmp_path / "kept.db")
+    made = config(simulator.base_url, store=store, max_output_tokens=200)
+    with serving(made) as (gateway, _):
+        asked = body("responses", "chat/sim-text", max_output_tokens=1000)
+        for previous in ({}, {"background": True}):
+            begun = body("responses", "chat/sim-text")
+            first = call(gateway.base_url, "POST", PATHS["responses"], begun)
+            again = asked | {"previous_response_id": first.json["id"]} | previous
+            before = len(simulator.requests)
+            assert call(gateway.base_url, "POST", PATHS["responses"], again).status == 200
+            simulator.wait_for(lambda: len(simulator.requests) > before)  # noqa: B023
+            sent = json.loads(simulator.last.body)
+            assert 200 in (sent.get("max_tokens"), sent.get("max_completion_tokens"))
+
+
+def test_who_is_clamped_twice_is_told_the_lower_limit(simulator: RunningSimulator) -> None:
+    clamping = limit("output_tokens", 400, "total", clamp=True)
+    with serving(config(simulator.base_url, clamping, max_output_tokens=500)) as (gateway, _):
+        assert ask(gateway, max_completion_tokens=5000).headers["x-dragoman-clamped"] == "400"

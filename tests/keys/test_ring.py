@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from datetime import UTC, datetime
 
 import pytest
@@ -232,3 +233,20 @@ def test_rules_that_cannot_be_followed_refuse_their_key_alone() -> None:
     with pytest.raises(Denied):
         ring.find(b"fixed-key", NOW)
     assert sorted(ring.unusable) == ["bad", "fixed"]
+
+
+def test_a_million_wrong_keys_leave_nothing_behind() -> None:
+    """Neither of those that nobody made nor of those that are mistyped is anything remembered."""
+    ring = KeyRing([FixedKey("k", ANY, (digest_of(KEY.encode()),))])
+    found = {Denial.UNKNOWN: 0, Denial.MISTYPED: 0}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for number in range(500_000):
+        for wrong in (b"sk-%d" % number, b"sk-drg-%d" % number):
+            try:
+                ring.find(wrong, NOW)
+            except Denied as error:
+                found[error.denial] += 1
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert found == {Denial.UNKNOWN: 500_000, Denial.MISTYPED: 500_000}
+    assert grown < 10_000, "KiB"
+    assert ring.find(KEY.encode(), NOW).name == "k"

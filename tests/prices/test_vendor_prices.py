@@ -25,6 +25,7 @@ MILLION = 1_000_000
 CLAUDE = """
 claude-fable-5-1   10    12.5   20    0.25  50
 claude-fable-5     10    12.5   20    1     50
+claude-mythos-5-1  10    12.5   20    0.25  50
 claude-mythos-5    10    12.5   20    1     50
 claude-opus-5-5    4     5      8     0.2   20
 claude-opus-5      5     6.25   10    0.5   25
@@ -33,12 +34,15 @@ claude-opus-4-7    5     6.25   10    0.5   25
 claude-opus-4-6    5     6.25   10    0.5   25
 claude-opus-4-5    5     6.25   10    0.5   25
 claude-opus-4-1    15    18.75  30    1.5   75
+claude-opus-4      15    18.75  30    1.5   75
 claude-sonnet-5-5  2     2.5    4     0.1   10
 claude-sonnet-5    2     2.5    4     0.2   10
 claude-sonnet-4-6  3     3.75   6     0.3   15
 claude-sonnet-4-5  3     3.75   6     0.3   15
+claude-sonnet-4    3     3.75   6     0.3   15
 claude-haiku-5-5   0.1   0.125  0.2   0.01  0.5
 claude-haiku-4-5   1     1.25   2     0.1   5
+claude-3-5-haiku   0.8   1      1.6   0.08  4
 """
 
 # https://developers.openai.com/api/docs/pricing and the page of each model below
@@ -49,10 +53,13 @@ gpt-6-astra        10    1      50
 gpt-6-sol          2     0.2    10
 gpt-6-luna         0.1   0.01   0.5
 gpt-6.1-sol        2     0.1    10
+gpt-6.1-terra      1     0.05   5
 gpt-5.6-sol        4     0.4    20
 gpt-5.6-terra      2     0.2    12
 gpt-5.6-luna       0.2   0.02   1.2
+gpt-5.5-pro        30    30     180
 gpt-5.5            5     0.5    30
+gpt-5.4-pro        30    30     180
 gpt-5.4            2.5   0.25   15
 gpt-5.4-mini       0.75  0.075  4.5
 gpt-5.4-nano       0.2   0.02   1.25
@@ -158,10 +165,25 @@ def test_long_prompts_cost_more_for_all_of_their_tokens(prices: Prices) -> None:
         ("openai", "gpt-6.1-sol", "flex", "0.5"),
         ("openai", "gpt-6.1-sol", "priority", "2"),
         ("openai", "gpt-5.5", "priority", "2.5"),
+        ("openai", "gpt-5.5", "batch", "0.5"),
+        ("openai", "gpt-6-astra", "flex", "0.5"),
+        ("openai", "gpt-6-astra", "priority", "2"),
+        ("openai", "gpt-6.1-terra", "batch", "0.5"),
+        ("openai", "gpt-6.1-terra", "fast", "2"),
+        ("openai", "gpt-6-luna", "batch", "0.5"),
+        ("openai", "gpt-5.6-sol", "flex", "0.5"),
+        ("openai", "gpt-5.4", "priority", "2"),
         # https://platform.claude.com/docs/en/build-with-claude/batch-processing and
         # https://platform.claude.com/docs/en/build-with-claude/fast-mode
         ("anthropic", "claude-opus-5-5", "batch", "0.5"),
         ("anthropic", "claude-opus-5-5", "fast", "2"),
+        ("anthropic", "claude-opus-5", "batch", "0.5"),
+        ("anthropic", "claude-opus-5", "fast", "2"),
+        ("anthropic", "claude-fable-5-1", "batch", "0.5"),
+        ("anthropic", "claude-sonnet-5-5", "batch", "0.5"),
+        ("anthropic", "claude-sonnet-5", "batch", "0.5"),
+        ("anthropic", "claude-haiku-5-5", "batch", "0.5"),
+        ("anthropic", "claude-haiku-4-5", "batch", "0.5"),
     ],
 )
 def test_service_tiers_have_prices_of_their_own(
@@ -170,6 +192,25 @@ def test_service_tiers_have_prices_of_their_own(
     counts = {"input": 5000, "cached": 2000, "output": 700}
     usual = cost(prices, provider, model, **counts)
     assert cost(prices, provider, model, tier=tier, **counts) == usual * Decimal(factor)
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["gpt-6-astra", "gpt-6.1-sol", "gpt-6.1-terra", "gpt-6-luna", "gpt-5.6-sol", "gpt-5.6-terra",
+     "gpt-5.6-luna", "gpt-5.5", "gpt-5.5-pro", "gpt-5.4"],
+)  # fmt: skip
+def test_above_272_000_tokens_gpt_costs_twice_for_input_and_half_more_for_output(
+    prices: Prices, model: str
+) -> None:
+    # https://developers.openai.com/api/docs/pricing: columns "Short context" and "Long context".
+    short = {"input": 272_000, "cached": 100_000}
+    long = {"input": 272_001, "cached": 100_001}
+    read = cost(prices, "openai", model, **short)
+    read_more = cost(prices, "openai", model, **long)
+    one_cached = cost(prices, "openai", model, input=1, cached=1)
+    assert read_more == 2 * (read + one_cached)
+    made = cost(prices, "openai", model, output=1000, **short) - read
+    assert cost(prices, "openai", model, output=1000, **long) - read_more == made * Decimal("1.5")
 
 
 def test_searches_cost_ten_dollars_a_thousand(prices: Prices) -> None:

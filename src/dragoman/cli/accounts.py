@@ -20,9 +20,12 @@ from dragoman.cli.common import (
     JSON,
     ago,
     failures_told,
+    faults_of_file_told,
+    file_name,
     print_json,
     read_config,
     table,
+    tell_bad,
     until,
 )
 from dragoman.printable import count
@@ -305,21 +308,14 @@ def import_(
     members are the fields of [[accounts]]. Keys are given in full or as env:NAME or file:PATH.
     Each bad row is named with its line and field, and then the exit status is 1.
     """
-    from dragoman.administration.errors import ImportRejected
-    from dragoman.administration.rows import BadFile, rows_of
+    from dragoman.administration.rows import rows_of
 
-    name = "standard input" if file is sys.stdin.buffer else file.name
-    with opened(config) as administration:
+    name = file_name(file)
+    with opened(config) as administration, faults_of_file_told(name, as_json):
         rows = rows_of(file, _resolver(config), kind=kind, name=name)
-        try:
-            done = administration.import_rows(
-                _ending_line(rows), replace=replace, skip_bad=skip_bad, progress=_progress
-            )
-        except BadFile as error:
-            raise click.ClickException(f"{name}: {error}") from None
-        except ImportRejected as error:
-            tell_bad(error.bad, name, as_json)
-            raise click.ClickException(str(error)) from None
+        done = administration.import_rows(
+            _ending_line(rows), replace=replace, skip_bad=skip_bad, progress=_progress
+        )
     if as_json:
         print_json(done)
     else:
@@ -336,17 +332,6 @@ def _summary(done: ImportResult) -> str:
     if done.bad:
         parts.append(f"{count(len(done.bad), 'bad row')} left out")
     return f"{count(done.rows, 'row')}: {', '.join(parts)}"
-
-
-def tell_bad(bad: Iterable[BadRow], name: str, as_json: bool) -> None:
-    """Tell of every fault of the bad rows of a file."""
-    if as_json:
-        print_json({"bad": list(bad)})
-        return
-    for row in bad:
-        for fault in row.faults:
-            field = ": ".join(part for part in (row.name, fault.field) if part)
-            click.echo(f"error: {name}:{row.at}: {field}: {fault.message}", err=True)
 
 
 def _progress(progress: Progress) -> None:

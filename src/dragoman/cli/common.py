@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from dragoman.printable import printable
 
 if TYPE_CHECKING:
+    from dragoman.administration.rows import BadRow
     from dragoman.config import Config
 
 
@@ -96,6 +98,37 @@ def print_json(value: object) -> None:
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+@contextmanager
+def faults_of_file_told(name: str, as_json: bool) -> Iterator[None]:
+    """Tells what is wrong with a list of rows that was read from a file, as commands do."""
+    from dragoman.administration.errors import ImportRejected
+    from dragoman.administration.rows import BadFile
+
+    try:
+        yield
+    except BadFile as error:
+        raise click.ClickException(f"{name}: {error}") from None
+    except ImportRejected as error:
+        tell_bad(error.bad, name, as_json)
+        raise click.ClickException(str(error)) from None
+
+
+def file_name(file: BinaryIO) -> str:
+    """What the file of a command is called where it is told of."""
+    return "standard input" if file is sys.stdin.buffer else file.name
+
+
+def tell_bad(bad: Iterable[BadRow], name: str, as_json: bool) -> None:
+    """Tell of every fault of the bad rows of a file."""
+    if as_json:
+        print_json({"bad": list(bad)})
+        return
+    for row in bad:
+        for fault in row.faults:
+            field = ": ".join(part for part in (row.name, fault.field) if part)
+            click.echo(f"error: {name}:{row.at}: {field}: {fault.message}", err=True)
 
 
 _COLOURS = {"active": "green", "cooling": "yellow", "exhausted": "red", "disabled": "red"}

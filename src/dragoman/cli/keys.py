@@ -6,7 +6,6 @@ second. A new key is printed once, to standard output alone.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,8 @@ from dragoman.cli.common import (
     JSON,
     ago,
     failures_told,
+    faults_of_file_told,
+    file_name,
     print_json,
     read_config,
     table,
@@ -72,6 +73,23 @@ class Moment(click.ParamType[datetime | str]):
             self.fail("expected a time such as 30d, 2027-01-31 or 2027-01-31T12:00Z", param, ctx)
 
 
+class Tokens(click.ParamType[int | str]):
+    """A number of tokens; `none` for none."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        """The number."""
+        text = str(value).strip()
+        if text == _NONE:
+            return text
+        if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_TEXT):
+            self.fail("expected a number, or none", param, ctx)
+        return int(text)
+
+
 class Span(click.ParamType[float]):
     """A span of time, in seconds."""
 
@@ -99,6 +117,7 @@ def _span(text: str) -> float | None:
 def _rules(function: F) -> F:
     """The options for what a key and a team have in common."""
     for option in (
+        click.option("--max-output-tokens", type=Tokens(), help="Longest answers; none for any."),
         click.option("--upstream", "upstreams", multiple=True, help="Upstream that may be used."),
         click.option("--model", "models", multiple=True, help="Model that may be asked for; *."),
         click.option("--deny", "addresses_denied", multiple=True, help="Network refused."),
@@ -223,22 +242,13 @@ def import_(
     made, and printed this once as CSV. All of them are added, or none if a row is bad; each bad row
     is named. What is not taken over is told.
     """
-    from dragoman.administration.errors import ImportRejected
     from dragoman.administration.foreign_keys import read_keys
-    from dragoman.administration.rows import BadFile, csv_line
-    from dragoman.cli.accounts import tell_bad
+    from dragoman.administration.rows import csv_line
 
-    name = "standard input" if file is sys.stdin.buffer else file.name
-    with opened(config) as administration:
-        try:
-            done = administration.import_keys(
-                read_keys(file, source), team=team, limits=not without_limits, dry_run=dry_run
-            )
-        except BadFile as error:
-            raise click.ClickException(f"{name}: {error}") from None
-        except ImportRejected as error:
-            tell_bad(error.bad, name, as_json)
-            raise click.ClickException(str(error)) from None
+    with opened(config) as administration, faults_of_file_told(file_name(file), as_json):
+        done = administration.import_keys(
+            read_keys(file, source), team=team, limits=not without_limits, dry_run=dry_run
+        )
     if as_json:
         print_json(done)
         return

@@ -54,6 +54,9 @@ class AccessRules(
     without `*` stands for, and what a route sets."""
     upstreams: tuple[Name, ...] | None = None
     """Names of the upstreams that may be used; absent: all. Fallbacks to others are left out."""
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    """Tokens that an answer may have at most: a request that asks for more, or sets no limit, is
+    given this one, and its answer says so in `x-dragoman-clamped`."""
     limits: tuple[Limit, ...] = ()
     """How much may be used, see `[[clients.limits]]`."""
     show_amounts: bool = True

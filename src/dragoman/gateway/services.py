@@ -145,12 +145,12 @@ class Services:
         self.scrape = Scrape(self.current, self.account_sync, in_flight, slot)
         counts = None if slot is None else slot.counts
         self.limits = LimitCounters(
-            self.keys,
             partial(limits_for, config, counts),
             _used_since(self.account_sync),
             _slices(config),
         )
         self.scrape.slices = self.limits.slices
+        self.scrape.limit_drift = lambda: self.limits.drift
         self._admission = Admission(self.limits)
         if self.account_sync is not None:
             self.account_sync.settled = self.limits
@@ -481,8 +481,10 @@ def _used_since(account_sync: AccountSync | None) -> UsedSince | None:
     if account_sync is None:
         return None
 
-    async def used_since(names: Sequence[str], since: float) -> Sequence[UsedInHour]:
-        return await account_sync.ask(lambda store: store.client_keys.used(names, since))
+    async def used_since(name: str, since: float, *, is_team: bool) -> Sequence[UsedInHour]:
+        return await account_sync.ask(
+            lambda store: store.client_keys.used(name, since, is_team=is_team)
+        )
 
     return used_since
 

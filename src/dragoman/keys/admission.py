@@ -252,42 +252,27 @@ class Crossing(Struct, frozen=True):
     percent: int
 
 
-class Reservation:
+class Reservation(Struct, eq=False):
     """What a request has reserved: at which limits, when and how much. `exceeded` are limits that
     would have refused it if they were enforced, `crossings` the shares of limits that it reached.
     """
 
-    __slots__ = ("amounts", "at", "crossings", "exceeded", "limits")
-
-    def __init__(
-        self,
-        limits: Sequence[BoundLimit],
-        amounts: Amounts,
-        at: float,
-        exceeded: Sequence[BoundLimit] = (),
-        crossings: Sequence[Crossing] = (),
-    ) -> None:
-        self.limits = limits
-        self.amounts = amounts
-        self.at = at
-        self.exceeded = exceeded
-        self.crossings = crossings
+    limits: Sequence[BoundLimit]
+    amounts: Amounts
+    at: float
+    exceeded: Sequence[BoundLimit] = ()
+    crossings: Sequence[Crossing] = ()
 
 
-class Admitted:
+class Admitted(Struct, eq=False):
     """A request of `caller` that was let in: what it has reserved, and of how many bytes its
     prompt was estimated, 0 where nothing is to be learned from it. `refuses_unpriced`: it may go
     to no model without a price."""
 
-    __slots__ = ("caller", "refuses_unpriced", "reservation", "size")
-
-    def __init__(
-        self, caller: str, reservation: Reservation, size: int, refuses_unpriced: bool
-    ) -> None:
-        self.caller = caller
-        self.reservation = reservation
-        self.size = size
-        self.refuses_unpriced = refuses_unpriced
+    caller: str
+    reservation: Reservation
+    size: int
+    refuses_unpriced: bool
 
 
 def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:

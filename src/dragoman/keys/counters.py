@@ -27,6 +27,9 @@ part it lies in is past: of a limit that is always used up, one part in 256 goes
 _RING: Final = PARTS + 1
 """One more than the window has, for the part that began before the window and is not over yet."""
 
+_ROUNDING_S: Final = 1e-6
+"""Seconds before its end from which on a part is looked for anew: times are not exact."""
+
 _NOTHING: Final = memoryview(bytes(8 * _RING)).cast("q")
 
 _MOST: Final = 1 << 62
@@ -73,19 +76,21 @@ def cells_of(window: Window | None) -> int:
 class RollingCounter:
     """Counts in a window of the last `seconds`."""
 
-    __slots__ = ("_cells", "_parts_per_s", "_seconds")
+    __slots__ = ("_cells", "_fresh_until", "_parts_per_s")
 
     def __init__(self, cells: Cells, seconds: float) -> None:
         self._cells = cells
-        self._seconds = seconds
         self._parts_per_s = PARTS / seconds
+        self._fresh_until = 0.0
 
     def used(self, now: float) -> int:
         """See `Counter.used`."""
         cells = self._cells
-        part = int(now * self._parts_per_s)
-        if part > cells[WHEN]:
-            self._move_to(part)
+        if now >= self._fresh_until:
+            part = int(now * self._parts_per_s)
+            if part > cells[WHEN]:
+                self._move_to(part)
+            self._fresh_until = (part + 1) / self._parts_per_s - _ROUNDING_S
         return cells[USED]
 
     def add(self, now: float, amount: int) -> None:
@@ -139,7 +144,10 @@ class RollingCounter:
         if not self.used(now):
             return now
         cells = self._cells
-        for number in range(cells[WHEN], cells[WHEN] - _RING, -1):
+        latest = cells[WHEN]
+        if cells[HEAD_CELLS + latest % _RING]:
+            return (latest + _RING) / self._parts_per_s
+        for number in range(latest - 1, latest - _RING, -1):
             if cells[HEAD_CELLS + number % _RING]:
                 return (number + _RING) / self._parts_per_s
         return now
@@ -173,22 +181,22 @@ class RollingCounter:
 class FixedCounter:
     """Counts in a window of the calendar, or for ever."""
 
-    __slots__ = ("_begin", "_cells", "_end", "_window")
+    __slots__ = ("_cells", "_fresh_until", "_window")
 
     def __init__(self, cells: Cells, window: Fixed) -> None:
         self._cells = cells
         self._window = window
-        self._begin, self._end = 0, 0.0
+        self._fresh_until = 0.0
 
     def used(self, now: float) -> int:
         """See `Counter.used`."""
         cells = self._cells
-        if not self._begin <= now < self._end:
-            begin, self._end = span_of(self._window, now)
-            self._begin = int(begin)
-        if cells[WHEN] < self._begin:
-            cells[WHEN] = self._begin
-            cells[USED] = 0
+        if now >= self._fresh_until:
+            # Whoever comes later in the window finds that it has begun.
+            begin, self._fresh_until = span_of(self._window, now)
+            if cells[WHEN] < int(begin):
+                cells[WHEN] = int(begin)
+                cells[USED] = 0
         return cells[USED]
 
     def add(self, now: float, amount: int) -> None:
@@ -206,9 +214,9 @@ class FixedCounter:
 
     def frees_at(self, now: float, amount: int) -> float:
         """See `Counter.frees_at`."""
-        return inf if amount > self.used(now) else self._end
+        return inf if amount > self.used(now) else self._fresh_until
 
     def resets_at(self, now: float) -> float:
         """See `Counter.resets_at`."""
         self.used(now)
-        return self._end
+        return self._fresh_until

@@ -49,8 +49,8 @@ class StoredTeam(Struct, frozen=True, kw_only=True):
 
 
 class UsedInHour(Struct, frozen=True):
-    """What was used of a model in the hour that begins at `hour` (Unix seconds), by the names that
-    were asked about together: requests that reached an upstream, tokens as in
+    """What was used of a model in the hour that begins at `hour` (Unix seconds), by a key or by all
+    keys of a team: requests that reached an upstream, tokens as in
     `dragoman.canonical.usage`, and pico-dollars."""
 
     hour: int
@@ -91,6 +91,6 @@ class KeyStore(AuditLog, Protocol):
         What was removed stays removed. Of each key the latest `KEPT_SECRETS` are kept.
         """
 
-    def used(self, names: Sequence[str], since: float) -> Sequence[UsedInHour]:
-        """What the keys of these names have used together in the hours that begin at `since` (Unix
-        seconds) or later, in their order."""
+    def used(self, name: str, since: float, *, is_team: bool = False) -> Sequence[UsedInHour]:
+        """What the key of this name has used, or all keys while they were in the team of this name,
+        in the hours that begin at `since` (Unix seconds) or later, in their order."""

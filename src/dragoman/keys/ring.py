@@ -120,8 +120,8 @@ class Caller:
     `policy` and `dialect` override the route's, None if they do not. `lists` are the lists of
     models that must all have what is asked for, `upstreams` the names of those that may be used,
     None for all. `team` is empty without one. `limits` are those of the key, `team_limits` those of
-    its team; `shows_amounts`: the caller may know what they are. `ends` is when the key expires,
-    infinity for never.
+    its team; `shows_amounts`: the caller may know what they are. `most_output` are the tokens that
+    an answer may have, None for any number. `ends` is when the key expires, infinity for never.
     """
 
     __slots__ = (
@@ -132,6 +132,7 @@ class Caller:
         "is_limited",
         "limits",
         "lists",
+        "most_output",
         "name",
         "policy",
         "shows_amounts",
@@ -163,6 +164,8 @@ class Caller:
         self.bound: BoundLimits | None = None
         """All of them with their counters, for whoever counts; None before that."""
         self.shows_amounts = all(one.show_amounts for one in given)
+        caps = [one.max_output_tokens for one in given if one.max_output_tokens is not None]
+        self.most_output = min(caps) if caps else None
         self.ends = min((_seconds(one.expires, inf) for one in given), default=inf)
         self.lists = tuple(ModelList(one.models) for one in given if one.models is not None)
         upstreams = [frozenset(one.upstreams) for one in given if one.upstreams is not None]
@@ -290,12 +293,6 @@ class KeyRing:
             uses, _ = self._used.get(found.digest, (0, 0.0))
             self._used[found.digest] = uses + 1, now
         return found.caller
-
-    def members(self, team: str) -> list[str]:
-        """The names of the keys that belong to a team, or did before they were removed."""
-        rules = {name: key.rules for name, key in self._keys.items()}
-        rules |= {name: client.rules for name, client in self._clients.items()}
-        return sorted(name for name, one in rules.items() if one.team == team)
 
     def take_uses(self) -> Uses:
         """Which secrets of the store were used since the last call."""

@@ -32,11 +32,9 @@ def duration(seconds: float) -> bytes:
     milliseconds = int(seconds * 1000)
     if milliseconds < 1000:
         return b"%dms" % max(0, milliseconds)
-    whole, part = divmod(milliseconds, 1000)
-    fraction = (b".%03d" % part).rstrip(b"0") if part else b""
-    if whole < 60:
-        return b"%d%bs" % (whole, fraction)
-    minutes, whole = divmod(whole, 60)
+    minutes, rest = milliseconds // 60_000, milliseconds % 60_000 / 1000
+    if not minutes:
+        return b"%gs" % rest
     if minutes < 60:
-        return b"%dm%d%bs" % (minutes, whole, fraction)
-    return b"%dh%dm%d%bs" % (minutes // 60, minutes % 60, whole, fraction)
+        return b"%dm%gs" % (minutes, rest)
+    return b"%dh%dm%gs" % (minutes // 60, minutes % 60, rest)

@@ -55,12 +55,13 @@ _USED = """
     SELECT hour, model, sum(requests), sum(input), sum(cached), sum(output), sum(cost) FROM (
         SELECT hour, model, iif(account = '', 0, requests) AS requests, input, cached, output,
             0 AS cost FROM usage
-            WHERE hour >= ?2 AND client IN (SELECT value FROM json_each(?1))
+            WHERE hour >= ?2 AND client = ?1
         UNION ALL
         SELECT hour, model, 0, 0, 0, 0, cost FROM charges
-            WHERE hour >= ?2 AND client IN (SELECT value FROM json_each(?1))
+            WHERE hour >= ?2 AND client = ?1
     ) GROUP BY hour, model ORDER BY hour
 """
+_USED_BY_TEAM = _USED.replace("client = ?1", "team = ?1")
 
 
 class SqliteKeys(SqliteAudit):
@@ -103,10 +104,10 @@ class SqliteKeys(SqliteAudit):
             for key in keys:
                 _save(connection, version, key)
 
-    def used(self, names: Sequence[str], since: float) -> Sequence[UsedInHour]:
+    def used(self, name: str, since: float, *, is_team: bool = False) -> Sequence[UsedInHour]:
         """See `KeyStore.used`."""
         with self._file.reading() as connection:
-            rows = connection.execute(_USED, (_encode(list(names)).decode(), since))
+            rows = connection.execute(_USED_BY_TEAM if is_team else _USED, (name, since))
             return [UsedInHour(*row) for row in rows]
 
 

@@ -12,12 +12,13 @@ import msgspec
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import AccountState
 from dragoman.administration.drafts import Draft, literal_secret, read_draft
-from dragoman.administration.errors import ImportRejected, NoModel
-from dragoman.administration.rows import BadFile, rows_of
+from dragoman.administration.errors import NoModel
+from dragoman.administration.rows import rows_of
 from dragoman.administration.service import Administration
 from dragoman.administration.views import STATES
 from dragoman.config import Config
 from dragoman.gateway.admin.calls import (
+    MOST_BAD_ROWS,
     MOST_ON_PAGE,
     PAGE,
     AdminRoute,
@@ -26,6 +27,7 @@ from dragoman.gateway.admin.calls import (
     Reply,
     bad,
     choice,
+    faults_of_rows_told,
     first,
     flag,
     number,
@@ -37,7 +39,6 @@ from dragoman.upstream.client import UpstreamClient
 
 T = TypeVar("T")
 
-_MOST_BAD_ROWS = 1000
 _HISTORY = 100
 _KINDS = {
     "text/csv": "csv",
@@ -175,7 +176,7 @@ class AccountRoutes:
             media = incoming.headers.get(b"content-type", b"").decode("latin-1").partition(";")[0]
             kind = _KINDS.get(media.strip().lower())
         body = await incoming.body(self._config.server.body_limit_bytes)
-        try:
+        with faults_of_rows_told():
             # In another thread than the store's, whose work must not wait for it.
             rows = await asyncio.to_thread(
                 lambda: list(rows_of(BytesIO(body), literal_secret, kind=kind))
@@ -185,12 +186,7 @@ class AccountRoutes:
                     rows, replace=replace, skip_bad=skip_bad
                 )
             )
-        except ImportRejected as error:
-            more = {"rows": error.rows, "bad": error.bad[:_MOST_BAD_ROWS]}
-            raise Refusal(400, "bad_rows", str(error), more=more) from None
-        except BadFile as error:
-            raise Refusal(400, "invalid_request", str(error)) from None
-        return 200, msgspec.structs.replace(done, bad=done.bad[:_MOST_BAD_ROWS])
+        return 200, msgspec.structs.replace(done, bad=done.bad[:MOST_BAD_ROWS])
 
 
 async def _one_text(call: Call, name: str) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from dragoman import jsontext
 from dragoman.administration.drafts import shortened
+from dragoman.administration.errors import ImportRejected
+from dragoman.administration.rows import BadFile
 from dragoman.administration.times import InvalidTime, parse_time
 from dragoman.audit import Actor
 from dragoman.gateway.edge.incoming import IncomingRequest
@@ -23,6 +25,7 @@ Query = Mapping[str, str]
 
 MOST_ON_PAGE = 1000
 PAGE = 100
+MOST_BAD_ROWS = 1000
 DAY_S = 24 * 3600.0
 _LATEST = 1e11
 
@@ -223,3 +226,19 @@ def flag(query: Query, name: str, *, default: bool = False) -> bool:
 def first(values: Mapping[str, object]) -> str:
     """The name of the first of some fields that nobody knows."""
     return shortened(next(iter(values)))
+
+
+@contextmanager
+def faults_of_rows_told() -> Iterator[None]:
+    """Tells what is wrong with an import.
+
+    Raises:
+        Refusal: the file cannot be read, or rows of it are bad.
+    """
+    try:
+        yield
+    except ImportRejected as error:
+        more = {"rows": error.rows, "bad": error.bad[:MOST_BAD_ROWS]}
+        raise Refusal(400, "bad_rows", str(error), more=more) from None
+    except BadFile as error:
+        raise Refusal(400, "invalid_request", str(error)) from None

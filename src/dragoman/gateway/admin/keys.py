@@ -3,12 +3,15 @@ administration itself."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from io import BytesIO
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast, get_args
 
 from dragoman.administration.admins import AdminAdministration
 from dragoman.administration.drafts import FieldError, InvalidDraft
+from dragoman.administration.foreign_keys import Source, read_keys
 from dragoman.administration.keys import GRACE_S, KeyAdministration
 from dragoman.administration.limits import LimitAdministration, Owner
 from dragoman.administration.times import LONGEST_SPAN_S
@@ -18,6 +21,10 @@ from dragoman.gateway.admin.calls import (
     Handler,
     Refusal,
     Reply,
+    bad,
+    choice,
+    faults_of_rows_told,
+    flag,
     only,
     read_object,
 )
@@ -40,13 +47,16 @@ class AskAdmins(Protocol):
 class KeyRoutes:
     """What serves the paths below `/admin/keys` and `/admin/teams`."""
 
-    def __init__(self, ask: AskKeys) -> None:
+    def __init__(self, ask: AskKeys, most_bytes: int) -> None:
+        """`most_bytes` is how large a file of keys may be."""
         self._ask = ask
+        self._most_bytes = most_bytes
 
     def routes(self) -> list[AdminRoute]:
         """The routes."""
         return [
             AdminRoute("keys", {"GET": self._list, "POST": self._add}),
+            AdminRoute("keys/import", {"POST": self._import}),
             AdminRoute(
                 "keys/*",
                 {"GET": self._show, "PATCH": self._patch, "DELETE": self._remove},
@@ -64,6 +74,22 @@ class KeyRoutes:
             *self._limit_routes("keys", "key"),
             *self._limit_routes("teams", "team"),
         ]
+
+    async def _import(self, call: Call) -> Reply:
+        query = call.query
+        only(query, "from", "team", "limits", "dry_run")
+        source = choice(query, "from", get_args(Source))
+        if source is None:
+            bad(f"It must be one of {', '.join(get_args(Source))}.", "from")
+        team, dry_run = query.get("team"), flag(query, "dry_run")
+        limits = flag(query, "limits", default=True)
+        body = await call.incoming.body(self._most_bytes)
+        with faults_of_rows_told():
+            rows = await asyncio.to_thread(lambda: read_keys(BytesIO(body), cast(Source, source)))
+            done = await self._ask(
+                lambda keys: keys.import_keys(rows, team=team, limits=limits, dry_run=dry_run)
+            )
+        return 200, done
 
     def _limit_routes(self, parent: str, owner: Owner) -> list[AdminRoute]:
         def on(

@@ -125,7 +125,7 @@ class Admin:
             [
                 *operators.routes(),
                 *AccountRoutes(config, pool, client, self._ask).routes(),
-                *KeyRoutes(self._ask_keys).routes(),
+                *KeyRoutes(self._ask_keys, config.server.body_limit_bytes).routes(),
                 *AdminKeyRoutes(self._ask_admins).routes(),
                 *RequestRoutes(requests).routes(),
                 *SeriesRoutes(series).routes(),

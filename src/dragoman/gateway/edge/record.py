@@ -19,6 +19,7 @@ from dragoman.keys.admission import Admitted
 from dragoman.prices.lookup import Charge
 from dragoman.prices.rates import dollars
 from dragoman.sse import escape
+from dragoman.upstream.errors import UNSENT_CAUSES
 
 _log = logging.getLogger("dragoman.requests")
 _encoder = msgspec.json.Encoder()
@@ -179,6 +180,13 @@ class Record(Struct, eq=False):
         no account to ask."""
         if self.failed:
             self.upstream, self.upstream_model = self.failed[-1].upstream, self.failed[-1].model
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether any upstream was reached."""
+        if self.usage is not None or len(self.failed) < self.attempts:
+            return True
+        return any(one.kind not in UNSENT_CAUSES for one in self.failed)
 
     def line(self, request_id: str, route: str, status: int) -> bytes:
         """The line: one JSON object."""

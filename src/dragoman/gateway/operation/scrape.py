@@ -68,6 +68,8 @@ class Scrape:
         self._use = ProcessUse()
         self._cpu_before = self.metrics.counts.cpu
         self._task: asyncio.Task[None] | None = None
+        self.limit_drift: Callable[[], float] = float
+        """Returns by how much limits were found wrong, as a share of them; 0 without any."""
 
     def start(self) -> None:
         """Publish the counts for the other workers from now on, in the running loop."""
@@ -171,6 +173,7 @@ class Scrape:
             "limits_away": 0 if self.slices is None else int(self.slices.away_since is not None),
             "store_working": 0 if self._account_sync is None else int(self._account_sync.working),
             **self._use.gauges(),
+            "limit_drift_ratio": self.limit_drift(),
         }
         counts.cpu = self._cpu_before + self._use.cpu_seconds()
         counts.started = self._use.started

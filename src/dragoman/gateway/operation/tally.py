@@ -157,7 +157,9 @@ class Tally:
             meter.count_in_vain(now, whose, one.usage)
             if one.charge is not None:
                 meter.charge(now, whose, one.usage, one.charge)
-        whose = _attribution(route, record, record.account, record.upstream)
+        # Limits do not count what reached nobody, and rows without an account tell them so.
+        account = record.account if record.is_reached else ""
+        whose = _attribution(route, record, account, record.upstream)
         meter.count(
             now,
             whose,

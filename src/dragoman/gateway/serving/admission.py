@@ -49,7 +49,6 @@ from dragoman.protocols.base import to_json
 from dragoman.protocols.limits import whole
 from dragoman.translation import ClientRequest
 from dragoman.translation.estimate import estimate_tokens
-from dragoman.upstream.errors import UNSENT_CAUSES
 
 _log = logging.getLogger("dragoman.limits")
 
@@ -111,7 +110,7 @@ class Admission:
                 if fits is not None and fits // choices >= LEAST_OUTPUT:
                     each = fits // choices
                     request = _clamped(request, each)
-                    incoming.shared.append((CLAMPED_HEADER, b"%d" % each))
+                    _tell_clamped(incoming, each)
                     wanted = wanted.with_output(each * choices)
         amounts = wanted.amounts()
         found = self._try(bound.all, amounts)
@@ -334,8 +333,7 @@ def spent_by(record: Record) -> Sequence[int]:
     """What a request came to, by what is told of it: it counts as a request where an upstream was
     reached. Answers that were paid for and of no use are in it, as they are in usage."""
     if record.usage is None:
-        unreached = sum(one.kind in UNSENT_CAUSES for one in record.failed)
-        spent: Sequence[int] = (int(record.attempts > unreached), *_NOTHING[1:])
+        spent: Sequence[int] = (int(record.is_reached), *_NOTHING[1:])
     else:
         spent = _spent(record.usage, record.charge)
     for one in record.in_vain:
@@ -356,8 +354,9 @@ def _asked_output(request: ClientRequest) -> int | None:
     """The output limit that a client gives; None if it gives none."""
     members = request.members
     for name in request.codec.endpoint.output_limits:
-        if name in members:
-            value = whole(members[name])
+        raw = members.get(name)
+        if raw is not None:
+            value = whole(raw)
             if value is not None and value >= 0:
                 return value
     if not request.body:
@@ -378,6 +377,24 @@ def _asked_tier(request: ClientRequest) -> str | None:
     """The service tier that a client asks for, if it has a price of its own."""
     tier = request.member("service_tier")
     return tier if tier in TIERS else None
+
+
+def capped(incoming: IncomingRequest, request: ClientRequest, most: int) -> ClientRequest:
+    """The request with an output limit of at most so many tokens; the client is told of it where
+    that is not its own."""
+    members = request.members
+    names = [name for name in request.codec.endpoint.output_limits if name in members]
+    asked = [whole(members[name]) for name in names]
+    if asked and all(one is not None and 0 <= one <= most for one in asked):
+        return request
+    _tell_clamped(incoming, most)
+    return _clamped(request, most)
+
+
+def _tell_clamped(incoming: IncomingRequest, most: int) -> None:
+    """Tell the client once, though a request may be lowered twice."""
+    kept = [header for header in incoming.shared if header[0] != CLAMPED_HEADER]
+    incoming.shared = [*kept, (CLAMPED_HEADER, b"%d" % most)]
 
 
 def _clamped(request: ClientRequest, most: int) -> ClientRequest:

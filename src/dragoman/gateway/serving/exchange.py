@@ -32,7 +32,7 @@ from dragoman.gateway.edge.idempotency import POLICY, key_for
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.trace_context import HEADER as TRACEPARENT
-from dragoman.gateway.serving.admission import Admission
+from dragoman.gateway.serving.admission import Admission, capped
 from dragoman.gateway.serving.affinity import ForeignReasoning
 from dragoman.gateway.serving.answer_delivery import (
     deliver_fault,
@@ -137,6 +137,8 @@ class Exchange:
             target = self.resolve(request, caller, record)
         if self._traces is not None:
             self._traces.begin(incoming, record, request)
+        if caller.most_output is not None and record.admitted is None:
+            request = capped(incoming, request, caller.most_output)
         if caller.is_limited and record.admitted is None:
             try:
                 request = await self._admission.admit(
@@ -195,6 +197,8 @@ class Exchange:
         if self._attributor is not None:
             self._attributor.note(record, incoming.codec, incoming.headers, request.members)
         target = self.resolve(request, caller, record)
+        if caller.most_output is not None:
+            request = capped(incoming, request, caller.most_output)
         return await self._admission.admit(incoming, caller, record, request, target, self._prices)
 
     async def read(self, incoming: IncomingRequest) -> ClientRequest:

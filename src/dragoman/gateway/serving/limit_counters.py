@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dragoman.accounts.store import StoreError
 from dragoman.config.limits import Limit
-from dragoman.config.windows import Fixed, Rolling, span_of
+from dragoman.config.windows import Rolling, span_of
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.serving.limit_slices import LimitSlices
 from dragoman.keys.admission import (
@@ -24,9 +24,8 @@ from dragoman.keys.admission import (
     window_of,
     written,
 )
-from dragoman.keys.counters import RESERVED, RESTORED, USED, WHEN, cells_of
+from dragoman.keys.counters import PARTS, RESERVED, RESTORED, WHEN, cells_of
 from dragoman.keys.records import UsedInHour
-from dragoman.keys.ring import KeyRing
 
 _log = logging.getLogger("dragoman.limits")
 
@@ -39,18 +38,21 @@ _AUDIT_S = 300.0
 _AUDIT_SOON_S = 1.0
 """Seconds to the next one where the last could not compare all, or a worker is gone."""
 
+_ALARMING = 0.01
+"""The share of a limit by which its counter may be wrong before that is an error."""
+
 _HOUR_S = 3600
 
 
 class UsedSince(Protocol):
-    """What keys have used together since a time (Unix seconds), from rows of usage.
+    """What a key or a team has used since a time (Unix seconds), from rows of usage.
 
     Raises:
         StoreError: the store cannot be used.
     """
 
     def __call__(
-        self, names: Sequence[str], since: float, /
+        self, name: str, since: float, /, *, is_team: bool
     ) -> Awaitable[Sequence[UsedInHour]]: ...
 
 
@@ -62,6 +64,15 @@ class LimitView(NamedTuple):
     used: int
     reserved: int
     resets_at: float
+
+
+class _Stand(NamedTuple):
+    """How a counter stands: its cell `WHEN`, what it has that is in rows of usage, and whether
+    there is more."""
+
+    when: int
+    used: int
+    unwritten: bool
 
 
 class _Closed:
@@ -77,7 +88,7 @@ _CLOSED: Any = _Closed()
 class LimitCounters:
     """The counters of the limits of all callers.
 
-    `ring` tells which keys a team has. `open_counters` is called for the first limit: whoever sets
+    `open_counters` is called for the first limit: whoever sets
     none has no counters. `used_since` reads rows of usage; None if nothing is stored, and then what
     was used before the process began counts for nothing. `on_freed` is called when what workers had
     that are gone was given back.
@@ -85,12 +96,10 @@ class LimitCounters:
 
     def __init__(
         self,
-        ring: KeyRing,
         open_counters: Callable[[], Counters],
         used_since: UsedSince | None = None,
         slices: LimitSlices | None = None,
     ) -> None:
-        self._ring = ring
         self.slices = slices
         """What borrows limits that several machines share; None if this one has them for itself."""
         self._open_counters = open_counters
@@ -100,6 +109,10 @@ class LimitCounters:
         self._unwritten: list[Row] = []
         self._restoring = asyncio.Lock()
         self._audited: dict[Row, BoundLimit] = {}
+        self._doubted: dict[Row, int] = {}
+        self.drift = 0.0
+        """By how much the last comparison with rows of usage found a counter wrong, at most, as a
+        share of its limit."""
         self._task: asyncio.Task[None] | None = None
         self.on_freed: Callable[[], object] = lambda: None
 
@@ -188,7 +201,7 @@ class LimitCounters:
                     if not limit.row.is_restored:
                         await self._restore(limit)
         if self.slices is None:
-            self._audited |= {limit.row: limit for limit in limits if _is_audited(limit)}
+            self._audited |= {limit.row: limit for limit in limits if limit.window is not None}
         bound = caller.bound = BoundLimits(limits)
         return bound
 
@@ -223,14 +236,15 @@ class LimitCounters:
 
     async def _read_used(self, limit: BoundLimit, since: float) -> list[tuple[float, int]]:
         """When hours ended, and what was used in each."""
-        assert self._used_since is not None
-        names = self._ring.members(limit.owner) if limit.is_team else [limit.owner]
-        rows = await self._used_since(names, since)
         return [
             (row.hour + _HOUR_S, _counted(row, limit.kind))
-            for row in rows
+            for row in await self._rows(limit, since)
             if limit.concerns((row.model,))
         ]
+
+    async def _rows(self, limit: BoundLimit, since: float) -> Sequence[UsedInHour]:
+        assert self._used_since is not None
+        return await self._used_since(limit.owner, since, is_team=limit.is_team)
 
     async def _look_after(self, counters: Counters) -> None:
         due = time.monotonic() + _AUDIT_S
@@ -253,62 +267,84 @@ class LimitCounters:
 
     async def audit(self) -> bool:
         """Compare counters with rows of usage, and set right those that differ. Returns whether all
-        were compared: what is being used while they are is left out.
+        were compared: what is written to rows meanwhile is left out.
 
         Raises:
             StoreError: the store cannot be used.
         """
-        done, now = True, time.time()
+        done, now, drift = True, time.time(), 0.0
+        doubted, self._doubted = self._doubted, {}
         for row, limit in list(self._audited.items()):
-            before = self._stand(limit, now)
-            since = _restored_since(limit, now)
-            assert since is not None
-            told = sum(amount for _, amount in await self._read_used(limit, since))
+            before = self._look(limit, now)
+            least, most = await self._told(limit, now)
             self.shared.lock()
             try:
-                if before is None or self._look(limit, now) != before:
-                    done = False
-                    continue
-                wrong = row.cells[USED] - told
+                stand = self._stand(limit, now)
+                wrong = stand.used - min(max(stand.used, least), most)
                 # Rows that are too old are dropped, so that what was ever used is more than they
                 # tell.
-                if not wrong or (limit.limit.window == "total" and wrong > 0):
+                if stand == before and (not wrong or (limit.limit.window == "total" and wrong > 0)):
                     continue
-                row.cells[USED] = told
+                if stand != before or (stand.unwritten and doubted.get(row) != wrong):
+                    # Rows may have it already of which the counter does not know that yet.
+                    self._doubted[row] = wrong
+                    done = False
+                    continue
+                if wrong > 0:
+                    limit.counter.take_back_latest(wrong)
+                else:
+                    limit.counter.add(now, -wrong)
             finally:
                 self.shared.unlock()
-            _log.warning(
+            share = abs(wrong) / max(limit.amount, 1)
+            drift = max(drift, share)
+            _log.log(
+                logging.ERROR if share > _ALARMING else logging.WARNING,
                 "%s of %s was counted as %+d of what rows of usage tell, and is set right",
                 limit.name,
                 limit.owner,
                 wrong,
             )
+        self.drift = drift
         return done
 
-    def _stand(self, limit: BoundLimit, now: float) -> tuple[int, int] | None:
+    async def _told(self, limit: BoundLimit, now: float) -> tuple[int, int]:
+        """What was used of a limit by rows of usage, at least and at most. They are sums of hours,
+        of which a window may have a part; count requests when they are over, which may have begun
+        before; and have the name of a model that was asked for, which may stand for another."""
+        assert limit.window is not None
+        if isinstance(limit.window, Rolling):
+            begin = now - limit.window.seconds
+            first = begin - limit.window.seconds / PARTS
+        else:
+            begin = first = span_of(limit.window, now)[0]
+        if limit.limit.since is not None:
+            reset = limit.limit.since.timestamp()
+            begin, first = max(begin, reset), max(first, reset)
+        if limit.kind is Kind.REQUESTS and begin:
+            begin += _HOUR_S
+        least = most = 0
+        for row in await self._rows(limit, first - _HOUR_S):
+            if row.hour + _HOUR_S <= first:
+                continue
+            amount = _counted(row, limit.kind)
+            most += amount
+            if row.hour >= begin and limit.concerns((row.model,)):
+                least += amount
+        return least, most
+
+    def _look(self, limit: BoundLimit, now: float) -> _Stand:
         self.shared.lock()
         try:
-            return self._look(limit, now)
+            return self._stand(limit, now)
         finally:
             self.shared.unlock()
 
-    def _look(self, limit: BoundLimit, now: float) -> tuple[int, int] | None:
-        """How a counter stands, with the lock held; None if something is used that is in no row."""
-        if self.shared.unwritten(limit.row):
-            return None
-        used = limit.counter.used(now)
-        return limit.row.cells[WHEN], used
-
-
-def _is_audited(limit: BoundLimit) -> bool:
-    """Whether rows of usage tell exactly what a counter must be: those of the calendar's whole
-    hours, by key and by what is in rows. Keys change their teams, rows count requests that reached
-    no upstream, and have the name of a model that was asked for, which may stand for another."""
-    if limit.is_team or limit.models is not None or limit.kind in (Kind.REQUESTS, Kind.CONCURRENT):
-        return False
-    if not isinstance(limit.window, Fixed) or limit.limit.since is not None:
-        return False
-    return span_of(limit.window, time.time())[0] % _HOUR_S == 0
+    def _stand(self, limit: BoundLimit, now: float) -> _Stand:
+        """How a counter stands, with the lock held."""
+        unwritten = self.shared.unwritten(limit.row)
+        used = limit.counter.used(now) - unwritten
+        return _Stand(limit.row.cells[WHEN], used, unwritten != 0)
 
 
 def _counted(row: UsedInHour, kind: Kind) -> int:

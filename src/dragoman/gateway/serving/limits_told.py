@@ -99,19 +99,17 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
 def rate_lines(codec: Codec, limits: Sequence[BoundLimit], now: float) -> bytes:
     """The lines of the client's protocol's own headers for what is left: of each kind, of the
     tightest limit."""
-    tightest: dict[LimitKind, tuple[int, BoundLimit]] = {}
+    statuses: dict[LimitKind, RateStatus] = {}
     for limit in limits:
-        remaining = limit.left(now)
-        known = tightest.get(limit.limit.kind)
-        if known is None or remaining * known[1].amount < known[0] * limit.amount:
-            tightest[limit.limit.kind] = remaining, limit
-    statuses: list[RateStatus] = []
-    for kind, (remaining, limit) in tightest.items():
-        resets_at = limit.counter.resets_at(now)
-        if resets_at != math.inf:
-            left = max(0, remaining)
-            statuses.append(RateStatus(kind, limit.amount, left, resets_at - now, resets_at))
-    return codec.endpoint.limit_lines(statuses)
+        kind, amount = limit.limit.kind, limit.amount
+        left = max(0, limit.left(now))
+        known = statuses.get(kind)
+        if known is None or left * known.limit < known.remaining * amount:
+            resets_at = limit.counter.resets_at(now)
+            statuses[kind] = RateStatus(kind, amount, left, resets_at - now, resets_at)
+    return codec.endpoint.limit_lines(
+        [status for status in statuses.values() if status.resets_at != math.inf]
+    )
 
 
 def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:

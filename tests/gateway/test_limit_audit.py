@@ -1,0 +1,137 @@
+"""Counters are compared with rows of usage: what cannot be is set right, and told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dragoman.config.limits import Limit
+from dragoman.gateway.edge.auth import Caller
+from dragoman.gateway.serving.limit_counters import LimitCounters
+from dragoman.keys.admission import BoundLimit, admit, settle
+from dragoman.keys.records import UsedInHour
+from dragoman.storage.shared_limits import PrivateLimits
+
+HOUR = 3600
+
+
+def limit(kind: str, amount: int | str, window: str, **fields: Any) -> Limit:
+    return Limit(kind=kind, amount=amount, window=window, **fields)  # type: ignore[arg-type]
+
+
+def row(hours_ago: int, tokens: int, model: str = "m", requests: int = 1) -> UsedInHour:
+    hour = int(time.time()) // HOUR * HOUR - hours_ago * HOUR
+    return UsedInHour(hour, model, requests, tokens, 0, 0, tokens * 10**9)
+
+
+class Rows:
+    """Rows of usage by owner, and what was asked of them."""
+
+    def __init__(self, rows: Sequence[UsedInHour]) -> None:
+        self.rows = list(rows)
+        self.asked: list[tuple[str, bool]] = []
+
+    async def __call__(self, name: str, since: float, /, *, is_team: bool) -> list[UsedInHour]:
+        self.asked.append((name, is_team))
+        return [one for one in self.rows if one.hour >= since]
+
+
+async def bound(
+    one: Limit, rows: Rows, *, is_team: bool = False
+) -> tuple[LimitCounters, BoundLimit]:
+    """A limit whose counter is made from these rows."""
+    counters = LimitCounters(PrivateLimits, rows)
+    fields: dict[str, Any] = {"team": "t", "team_limits": (one,)} if is_team else {"limits": (one,)}
+    found = await counters.bind(Caller("k", **fields))
+    return counters, found.all[0]
+
+
+ROLLING = limit("tokens", 1000, "5h")
+TOTAL = limit("tokens", 1000, "total")
+SOME = limit("tokens", 1000, "total", models=["gpt-*"])
+COST = limit("cost", "10", "total")
+REQUESTS = limit("requests", 1000, "5h")
+
+
+@pytest.mark.parametrize(
+    ("one", "rows", "counted", "right"),
+    [
+        # Of the hour in which a rolling window begins any part may lie in it.
+        (ROLLING, [row(1, 30), row(5, 50)], 30, 30),
+        (ROLLING, [row(1, 30), row(5, 50)], 80, 80),
+        (ROLLING, [row(1, 30), row(5, 50)], 81, 80),
+        (ROLLING, [row(1, 30), row(5, 50)], 10, 30),
+        (ROLLING, [row(9, 70)], 5, 0),
+        (limit("tokens", 1000, "30m"), [row(0, 30), row(9, 99)], 131, 30),
+        (TOTAL, [row(1, 30), row(5, 50)], 79, 80),
+        # Old rows are dropped, and what they told is not.
+        (TOTAL, [row(1, 30)], 80, 80),
+        # Whoever asks by another name counts for a limit of some models, too.
+        (SOME, [row(1, 30, "gpt-5"), row(1, 50, "mine")], 30, 30),
+        (SOME, [row(1, 30, "gpt-5"), row(1, 50, "mine")], 80, 80),
+        (SOME, [row(1, 30, "gpt-5"), row(1, 50, "mine")], 20, 30),
+        (COST, [row(1, 30)], 29 * 10**9, 30 * 10**9),
+        # A request may have begun before the window did.
+        (REQUESTS, [row(1, 30, requests=3), row(4, 30, requests=5)], 2, 3),
+        (REQUESTS, [row(1, 30, requests=3), row(4, 30, requests=5)], 4, 4),
+        (REQUESTS, [row(1, 30, requests=3), row(4, 30, requests=5)], 9, 8),
+        (limit("requests", 1000, "total"), [row(1, 30, requests=3)], 2, 3),
+    ],
+)
+@pytest.mark.parametrize("is_team", [False, True])
+async def test_what_rows_cannot_tell_is_set_right(
+    one: Limit, rows: list[UsedInHour], counted: int, right: int, is_team: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    told = Rows([])
+    counters, found = await bound(one, told, is_team=is_team)
+    found.counter.add(time.time(), counted)
+    told.rows += rows
+    assert await counters.audit()
+    assert found.counter.used(time.time()) == right
+    wrong = abs(counted - right)
+    assert counters.drift == wrong / found.amount
+    levels = [line.levelno for line in caplog.records]
+    alarming = logging.ERROR if wrong > found.amount / 100 else logging.WARNING
+    assert levels == ([alarming] if wrong else [])
+    assert await counters.audit()
+    assert counters.drift == 0
+    assert set(told.asked) == {("t" if is_team else "k", is_team)}
+    await counters.close()
+
+
+async def test_what_is_in_no_row_yet_is_left_alone() -> None:
+    """Even while more is used all the time, what is wrong is found, at the second look."""
+    rows = Rows([])
+    counters, found = await bound(limit("tokens", 10_000, "total"), rows)
+
+    def use(tokens: int) -> None:
+        reserved = admit([found], [tokens] * 8, time.time())
+        assert not isinstance(reserved, Exception)
+        changed, _ = settle(reserved, [tokens] * 8, time.time())  # type: ignore[arg-type]
+        counters.note_settled(changed)
+
+    use(100)
+    assert await counters.audit()
+    assert found.counter.used(time.time()) == 100
+    # Written, and this process has not noted it yet: not wrong.
+    taken = counters.take_unwritten()
+    rows.rows.append(row(0, 100))
+    assert not await counters.audit()
+    use(7)
+    counters.note_written(taken)
+    assert await counters.audit()
+    assert found.counter.used(time.time()) == 107
+    # Lost from the counter: right after two looks, though there is something under way.
+    found.counter.take_back_latest(50)
+    assert not await counters.audit()
+    use(1)
+    assert await counters.audit()
+    assert found.counter.used(time.time()) == 108
+    await asyncio.sleep(0)
+    await counters.close()
