@@ -142,8 +142,11 @@ def lend(
     if report.ahead and now >= ledger.pressed:
         parts = _STRANDED_SLOTS if window is None else _STRANDED
         instances = 1 + sum(not one.lost_at for one in others)
-        most = min(report.amount // parts, max(0, free) // 2) // instances
-        ceiling += max(0, most - (ceiling - needed))
+        share = min(report.amount // parts, max(0, free) // 2) // instances
+        if share > (room := max(0, report.amount // parts - spare)):
+            # It was lent to fewer.
+            share, ledger.pressed = room, now + _PRESSED_S
+        ceiling += max(0, share - (ceiling - needed))
     own.ceiling, own.until = ceiling, now + LOST_S
     ledger.holdings[report.instance] = own
     ledger.heard, ledger.cells = now, bytes(cells)
