@@ -53,7 +53,10 @@ _PARTS: Final = 64
 
 _SLOW_S: Final = 1.0
 """Seconds without an answer after which the owner counts as away."""
-_RETRY_LEAST_S, _RETRY_MOST_S = 0.25, 5.0
+_RETRY_LEAST_S, _RETRY_MOST_S = 0.25, 3.0
+_QUIET_S: Final = 5.0
+"""Seconds after which the owner is asked whether it is there, if there is nothing else to ask."""
+
 _AT_ONCE: Final = 200
 
 _MACHINE = "this machine"
@@ -140,6 +143,7 @@ class LimitSlices:
         self._answered: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._retry_s = _RETRY_LEAST_S
+        self._heard = time.monotonic()
         self.away_since: float | None = None
         self.exchanges = 0
         self.failures = 0
@@ -276,12 +280,12 @@ class LimitSlices:
 
     async def _run(self) -> None:
         while True:
-            wait = self._retry_s if self.away_since is not None else _LEAST_S
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._asked.wait()
-            if self.away_since is not None:
+            if self.away_since is not None:  # nobody waits for it
                 await asyncio.sleep(self._retry_s * random.uniform(0.5, 1.0))
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LEAST_S):
+                        await self._asked.wait()
             self._asked.clear()
             answered, self._answered = self._answered, None
             try:
@@ -315,7 +319,7 @@ class LimitSlices:
         ]
 
     async def _exchange(self, due: list[_Borrowed], *, gives_back: bool = False) -> None:
-        if not due and self.away_since is None:
+        if not due and self.away_since is None and time.monotonic() < self._heard + _QUIET_S:
             return
         counters = self._counters
         assert counters is not None
@@ -357,6 +361,7 @@ class LimitSlices:
         finally:
             slow.cancel()
         self._note_back()
+        self._heard = time.monotonic()
         self.exchanges += 1
         counters.lock()
         try:
