@@ -184,6 +184,8 @@ class LimitSlices:
         every = _SLOTS_S if window is None else _MOST_S
         if isinstance(window, Rolling):
             every = min(_MOST_S, max(_LEAST_S, window.seconds / _PARTS))
+        # As the database can write it.
+        name = name.encode(errors="backslashreplace").decode().replace("\0", "\\0")
         one = _Borrowed(name, found, every)
         self._borrowed[name] = self._by_row[row] = one
         return found

@@ -104,6 +104,14 @@ class PostgresLedgers:
         connection = self._connection
         if connection is None:
             connection = self._connection = self._connect()
+        while not self._decided(connection, names, decide):
+            # By itself: who waits for a row that another makes must hold none.
+            connection.execute(_MAKE, (names,))
+
+    def _decided(
+        self, connection: psycopg.Connection[Any], names: list[str], decide: Decide
+    ) -> bool:
+        """Whether all rows were there, and something was decided."""
         with connection.pipeline():
             connection.execute("BEGIN")
             # Whoever stops in the middle keeps the others waiting no longer.
@@ -111,10 +119,11 @@ class PostgresLedgers:
             connection.execute("SET LOCAL idle_in_transaction_session_timeout = 3000")
             rows = connection.execute(_READ, (names,)).fetchall()
             if len(rows) < len(names):
-                connection.execute(_MAKE, (names,))
-                rows = connection.execute(_READ, (names,)).fetchall()
+                connection.execute("ROLLBACK")
+                return False
             ledgers = {name: read_ledger(bytes(state)) for name, state, _ in rows}
             decide(ledgers, max((now for _, _, now in rows), default=0.0))
             stored = [write_ledger(one) for one in ledgers.values()]
             connection.execute(_WRITE, (list(ledgers), stored))
             connection.execute("COMMIT")
+        return True
