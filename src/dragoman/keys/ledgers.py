@@ -90,12 +90,14 @@ class Report(Struct, frozen=True, kw_only=True):
 class Lent(Struct, frozen=True):
     """What an instance is told: its new ceiling, and up to where what it used is known. The others
     hold `elsewhere`, of which they do not need `spare`; `instances` are known, this one included.
-    `pressed`: some could not be lent enough, and others had more than they need."""
+    `share` is what it may keep and not need. `pressed`: some could not be lent enough, and others
+    had more than they need."""
 
     ceiling: int
     spent: int
     elsewhere: int
     spare: int
+    share: int
     instances: int
     pressed: bool
 
@@ -139,19 +141,21 @@ def lend(
             pressed = spare > 0
             if pressed:
                 ledger.pressed = now + _PRESSED_S
+    share = 0
     if report.ahead and now >= ledger.pressed:
         parts = _STRANDED_SLOTS if window is None else _STRANDED
         instances = 1 + sum(not one.lost_at for one in others)
         share = min(report.amount // parts, max(0, free) // 2) // instances
-        if share > (room := max(0, report.amount // parts - spare)):
-            # It was lent to fewer.
-            share, ledger.pressed = room, now + _PRESSED_S
-        ceiling += max(0, share - (ceiling - needed))
+        # There is little room where all of it was lent to fewer before, until these report.
+        room = max(share // 4, report.amount // parts - spare)
+        ceiling += max(0, min(share, room) - (ceiling - needed))
     own.ceiling, own.until = ceiling, now + LOST_S
     ledger.holdings[report.instance] = own
     ledger.heard, ledger.cells = now, bytes(cells)
     living = sum(not one.lost_at for one in ledger.holdings.values())
-    return Lent(ceiling, report.spent, elsewhere, spare, living, pressed or now < ledger.pressed)
+    return Lent(
+        ceiling, report.spent, elsewhere, spare, share, living, pressed or now < ledger.pressed
+    )
 
 
 Decide = Callable[[Mapping[str, Ledger], float], None]

@@ -32,13 +32,15 @@ from dragoman.keys.ledgers import SLICE_S, Lent, Report
     AWAY,
     PRESSED,
     SPARE,
-) = range(12)
+    SHARE,
+) = range(13)
 """Cells of a slice: up to where this machine may use and reserve; what it has used, and what of
 that the owner knows; until when the slice holds (milliseconds of the monotonic clock); when it was
 last reported (milliseconds of this machine's clock), and under which number; what others hold, and
 how many instances there are; how far the owner's clock is ahead (milliseconds); whether the owner
-is away; whether others lack what is held here; and what others hold and do not need."""
-SLICE_CELLS: Final = 12
+is away; whether others lack what is held here; what others hold and do not need; and what this
+machine may keep and not need."""
+SLICE_CELLS: Final = 13
 
 _MUCH: Final = 1 << 61
 _SOON_S: Final = 1.0
@@ -173,8 +175,10 @@ class Slice:
         held = self.holds()
         needed = cells[SPENT] + reserved
         ahead = wanted > 0 or (cells[SPENT] != cells[ACKNOWLEDGED]) or reserved > 0
-        if not held or cells[PRESSED] or not ahead or not self.enforced:
-            cells[CEILING] = min(cells[CEILING], needed + wanted) if held else needed
+        kept = wanted
+        if ahead and self.enforced and not cells[PRESSED]:
+            kept = max(wanted, cells[SHARE])
+        cells[CEILING] = min(cells[CEILING], needed + kept) if held else needed
         cells[NUMBER] += 1
         cells[REPORTED] = int(now * 1000) + 1
         told = Report(
@@ -204,7 +208,8 @@ class Slice:
         cells[UNTIL] = int((told_at + SLICE_S) * 1000)
         cells[ELSEWHERE], cells[INSTANCES] = lent.elsewhere, lent.instances
         cells[OFFSET] = int((owners - now) * 1000)
-        cells[AWAY], cells[PRESSED], cells[SPARE] = 0, lent.pressed, lent.spare
+        cells[AWAY], cells[PRESSED] = 0, lent.pressed
+        cells[SPARE], cells[SHARE] = lent.spare, lent.share
         self.whole[WHEN], self.whole[USED] = ledger[WHEN], ledger[USED]
         self.whole[HEAD_CELLS:] = ledger[HEAD_CELLS:]
         if self.window is not None and (more := cells[SPENT] - lent.spent) > 0:

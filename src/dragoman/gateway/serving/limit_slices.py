@@ -43,8 +43,9 @@ _MOST_WAIT_S: Final = 0.6
 """Seconds for which a request waits for what others hold and do not need."""
 
 _ASK_AGAIN_S: Final = 0.03
-_SAME_ANSWER_S: Final = 0.05
-"""Seconds for which the owner is not asked again for what it does not have."""
+_SAME_ANSWER_S, _SAME_SLOTS_S = 0.25, 0.05
+"""Seconds for which the owner is not asked again for what it does not have: what a window frees is
+known here, a slot that another gives back is not."""
 
 _LEAST_S, _MOST_S, _SLOTS_S = 0.1, 1.0, 0.25
 """Seconds between two reports at least and at most, and those of requests at one time."""
@@ -259,7 +260,8 @@ class LimitSlices:
                 if one is None or not limit.enforced or amount <= left:
                     continue
                 known = one.slice.cells
-                is_fresh = abs(now * 1000 - known[REPORTED]) < _SAME_ANSWER_S * 1000
+                fresh_s = _SAME_SLOTS_S if limit.window is None else _SAME_ANSWER_S
+                is_fresh = abs(now * 1000 - known[REPORTED]) < fresh_s * 1000
                 there = one.slice.may_be_had(now) + known[SPARE] >= amount
                 if amount > limit.amount or (is_fresh and not there):
                     return None
