@@ -81,3 +81,22 @@ def test_what_fails_changes_nothing_and_the_next_goes_well(cluster: Cluster) -> 
 
         ledgers.exchange(["a"], look)
         ledgers.exchange([], count)
+
+
+def test_an_exchange_with_a_database_that_hangs_is_given_up(cluster: Cluster) -> None:
+    with (
+        closing(PostgresLedgers(connecting(cluster.url))) as ledgers,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        ledgers.exchange(["hangs"], count)
+        cluster.freeze()
+        try:
+            hanging = thread.submit(ledgers.exchange, ["hangs"], count)
+            with pytest.raises(TimeoutError):
+                hanging.result(0.3)
+            ledgers.abort()
+            with pytest.raises(Away):
+                hanging.result(5)
+        finally:
+            cluster.freeze(thaw=True)
+        ledgers.exchange(["hangs"], count)

@@ -163,7 +163,7 @@ Decide = Callable[[Mapping[str, Ledger], float], None]
 
 
 class Ledgers(Protocol):
-    """Where ledgers are kept. All methods block, and belong to one thread.
+    """Where ledgers are kept. Methods block, and belong to one thread.
 
     Raises:
         Away: it cannot be used now; whether what was decided is kept, is not known.
@@ -173,6 +173,9 @@ class Ledgers(Protocol):
         """Have something decided about the ledgers of these names, which are made if there are
         none, while nobody else does. The owner's time is of after the call, so that whatever
         happened before it was earlier."""
+
+    def abort(self) -> None:
+        """Have the exchange fail that is under way. Any thread may call it."""
 
     def close(self) -> None:
         """Give everything up."""

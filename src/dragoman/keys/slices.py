@@ -159,11 +159,18 @@ class Slice:
         return self.amount - self.used_by_all(now) - self.cells[ELSEWHERE] - self.whole[RESERVED]
 
     def is_idle(self) -> bool:
-        """Whether there is nothing to report: nothing was used, and nothing is held."""
+        """Whether there is nothing to report: nothing was used, and nothing is held. Whether the
+        owner is away is found out by reporting."""
         cells = self.cells
-        return cells[SPENT] == cells[ACKNOWLEDGED] and not (
-            self.enforced and (cells[CEILING] > cells[SPENT] or self.whole[RESERVED])
-        )
+        if cells[AWAY] or cells[SPENT] != cells[ACKNOWLEDGED]:
+            return False
+        return not self.enforced or (cells[CEILING] <= cells[SPENT] and not self.whole[RESERVED])
+
+    def is_overdrawn(self) -> bool:
+        """Whether more was used than was lent, which the owner has to know before it lends that to
+        others."""
+        cells = self.cells
+        return self.enforced and not cells[AWAY] and cells[SPENT] > cells[CEILING]
 
     def report(
         self, instance: str, now: float, wanted: int = 0, least: int = 0

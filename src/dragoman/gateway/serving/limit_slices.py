@@ -27,6 +27,7 @@ from dragoman.keys.admission import BoundLimit, Counters, Refusal, Reservation, 
 from dragoman.keys.counters import RESERVED, Cells, cells_of
 from dragoman.keys.ledgers import Away, Ledger, Ledgers, Lent, Report, lend
 from dragoman.keys.slices import (
+    AWAY,
     ELSEWHERE,
     INSTANCES,
     PRESSED,
@@ -54,6 +55,8 @@ _PARTS: Final = 64
 
 _SLOW_S: Final = 1.0
 """Seconds without an answer after which the owner counts as away."""
+_HUNG_S: Final = 4.0
+"""Seconds after which no answer is waited for any longer."""
 _RETRY_LEAST_S, _RETRY_MOST_S = 0.25, 3.0
 _QUIET_S: Final = 5.0
 """Seconds after which the owner is asked whether it is there, if there is nothing else to ask."""
@@ -263,7 +266,8 @@ class LimitSlices:
                 fresh_s = _SAME_SLOTS_S if limit.window is None else _SAME_ANSWER_S
                 is_fresh = abs(now * 1000 - known[REPORTED]) < fresh_s * 1000
                 there = one.slice.may_be_had(now) + known[SPARE] >= amount
-                if amount > limit.amount or (is_fresh and not there):
+                # Another worker may have found the owner away, and have it asked for all.
+                if amount > limit.amount or known[AWAY] or (is_fresh and not there):
                     return None
                 lacking.append((one.name, amount))
         finally:
@@ -319,7 +323,11 @@ class LimitSlices:
         return [self._borrowed[name] for name in asked] + [
             one
             for one in self._busy()
-            if one.name not in asked and abs(now - one.slice.cells[REPORTED]) >= one.every_s * 1000
+            if one.name not in asked
+            and (
+                one.slice.is_overdrawn()
+                or abs(now - one.slice.cells[REPORTED]) >= one.every_s * 1000
+            )
         ]
 
     async def _exchange(self, due: list[_Borrowed], *, gives_back: bool = False) -> None:
@@ -354,6 +362,7 @@ class LimitSlices:
 
         loop = asyncio.get_running_loop()
         slow = loop.call_later(_SLOW_S, self._note_away, "no answer")
+        hung = loop.call_later(_HUNG_S, self._ledgers.abort)
         try:
             await loop.run_in_executor(
                 self._thread, lambda: self._ledgers.exchange(sorted(told), decide)
@@ -364,6 +373,7 @@ class LimitSlices:
             return
         finally:
             slow.cancel()
+            hung.cancel()
         self._note_back()
         self._heard = time.monotonic()
         self.exchanges += 1

@@ -7,7 +7,10 @@ connection may be one of PgBouncer's.
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -93,6 +96,16 @@ class PostgresLedgers:
         finally:
             if not done:
                 self.close()
+
+    def abort(self) -> None:
+        """See `Ledgers.abort`. A server that hangs keeps its connections, and so no time of the
+        network runs out."""
+        connection = self._connection
+        if connection is not None:
+            with suppress(OSError, psycopg.Error):
+                file = os.dup(connection.fileno())
+                with socket.socket(fileno=file) as found:
+                    found.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """See `Ledgers.close`."""
