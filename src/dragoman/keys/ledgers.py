@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from msgspec import Struct, field, msgpack
 
 from dragoman.config.windows import Window
-from dragoman.keys.counters import HEAD_CELLS, USED, WHEN, Cells, Counter, cells_of, counter_of
+from dragoman.keys.counters import RESTORED, USED, WHEN, Cells, Counter, cells_of, counter_of
 
 SLICE_S: Final = 10.0
 """Seconds for which an instance may admit requests after its last report."""
@@ -206,7 +206,7 @@ def _cells_of(ledger: Ledger, window: Window | None, seed: Cells) -> Cells:
         cells[:] = memoryview(ledger.cells).cast("q")
     elif window is not None:
         cells[WHEN], cells[USED] = seed[WHEN], seed[USED]
-        cells[HEAD_CELLS:] = seed[HEAD_CELLS:]
+        cells[RESTORED + 1 :] = seed[RESTORED + 1 :]
     return cells
 
 

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from dragoman.config.limits import Limit, WhenAway
 from dragoman.config.windows import Window
 from dragoman.keys.admission import BoundLimit, Row
-from dragoman.keys.counters import HEAD_CELLS, RESERVED, USED, WHEN, Cells, Counter, counter_of
+from dragoman.keys.counters import RESERVED, RESTORED, USED, WHEN, Cells, Counter, counter_of
 from dragoman.keys.ledgers import SLICE_S, Lent, Report
 
 (
@@ -90,6 +90,9 @@ class Slice:
         self._monotonic = monotonic
 
     # What `admit` and `settle` ask
+
+    fresh_until: Final = -inf
+    """The cell `USED` never tells what may not be used: `used` is to be asked."""
 
     def used(self, now: float) -> int:
         """What of the limit may not be used here: all but what is left of the slice."""
@@ -218,7 +221,7 @@ class Slice:
         cells[AWAY], cells[PRESSED] = 0, lent.pressed
         cells[SPARE], cells[SHARE] = lent.spare, lent.share
         self.whole[WHEN], self.whole[USED] = ledger[WHEN], ledger[USED]
-        self.whole[HEAD_CELLS:] = ledger[HEAD_CELLS:]
+        self.whole[RESTORED + 1 :] = ledger[RESTORED + 1 :]
         if self.window is not None and (more := cells[SPENT] - lent.spent) > 0:
             self._counter.add(owners, more)
         if self.own[USED]:
