@@ -61,6 +61,7 @@ class Slice:
         "amount",
         "cells",
         "enforced",
+        "fresh_until",
         "own",
         "whole",
         "window",
@@ -78,6 +79,8 @@ class Slice:
         when_away: WhenAway = "closed",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.fresh_until = -inf
+        """The cell `USED` never tells what may not be used: `used` is to be asked."""
         self.window = window
         self.amount = amount
         self.whole = whole
@@ -90,9 +93,6 @@ class Slice:
         self._monotonic = monotonic
 
     # What `admit` and `settle` ask
-
-    fresh_until: Final = -inf
-    """The cell `USED` never tells what may not be used: `used` is to be asked."""
 
     def used(self, now: float) -> int:
         """What of the limit may not be used here: all but what is left of the slice."""
