@@ -8,13 +8,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("psycopg")
 
+from tests.gateway.http import call
 from tests.gateway.limit_saturation import CLIENTS, KEY, Hammered
-from tests.gateway.processes import ASKED, GatewayProcess, gateway_process
+from tests.gateway.processes import ASKED, GatewayProcess, gateway_process, until
 from tests.gateway.test_shared_concurrency import Upstream, slow_upstream
 from tests.storage.cluster import Cluster, running_cluster
 
@@ -122,3 +124,81 @@ def test_three_instances_hold_to_a_rate_though_one_is_killed(
     assert found.most_in(3.0, 300) <= 300
     # What the killed one held of the second window counts as used.
     assert found.statuses[200] >= 300 + 0.9 * 300
+
+
+def test_requests_at_one_time_are_counted_over_all_instances(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    limit = 'kind = "concurrent"\namount = 6\nqueue_s = 5'
+    with instances(tmp_path, cluster, limit) as (upstream, gateways):
+        upstream.takes_s = 0.05
+        found = asyncio.run(hammer([port_of(one) for one in gateways], 4.0, clients=30))
+    assert max(upstream.most.values()) <= 6
+    # Half of what six slots that are never free could do, though slots move between instances.
+    assert found.statuses[200] >= 0.5 * 6 * 4.0 / 0.05
+
+
+ADMIN = """
+[[clients.limits]]
+kind = "requests"
+amount = 100
+window = "total"
+when_away = "{away}"
+[[clients]]
+name = "operator"
+key = "sk-of-nobody"
+[admin]
+key = "{token}"
+"""
+TOKEN = "admin-token-of-the-test"
+
+
+@pytest.mark.parametrize("away", ["closed", "share"])
+def test_what_holds_while_the_database_is_away(tmp_path: Path, away: str) -> None:
+    limit = 'kind = "requests"\namount = 1000\nwindow = "day"'
+    limit += f'\nwhen_away = "{away}"'
+    limit += ADMIN.format(away=away, token=TOKEN)
+    with (
+        running_cluster() as own,
+        instances(tmp_path, own, limit, count=2, workers=1) as (_, gateways),
+    ):
+
+        def shared(gateway: GatewayProcess) -> dict[str, Any]:
+            answer = call(gateway.url, "GET", "/admin/limits", key=TOKEN)
+            (found,) = (one for one in answer.json["limits"] if one["name"].endswith("total"))
+            return {**found, "away_since": answer.json["away_since"]}
+
+        def health(gateway: GatewayProcess) -> str:
+            return str(call(gateway.url, "GET", "/admin/health", key=TOKEN).json["limits"])
+
+        def ask(gateway: GatewayProcess) -> int:
+            return call(gateway.url, "POST", "/v1/chat/completions", ASKED, key=KEY).status
+
+        for _ in range(3):  # so that each knows of the other
+            assert [ask(one) for one in gateways] == [200, 200]
+            time.sleep(1.2)
+        assert [ask(one) for one in gateways] == [200, 200]
+        assert [health(one) for one in gateways] == ["shared", "shared"]
+        # One is gone, and the other takes what it is sent and answers nothing.
+        own.stop() if away == "closed" else own.freeze()
+        try:
+            until(lambda: [health(one) for one in gateways] == ["away", "away"], 10)
+            before = [shared(one) for one in gateways]
+            assert all(one["away_since"] and one["instances"] == 2 for one in before), before
+            statuses = [[ask(one) for _ in range(60)] for one in gateways]
+            counts = [one.count(200) for one in statuses]
+            refused = call(gateways[0].url, "POST", "/v1/chat/completions", ASKED, key=KEY)
+            assert refused.status == 429
+            assert refused.headers["x-dragoman-limit"] == "key:requests:total"
+            if away == "closed":
+                assert 0 < sum(counts) <= 5, counts
+                assert refused.headers["retry-after"] == "1"
+            else:
+                assert 80 <= sum(counts) <= 92, counts
+                assert {one["holds"] for one in map(shared, gateways)} == {"share"}
+        finally:
+            own.start() if away == "closed" else own.freeze(thaw=True)
+        until(lambda: [health(one) for one in gateways] == ["shared", "shared"], 10)
+        time.sleep(1.5)  # until both have told what they used meanwhile
+        left = [ask(gateways[number % 2]) for number in range(110)].count(200)
+        assert 8 + sum(counts) + left == 100

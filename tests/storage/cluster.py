@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -51,6 +52,13 @@ class Cluster:
     def stop(self, mode: str = "immediate") -> None:
         """Stop it; as if it were killed, unless `mode` says otherwise."""
         self._run("pg_ctl", "-D", str(self._folder / "data"), "-w", "-m", mode, "stop")
+
+    def freeze(self, *, thaw: bool = False) -> None:
+        """Stop all of its processes where they are, or let them go on."""
+        first = int((self._folder / "data" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for pid in (first, *map(int, children)):
+            os.kill(pid, signal.SIGCONT if thaw else signal.SIGSTOP)
 
     def _run(self, program: str, *words: str) -> None:
         subprocess.run(

@@ -18,7 +18,7 @@ WHEN, USED, RESERVED, RESTORED = range(4)
 """The first cells of every counter: the last part of a rolling window that something was counted
 in, or when the present window of the calendar began; what was used; what is reserved; whether what
 was used before the counter was made has been added."""
-HEAD_CELLS: Final = 4
+_HEAD: Final = 4
 
 PARTS: Final = 256
 """Parts of a rolling window that are counted apart. What was taken is free again when the whole
@@ -35,8 +35,8 @@ _NOTHING: Final = memoryview(bytes(8 * _RING)).cast("q")
 _MOST: Final = 1 << 62
 """Where a counter stays: more does not fit a cell."""
 
-FIXED_CELLS: Final = HEAD_CELLS
-ROLLING_CELLS: Final = HEAD_CELLS + _RING
+FIXED_CELLS: Final = _HEAD
+ROLLING_CELLS: Final = _HEAD + _RING
 
 
 class Counter(Protocol):
@@ -99,7 +99,7 @@ class RollingCounter:
             return
         cells = self._cells
         # Never before the last: the time of one process may be a little behind that of another.
-        cells[HEAD_CELLS + cells[WHEN] % _RING] += amount
+        cells[_HEAD + cells[WHEN] % _RING] += amount
         cells[USED] += amount
 
     def take_back(self, at: float, amount: int) -> None:
@@ -110,7 +110,7 @@ class RollingCounter:
             return
         # It was counted in a later part, if the time was behind.
         for number in range(part, cells[WHEN] + 1):
-            place = HEAD_CELLS + number % _RING
+            place = _HEAD + number % _RING
             if cells[place] >= amount:
                 cells[place] -= amount
                 cells[USED] -= amount
@@ -120,13 +120,13 @@ class RollingCounter:
         """See `Counter.take_back_latest`."""
         cells = self._cells
         for number in range(cells[WHEN], cells[WHEN] - _RING, -1):
-            place = HEAD_CELLS + number % _RING
+            place = _HEAD + number % _RING
             taken = min(amount, cells[place])
             cells[place] -= taken
             amount -= taken
             if not amount:
                 break
-        cells[USED] = sum(cells[HEAD_CELLS:])
+        cells[USED] = sum(cells[_HEAD:])
 
     def frees_at(self, now: float, amount: int) -> float:
         """See `Counter.frees_at`."""
@@ -134,7 +134,7 @@ class RollingCounter:
             return inf
         cells = self._cells
         for number in range(cells[WHEN] - PARTS, cells[WHEN] + 1):
-            amount -= cells[HEAD_CELLS + number % _RING]
+            amount -= cells[_HEAD + number % _RING]
             if amount <= 0:
                 return max(now, (number + _RING) / self._parts_per_s)
         return inf
@@ -145,10 +145,10 @@ class RollingCounter:
             return now
         cells = self._cells
         latest = cells[WHEN]
-        if cells[HEAD_CELLS + latest % _RING]:
+        if cells[_HEAD + latest % _RING]:
             return (latest + _RING) / self._parts_per_s
         for number in range(latest - 1, latest - _RING, -1):
-            if cells[HEAD_CELLS + number % _RING]:
+            if cells[_HEAD + number % _RING]:
                 return (number + _RING) / self._parts_per_s
         return now
 
@@ -158,14 +158,14 @@ class RollingCounter:
         passed = part - cells[WHEN]
         cells[WHEN] = part
         if passed >= _RING:
-            cells[HEAD_CELLS:] = _NOTHING
+            cells[_HEAD:] = _NOTHING
             cells[USED] = 0
             return
-        end = HEAD_CELLS + part % _RING + 1
+        end = _HEAD + part % _RING + 1
         begin = end - passed
-        if begin < HEAD_CELLS:
-            self._empty(begin + _RING, HEAD_CELLS + _RING)
-            begin = HEAD_CELLS
+        if begin < _HEAD:
+            self._empty(begin + _RING, _HEAD + _RING)
+            begin = _HEAD
         self._empty(begin, end)
 
     def _empty(self, begin: int, end: int) -> None:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from msgspec import Struct, field, msgpack
 
 from dragoman.config.windows import Window
-from dragoman.keys.counters import HEAD_CELLS, USED, WHEN, Cells, Counter, cells_of, counter_of
+from dragoman.keys.counters import RESTORED, USED, WHEN, Cells, Counter, cells_of, counter_of
 
 SLICE_S: Final = 10.0
 """Seconds for which an instance may admit requests after its last report."""
@@ -90,12 +90,14 @@ class Report(Struct, frozen=True, kw_only=True):
 class Lent(Struct, frozen=True):
     """What an instance is told: its new ceiling, and up to where what it used is known. The others
     hold `elsewhere`, of which they do not need `spare`; `instances` are known, this one included.
-    `pressed`: some could not be lent enough, and others had more than they need."""
+    `share` is what it may keep and not need. `pressed`: some could not be lent enough, and others
+    had more than they need."""
 
     ceiling: int
     spent: int
     elsewhere: int
     spare: int
+    share: int
     instances: int
     pressed: bool
 
@@ -139,16 +141,21 @@ def lend(
             pressed = spare > 0
             if pressed:
                 ledger.pressed = now + _PRESSED_S
+    share = 0
     if report.ahead and now >= ledger.pressed:
         parts = _STRANDED_SLOTS if window is None else _STRANDED
         instances = 1 + sum(not one.lost_at for one in others)
-        most = min(report.amount // parts, max(0, free) // 2) // instances
-        ceiling += max(0, most - (ceiling - needed))
+        share = min(report.amount // parts, max(0, free) // 2) // instances
+        # There is little room where all of it was lent to fewer before, until these report.
+        room = max(share // 4, report.amount // parts - spare)
+        ceiling += max(0, min(share, room) - (ceiling - needed))
     own.ceiling, own.until = ceiling, now + LOST_S
     ledger.holdings[report.instance] = own
     ledger.heard, ledger.cells = now, bytes(cells)
     living = sum(not one.lost_at for one in ledger.holdings.values())
-    return Lent(ceiling, report.spent, elsewhere, spare, living, pressed or now < ledger.pressed)
+    return Lent(
+        ceiling, report.spent, elsewhere, spare, share, living, pressed or now < ledger.pressed
+    )
 
 
 Decide = Callable[[Mapping[str, Ledger], float], None]
@@ -156,7 +163,7 @@ Decide = Callable[[Mapping[str, Ledger], float], None]
 
 
 class Ledgers(Protocol):
-    """Where ledgers are kept. All methods block, and belong to one thread.
+    """Where ledgers are kept. Methods block, and belong to one thread.
 
     Raises:
         Away: it cannot be used now; whether what was decided is kept, is not known.
@@ -166,6 +173,9 @@ class Ledgers(Protocol):
         """Have something decided about the ledgers of these names, which are made if there are
         none, while nobody else does. The owner's time is of after the call, so that whatever
         happened before it was earlier."""
+
+    def abort(self) -> None:
+        """Have the exchange fail that is under way. Any thread may call it."""
 
     def close(self) -> None:
         """Give everything up."""
@@ -196,7 +206,7 @@ def _cells_of(ledger: Ledger, window: Window | None, seed: Cells) -> Cells:
         cells[:] = memoryview(ledger.cells).cast("q")
     elif window is not None:
         cells[WHEN], cells[USED] = seed[WHEN], seed[USED]
-        cells[HEAD_CELLS:] = seed[HEAD_CELLS:]
+        cells[RESTORED + 1 :] = seed[RESTORED + 1 :]
     return cells
 
 

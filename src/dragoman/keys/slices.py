@@ -16,7 +16,7 @@ from typing import Final, Literal
 from dragoman.config.limits import Limit, WhenAway
 from dragoman.config.windows import Window
 from dragoman.keys.admission import BoundLimit, Row
-from dragoman.keys.counters import HEAD_CELLS, RESERVED, USED, WHEN, Cells, Counter, counter_of
+from dragoman.keys.counters import RESERVED, RESTORED, USED, WHEN, Cells, Counter, counter_of
 from dragoman.keys.ledgers import SLICE_S, Lent, Report
 
 (
@@ -32,13 +32,15 @@ from dragoman.keys.ledgers import SLICE_S, Lent, Report
     AWAY,
     PRESSED,
     SPARE,
-) = range(12)
+    SHARE,
+) = range(13)
 """Cells of a slice: up to where this machine may use and reserve; what it has used, and what of
 that the owner knows; until when the slice holds (milliseconds of the monotonic clock); when it was
 last reported (milliseconds of this machine's clock), and under which number; what others hold, and
 how many instances there are; how far the owner's clock is ahead (milliseconds); whether the owner
-is away; whether others lack what is held here; and what others hold and do not need."""
-SLICE_CELLS: Final = 12
+is away; whether others lack what is held here; what others hold and do not need; and what this
+machine may keep and not need."""
+SLICE_CELLS: Final = 13
 
 _MUCH: Final = 1 << 61
 _SOON_S: Final = 1.0
@@ -59,6 +61,7 @@ class Slice:
         "amount",
         "cells",
         "enforced",
+        "fresh_until",
         "own",
         "whole",
         "window",
@@ -76,6 +79,8 @@ class Slice:
         when_away: WhenAway = "closed",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.fresh_until = -inf
+        """The cell `USED` never tells what may not be used: `used` is to be asked."""
         self.window = window
         self.amount = amount
         self.whole = whole
@@ -157,11 +162,18 @@ class Slice:
         return self.amount - self.used_by_all(now) - self.cells[ELSEWHERE] - self.whole[RESERVED]
 
     def is_idle(self) -> bool:
-        """Whether there is nothing to report: nothing was used, and nothing is held."""
+        """Whether there is nothing to report: nothing was used, and nothing is held. Whether the
+        owner is away is found out by reporting."""
         cells = self.cells
-        return cells[SPENT] == cells[ACKNOWLEDGED] and not (
-            self.enforced and (cells[CEILING] > cells[SPENT] or self.whole[RESERVED])
-        )
+        if cells[AWAY] or cells[SPENT] != cells[ACKNOWLEDGED]:
+            return False
+        return not self.enforced or (cells[CEILING] <= cells[SPENT] and not self.whole[RESERVED])
+
+    def is_overdrawn(self) -> bool:
+        """Whether more was used than was lent, which the owner has to know before it lends that to
+        others."""
+        cells = self.cells
+        return self.enforced and not cells[AWAY] and cells[SPENT] > cells[CEILING]
 
     def report(
         self, instance: str, now: float, wanted: int = 0, least: int = 0
@@ -173,8 +185,10 @@ class Slice:
         held = self.holds()
         needed = cells[SPENT] + reserved
         ahead = wanted > 0 or (cells[SPENT] != cells[ACKNOWLEDGED]) or reserved > 0
-        if not held or cells[PRESSED] or not ahead or not self.enforced:
-            cells[CEILING] = min(cells[CEILING], needed + wanted) if held else needed
+        kept = wanted
+        if ahead and self.enforced and not cells[PRESSED]:
+            kept = max(wanted, cells[SHARE])
+        cells[CEILING] = min(cells[CEILING], needed + kept) if held else needed
         cells[NUMBER] += 1
         cells[REPORTED] = int(now * 1000) + 1
         told = Report(
@@ -204,9 +218,10 @@ class Slice:
         cells[UNTIL] = int((told_at + SLICE_S) * 1000)
         cells[ELSEWHERE], cells[INSTANCES] = lent.elsewhere, lent.instances
         cells[OFFSET] = int((owners - now) * 1000)
-        cells[AWAY], cells[PRESSED], cells[SPARE] = 0, lent.pressed, lent.spare
+        cells[AWAY], cells[PRESSED] = 0, lent.pressed
+        cells[SPARE], cells[SHARE] = lent.spare, lent.share
         self.whole[WHEN], self.whole[USED] = ledger[WHEN], ledger[USED]
-        self.whole[HEAD_CELLS:] = ledger[HEAD_CELLS:]
+        self.whole[RESTORED + 1 :] = ledger[RESTORED + 1 :]
         if self.window is not None and (more := cells[SPENT] - lent.spent) > 0:
             self._counter.add(owners, more)
         if self.own[USED]:

@@ -27,6 +27,7 @@ from dragoman.keys.admission import BoundLimit, Counters, Refusal, Reservation, 
 from dragoman.keys.counters import RESERVED, Cells, cells_of
 from dragoman.keys.ledgers import Away, Ledger, Ledgers, Lent, Report, lend
 from dragoman.keys.slices import (
+    AWAY,
     ELSEWHERE,
     INSTANCES,
     PRESSED,
@@ -43,8 +44,9 @@ _MOST_WAIT_S: Final = 0.6
 """Seconds for which a request waits for what others hold and do not need."""
 
 _ASK_AGAIN_S: Final = 0.03
-_SAME_ANSWER_S: Final = 0.05
-"""Seconds for which the owner is not asked again for what it does not have."""
+_SAME_ANSWER_S, _SAME_SLOTS_S = 0.25, 0.05
+"""Seconds for which the owner is not asked again for what it does not have: what a window frees is
+known here, a slot that another gives back is not."""
 
 _LEAST_S, _MOST_S, _SLOTS_S = 0.1, 1.0, 0.25
 """Seconds between two reports at least and at most, and those of requests at one time."""
@@ -53,7 +55,12 @@ _PARTS: Final = 64
 
 _SLOW_S: Final = 1.0
 """Seconds without an answer after which the owner counts as away."""
-_RETRY_LEAST_S, _RETRY_MOST_S = 0.25, 5.0
+_HUNG_S: Final = 4.0
+"""Seconds after which no answer is waited for any longer."""
+_RETRY_LEAST_S, _RETRY_MOST_S = 0.25, 3.0
+_QUIET_S: Final = 5.0
+"""Seconds after which the owner is asked whether it is there, if there is nothing else to ask."""
+
 _AT_ONCE: Final = 200
 
 _MACHINE = "this machine"
@@ -140,6 +147,7 @@ class LimitSlices:
         self._answered: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._retry_s = _RETRY_LEAST_S
+        self._heard = time.monotonic()
         self.away_since: float | None = None
         self.exchanges = 0
         self.failures = 0
@@ -180,6 +188,8 @@ class LimitSlices:
         every = _SLOTS_S if window is None else _MOST_S
         if isinstance(window, Rolling):
             every = min(_MOST_S, max(_LEAST_S, window.seconds / _PARTS))
+        # As the database can write it.
+        name = name.encode(errors="backslashreplace").decode().replace("\0", "\\0")
         one = _Borrowed(name, found, every)
         self._borrowed[name] = self._by_row[row] = one
         return found
@@ -253,9 +263,11 @@ class LimitSlices:
                 if one is None or not limit.enforced or amount <= left:
                     continue
                 known = one.slice.cells
-                is_fresh = abs(now * 1000 - known[REPORTED]) < _SAME_ANSWER_S * 1000
+                fresh_s = _SAME_SLOTS_S if limit.window is None else _SAME_ANSWER_S
+                is_fresh = abs(now * 1000 - known[REPORTED]) < fresh_s * 1000
                 there = one.slice.may_be_had(now) + known[SPARE] >= amount
-                if amount > limit.amount or (is_fresh and not there):
+                # Another worker may have found the owner away, and have it asked for all.
+                if amount > limit.amount or known[AWAY] or (is_fresh and not there):
                     return None
                 lacking.append((one.name, amount))
         finally:
@@ -276,12 +288,12 @@ class LimitSlices:
 
     async def _run(self) -> None:
         while True:
-            wait = self._retry_s if self.away_since is not None else _LEAST_S
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._asked.wait()
-            if self.away_since is not None:
+            if self.away_since is not None:  # nobody waits for it
                 await asyncio.sleep(self._retry_s * random.uniform(0.5, 1.0))
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LEAST_S):
+                        await self._asked.wait()
             self._asked.clear()
             answered, self._answered = self._answered, None
             try:
@@ -311,11 +323,15 @@ class LimitSlices:
         return [self._borrowed[name] for name in asked] + [
             one
             for one in self._busy()
-            if one.name not in asked and abs(now - one.slice.cells[REPORTED]) >= one.every_s * 1000
+            if one.name not in asked
+            and (
+                one.slice.is_overdrawn()
+                or abs(now - one.slice.cells[REPORTED]) >= one.every_s * 1000
+            )
         ]
 
     async def _exchange(self, due: list[_Borrowed], *, gives_back: bool = False) -> None:
-        if not due and self.away_since is None:
+        if not due and self.away_since is None and time.monotonic() < self._heard + _QUIET_S:
             return
         counters = self._counters
         assert counters is not None
@@ -346,6 +362,7 @@ class LimitSlices:
 
         loop = asyncio.get_running_loop()
         slow = loop.call_later(_SLOW_S, self._note_away, "no answer")
+        hung = loop.call_later(_HUNG_S, self._ledgers.abort)
         try:
             await loop.run_in_executor(
                 self._thread, lambda: self._ledgers.exchange(sorted(told), decide)
@@ -356,7 +373,9 @@ class LimitSlices:
             return
         finally:
             slow.cancel()
+            hung.cancel()
         self._note_back()
+        self._heard = time.monotonic()
         self.exchanges += 1
         counters.lock()
         try:

@@ -7,7 +7,10 @@ connection may be one of PgBouncer's.
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -94,6 +97,16 @@ class PostgresLedgers:
             if not done:
                 self.close()
 
+    def abort(self) -> None:
+        """See `Ledgers.abort`. A server that hangs keeps its connections, and so no time of the
+        network runs out."""
+        connection = self._connection
+        if connection is not None:
+            with suppress(OSError, psycopg.Error):
+                file = os.dup(connection.fileno())
+                with socket.socket(fileno=file) as found:
+                    found.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """See `Ledgers.close`."""
         connection, self._connection = self._connection, None
@@ -104,6 +117,14 @@ class PostgresLedgers:
         connection = self._connection
         if connection is None:
             connection = self._connection = self._connect()
+        while not self._decided(connection, names, decide):
+            # By itself: who waits for a row that another makes must hold none.
+            connection.execute(_MAKE, (names,))
+
+    def _decided(
+        self, connection: psycopg.Connection[Any], names: list[str], decide: Decide
+    ) -> bool:
+        """Whether all rows were there, and something was decided."""
         with connection.pipeline():
             connection.execute("BEGIN")
             # Whoever stops in the middle keeps the others waiting no longer.
@@ -111,10 +132,11 @@ class PostgresLedgers:
             connection.execute("SET LOCAL idle_in_transaction_session_timeout = 3000")
             rows = connection.execute(_READ, (names,)).fetchall()
             if len(rows) < len(names):
-                connection.execute(_MAKE, (names,))
-                rows = connection.execute(_READ, (names,)).fetchall()
+                connection.execute("ROLLBACK")
+                return False
             ledgers = {name: read_ledger(bytes(state)) for name, state, _ in rows}
             decide(ledgers, max((now for _, _, now in rows), default=0.0))
             stored = [write_ledger(one) for one in ledgers.values()]
             connection.execute(_WRITE, (list(ledgers), stored))
             connection.execute("COMMIT")
+        return True
