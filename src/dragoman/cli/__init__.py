@@ -18,6 +18,7 @@ from dragoman.cli.limits import limit
 from dragoman.cli.prices import prices
 from dragoman.cli.reload import reload
 from dragoman.cli.serve import demo, serve, simulate
+from dragoman.cli.store import store
 from dragoman.cli.translate import translate
 from dragoman.cli.usage import usage
 
@@ -44,6 +45,7 @@ for command in (
     reload,
     serve,
     simulate,
+    store,
     team,
     translate,
     usage,

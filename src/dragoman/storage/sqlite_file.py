@@ -169,7 +169,7 @@ class SqliteFile:
             raise
         except sqlite3.Error as error:
             self.close()
-            raise StoreError(f"{self.path}: {_explained(error)}") from error
+            raise StoreError(f"{self.path}: {explained(error)}") from error
         except OSError as error:
             self.close()
             raise StoreError(f"{self.path}: {error.strerror}") from error
@@ -197,7 +197,7 @@ class SqliteFile:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        present = _tables_version(connection, self.path)
+        present = tables_version(connection, self.path)
         if not present:
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         deadline = time.monotonic() + self._lock_s
@@ -218,7 +218,7 @@ class SqliteFile:
         if present == len(MIGRATIONS):
             return
         connection.execute("BEGIN IMMEDIATE")
-        for number in range(_tables_version(connection, self.path), len(MIGRATIONS)):
+        for number in range(tables_version(connection, self.path), len(MIGRATIONS)):
             for statement in MIGRATIONS[number]:
                 connection.execute(statement)
             connection.execute("INSERT INTO migrations VALUES (?, ?)", (number + 1, time.time()))
@@ -232,7 +232,7 @@ def version_of(connection: sqlite3.Connection) -> int:
     return version
 
 
-def _tables_version(connection: sqlite3.Connection, path: Path) -> int:
+def tables_version(connection: sqlite3.Connection, path: Path) -> int:
     """How many migrations the file has; 0 if it is empty.
 
     Raises:
@@ -259,7 +259,8 @@ def _made_at(connection: sqlite3.Connection) -> float:
     return at
 
 
-def _explained(error: sqlite3.Error) -> str:
+def explained(error: sqlite3.Error) -> str:
+    """What a failure means to an operator."""
     code = getattr(error, "sqlite_errorcode", None)
     said = _EXPLAINED.get(code & 0xFF) if code is not None else None
     return said or str(error)

@@ -1,0 +1,128 @@
+"""Care of a store's file from outside the gateway: whether it is whole, a copy of it, its room."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.accounts.store import StoreError
+from dragoman.storage.schema import MIGRATIONS
+from dragoman.storage.sqlite_file import explained, tables_version
+
+_LOCK_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a check found. `unused` of the `bytes` hold nothing; `tables` is the version of the
+    tables, and `newest` the one that this program makes; no `faults`: it is whole."""
+
+    bytes: int
+    unused: int
+    tables: int
+    newest: int
+    faults: tuple[str, ...]
+
+
+def check(path: str | os.PathLike[str]) -> Health:
+    """Read all of the store at `path`, which is not changed, nor brought up to date.
+
+    Raises:
+        StoreError: it is not there, is not a store, or cannot be read at all.
+    """
+    with _opened(Path(path), "ro") as connection:
+        # One state throughout, whoever writes meanwhile.
+        connection.execute("BEGIN")
+        tables = tables_version(connection, Path(path))
+        pages, unused, size = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+        faults = [] if found == ["ok"] else found
+        if not faults and tables == len(MIGRATIONS):
+            faults.extend(_wrong_sums(connection))
+        return Health(pages * size, unused * size, tables, len(MIGRATIONS), tuple(faults))
+
+
+def backup(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> int:
+    """Copy the store at `path`, as it is at one moment, to a new file `to` for its owner alone,
+    which is there only once it is whole. Returns its bytes.
+
+    Raises:
+        StoreError: there is something at `to`, or the store cannot be copied or is damaged.
+    """
+    source, target = Path(path), Path(to)
+    with _opened(source, "ro") as connection:
+        tables_version(connection, source)
+        if os.path.lexists(target):
+            raise StoreError(f"{target}: is there already")
+        try:
+            handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+        except OSError as error:
+            raise StoreError(f"{target}: {error.strerror}") from error
+        partial = Path(name)
+        try:
+            _copy(connection, partial)
+            os.fsync(handle)
+            partial.rename(target)
+            return target.stat().st_size
+        except sqlite3.Error as error:
+            raise StoreError(f"{target}: {explained(error)}") from error
+        except OSError as error:
+            raise StoreError(f"{target}: {error.strerror}") from error
+        finally:
+            os.close(handle)
+            partial.unlink(missing_ok=True)
+
+
+def vacuum(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Give the unused pages of the store at `path` back to the disk. Returns its bytes before and
+    after. Nobody else can write meanwhile.
+
+    Raises:
+        StoreError: it is not there, is not a store, or is locked for long.
+    """
+    file = Path(path)
+    with _opened(file, "rw") as connection:
+        tables_version(connection, file)
+        before = file.stat().st_size
+        connection.execute("VACUUM")
+        # The file itself shrinks when what was written is moved into it.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return before, file.stat().st_size
+
+
+def _copy(connection: sqlite3.Connection, to: Path) -> None:
+    with closing(sqlite3.connect(to, isolation_level=None)) as copy:
+        connection.backup(copy)
+        # So that the one file is all there is of it.
+        copy.execute("PRAGMA journal_mode = DELETE")
+        if copy.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise sqlite3.DatabaseError("the store is damaged")
+
+
+def _wrong_sums(connection: sqlite3.Connection) -> Iterator[str]:
+    held = connection.execute("SELECT bytes FROM responses_held").fetchone()[0]
+    found = connection.execute("SELECT coalesce(sum(bytes), 0) FROM responses").fetchone()[0]
+    if held != found:
+        yield f"stored responses have {found} bytes, and {held} are counted"
+
+
+@contextmanager
+def _opened(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """A connection to a store that is there; it is not made, and its tables stay as they are."""
+    if not path.is_file():
+        raise StoreError(f"{path}: there is no store")
+    try:
+        uri = f"{path.absolute().as_uri()}?mode={mode}"
+        connection = sqlite3.connect(uri, uri=True, timeout=_LOCK_S, isolation_level=None)
+        with closing(connection):
+            yield connection
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {explained(error)}") from error
