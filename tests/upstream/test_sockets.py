@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.http.websocket.frames import (
     CLOSE,
@@ -22,6 +24,7 @@ from dragoman.http.websocket.handshake import accept_of
 from dragoman.protocols.openai_responses.upstream_websocket import LARGEST, socket_turn, streamed
 from dragoman.upstream import Truncated, UpstreamClient, UpstreamRequest, UpstreamResponse
 from dragoman.upstream.request import SocketUse
+from tests.upstream.test_proxies import HttpProxy, SocksProxy
 
 USER = {"type": "message", "role": "user", "content": "hi"}
 REPLY: dict[str, Any] = {
@@ -128,12 +131,15 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(script: Script, refuses: int = 0) -> AsyncIterator[tuple[Server, str]]:
+async def serving(
+    script: Script, refuses: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Server, str]]:
     server = Server(script, refuses)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 20)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 20, ssl=tls)
     try:
         port = listening.sockets[0].getsockname()[1]
-        yield server, f"http://127.0.0.1:{port}/v1/responses"
+        scheme = "http" if tls is None else "https"
+        yield server, f"{scheme}://127.0.0.1:{port}/v1/responses"
     finally:
         listening.close()
         for peer in server.peers:
@@ -206,6 +212,38 @@ async def test_a_refused_handshake_is_posted_and_remembered(
             assert await whole(client, asked(url, [USER], always=always)) == (200, b"posted")
         assert sum(head.startswith(b"GET") for head in server.heads) == (2 if always else 1)
         assert server.posted == 2
+
+
+@pytest.mark.parametrize("way", ["direct", "http", "socks"])
+async def test_tls_and_proxies(
+    way: str, client_tls: ssl.SSLContext, server_tls: ssl.SSLContext
+) -> None:
+    """As HTTP has them: a tunnel where there is TLS, or SOCKS."""
+    proxies = {"http": HttpProxy(auth="me:secret"), "socks": SocksProxy()}
+    proxy = proxies.get(way)
+    async with (
+        UpstreamClient(tls=client_tls) as client,
+        serving(plainly, tls=server_tls) as (server, url),
+        proxy or nullcontext(),
+    ):
+        request = asked(url, [USER])
+        if proxy is not None:
+            scheme = "http://me:secret@" if way == "http" else "socks5://"
+            request = replace(request, proxy=f"{scheme}127.0.0.1:{proxy.port}")
+        for _ in range(2):
+            assert (await whole(client, request))[0] == 200
+        assert len(server.peers) == 1
+        assert proxy is None or proxy.connections == 1
+
+
+async def test_through_a_proxy_that_forwards_it_is_posted(client: UpstreamClient) -> None:
+    async with HttpProxy() as proxy:
+        request = replace(
+            asked("http://upstream.invalid/v1/responses", [USER]),
+            proxy=f"http://127.0.0.1:{proxy.port}",
+        )
+        assert (await whole(client, request))[0] == 200
+        assert [one.method for one in proxy.calls] == ["POST"]
 
 
 async def test_a_large_request_is_posted(client: UpstreamClient) -> None:

@@ -42,6 +42,20 @@ def by_socket(_by_socket: RunningGateway, simulator: RunningSimulator) -> Runnin
     return _by_socket
 
 
+@pytest.fixture
+def continued(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each message to an upstream, whether it goes on from what the connection holds."""
+    found: list[bool] = []
+    begin = SocketConnection.begin
+
+    def watched(connection: Any, incoming: Any, call: Any, message: bytes) -> None:
+        found.append("previous_response_id" in json.loads(message))
+        begin(connection, incoming, call, message)
+
+    monkeypatch.setattr(SocketConnection, "begin", watched)
+    return found
+
+
 def _connections(simulator: RunningSimulator) -> int:
     """The WebSocket connections that requests came over."""
     found = {dict(one.headers).get("sec-websocket-key") for one in simulator.requests}
@@ -76,21 +90,13 @@ def test_a_conversation_over_sockets_on_both_sides(
     by_socket: RunningGateway,
     simulator: RunningSimulator,
     scenario: str,
-    monkeypatch: pytest.MonkeyPatch,
+    continued: list[bool],
 ) -> None:
     """Ten turns, in which either side sends only what is new: what the upstream makes of them is
     what the same conversation is by POST, and one connection carries them all."""
     model = f'responses/sim-{scenario}?tool=look&args={{"at":"x"}}'
     more: dict[str, Any] = {"tools": [TOOL], "instructions": "Be terse.", "store": False}
     more["reasoning"] = {"effort": "low", "summary": "auto"}
-    continued: list[bool] = []
-    begin = SocketConnection.begin
-
-    def watched(connection: Any, incoming: Any, call: Any, message: bytes) -> None:
-        continued.append("previous_response_id" in json.loads(message))
-        begin(connection, incoming, call, message)
-
-    monkeypatch.setattr(SocketConnection, "begin", watched)
     bodies = []
     for one in (gateway, by_socket):
         simulator.app.clear()
@@ -125,3 +131,82 @@ def test_a_client_that_leaves_ends_the_call_upstream(
     assert time.monotonic() - left < 1.0
     again = call(by_socket.base_url, "POST", "/v1/responses", {"model": MODEL, "input": "hi"})
     assert again.status == 200
+
+
+@pytest.mark.parametrize("scenario", ["text", "parallel_tools"])
+@pytest.mark.parametrize("path", list(BODIES)[:2])
+def test_clients_of_other_protocols_go_on_too(
+    by_socket: RunningGateway,
+    simulator: RunningSimulator,
+    path: str,
+    scenario: str,
+    continued: list[bool],
+) -> None:
+    """Who sends all of the conversation each time, in another protocol: the upstream is sent what
+    is new, and makes of it what it would have been sent."""
+    chat = path == "/v1/chat/completions"
+    parameters = TOOL["parameters"]
+    function = {"name": "look", "description": "Looks."}
+    model = f'responses/sim-{scenario}?tool=look&args={{"at":"x"}}'
+    body: dict[str, Any] = {"model": model, **BODIES[path], "stream": True}
+    said = body["messages"] = list(body["messages"])
+    if chat:
+        body["tools"] = [{"type": "function", "function": {**function, "parameters": parameters}}]
+    else:
+        body["tools"] = [{**function, "input_schema": parameters}]
+    for turn in range(3):
+        answer = call(by_socket.base_url, "POST", path, body)
+        assert answer.status == 200, answer.body
+        said.extend(_chat_turn(answer.body) if chat else _messages_turn(answer.body))
+        said.append({"role": "user", "content": f"once more {turn}"})
+    assert continued == [False, True, True]
+    whole = simulator.last.json["input"]
+    assert [item["content"] for item in whole if item.get("role") == "user"][-1] in (
+        "once more 1",
+        [{"type": "input_text", "text": "once more 1"}],
+    )
+
+
+def _chat_turn(stream: bytes) -> list[dict[str, Any]]:
+    text = ""
+    calls: dict[int, dict[str, Any]] = {}
+    for _, chunk in events(stream):
+        if not isinstance(chunk, dict) or not chunk["choices"]:
+            continue
+        delta = chunk["choices"][0]["delta"]
+        text += delta.get("content") or ""
+        for piece in delta.get("tool_calls") or ():
+            one = calls.setdefault(piece["index"], {"type": "function", "function": {}})
+            one["id"] = piece.get("id") or one["id"]
+            for name, value in piece["function"].items():
+                one["function"][name] = one["function"].get(name, "") + (value or "")
+    message: dict[str, Any] = {"role": "assistant", "content": text or None}
+    if calls:
+        message["tool_calls"] = list(calls.values())
+    return [
+        message,
+        *({"role": "tool", "tool_call_id": one["id"], "content": "cat"} for one in calls.values()),
+    ]
+
+
+def _messages_turn(stream: bytes) -> list[dict[str, Any]]:
+    blocks: dict[int, dict[str, Any]] = {}
+    partial: dict[int, str] = {}
+    for name, event in events(stream):
+        if name == "content_block_start":
+            blocks[event["index"]] = dict(event["content_block"])
+        elif name == "content_block_delta":
+            delta, index = event["delta"], event["index"]
+            if delta["type"] == "text_delta":
+                blocks[index]["text"] += delta["text"]
+            else:
+                partial[index] = partial.get(index, "") + delta["partial_json"]
+    for index, text in partial.items():
+        blocks[index]["input"] = json.loads(text)
+    turns: list[dict[str, Any]] = [{"role": "assistant", "content": list(blocks.values())}]
+    results = [
+        {"type": "tool_result", "tool_use_id": block["id"], "content": "cat"}
+        for block in blocks.values()
+        if block["type"] == "tool_use"
+    ]
+    return [*turns, {"role": "user", "content": results}] if results else turns
