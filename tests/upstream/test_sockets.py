@@ -22,7 +22,13 @@ from dragoman.http.websocket.frames import (
 )
 from dragoman.http.websocket.handshake import accept_of
 from dragoman.protocols.openai_responses.upstream_websocket import LARGEST, socket_turn, streamed
-from dragoman.upstream import Truncated, UpstreamClient, UpstreamRequest, UpstreamResponse
+from dragoman.upstream import (
+    ConnectionReset,
+    Truncated,
+    UpstreamClient,
+    UpstreamRequest,
+    UpstreamResponse,
+)
 from dragoman.upstream.request import SocketUse
 from tests.upstream.test_proxies import HttpProxy, SocksProxy
 
@@ -360,6 +366,36 @@ async def test_pings_are_answered_within_a_large_request(client: UpstreamClient)
         assert (PONG, True) in seen
         assert not any(ends for opcode, ends in seen if opcode != PONG)
         await client.aclose()
+
+
+async def test_an_end_that_crosses_a_request_is_no_failure(client: UpstreamClient) -> None:
+    """W26: nothing was answered, so all of it is sent once more; a fresh connection that ends so
+    has failed."""
+
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        if number in (2, 4, 5):
+            peer.writer.write(control_frame(PING) + control_frame(CLOSE, b"\x03\xe9"))
+        else:
+            peer.answer(f"resp_{number}")
+
+    async with serving(script) as (server, url):
+        await whole(client, asked(url, [USER]))
+        assert (await whole(client, asked(url, [USER, ECHOED, USER])))[0] == 200
+        assert [len(one["input"]) for one in server.messages] == [1, 1, 3]
+        with pytest.raises(ConnectionReset):
+            await whole(client, asked(url, [USER]))
+        assert (len(server.messages), server.posted) == (5, 0)
+
+
+async def test_a_message_too_big_for_the_upstream_is_posted(client: UpstreamClient) -> None:
+    """W21: and not tried on another connection."""
+
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        peer.writer.write(control_frame(CLOSE, (1009).to_bytes(2, "big")))
+
+    async with serving(script) as (server, url):
+        assert await whole(client, asked(url, [USER])) == (200, b"posted")
+        assert len(server.messages) == 1
 
 
 async def test_a_busy_connection_is_not_waited_for(client: UpstreamClient) -> None:

@@ -52,11 +52,16 @@ _FAILED_S = 300.0
 _MOST_HOSTS = 1024
 
 _STREAM = [(b"content-type", b"text/event-stream")]
+_TOO_BIG = (1009).to_bytes(2, "big")
 _JSON = (b"content-type", b"application/json")
 
 
 class _Again(CallError):
     """The connection cannot answer, and has done nothing: another may, asked for all of it."""
+
+
+class _TooLarge(CallError):
+    """The upstream takes no message of this size."""
 
 
 class _Refused(Exception):
@@ -206,9 +211,6 @@ class SocketConnection(asyncio.Protocol):
         if self._opened is not None or self._head:
             self._read_head(data)
             return
-        incoming = self._incoming
-        if incoming is not None and not incoming.has_head:
-            incoming.received += len(data)
         self._reader.feed(data)
         if not self._looks_on:
             self._look()
@@ -251,6 +253,8 @@ class SocketConnection(asyncio.Protocol):
                 elif piece.opcode in (TEXT, BINARY):
                     self._parts.append(piece.data)
                     self._size += len(piece.data)
+                    if self._incoming is not None:
+                        self._incoming.received += len(piece.data)
                     if self._size > _MESSAGE_LIMIT:
                         raise BadFrame(1009, "message too big")
                     if piece.ends_message:
@@ -273,6 +277,8 @@ class SocketConnection(asyncio.Protocol):
         self._write(masked_frame(CLOSE, payload[:2]))
         incoming, self._incoming = self._incoming, None
         if incoming is not None:
+            if payload[:2] == _TOO_BIG and not incoming.has_head:
+                incoming.fail(_TooLarge("the request is too large for a message"))
             incoming.on_lost(ConnectionError())
         self.abort()
 
@@ -389,6 +395,8 @@ class SocketPool:
             connection.begin(incoming, call, message or call.message() or b"")
             try:
                 await incoming.head()
+            except _TooLarge:
+                return None
             except _Again:
                 pass
             except ConnectionReset:
@@ -398,12 +406,6 @@ class SocketPool:
                 return incoming
             connection, message, reused = None, None, False
         return None
-
-    def clear(self) -> None:
-        """Close the idle connections."""
-        for connection in list(self._idle):
-            self._forget(connection)
-            connection.abort()
 
     def _made(self, key: Hashable) -> SocketConnection:
         return SocketConnection(self._clock, key, self._put, self._gone)

@@ -149,18 +149,17 @@ class Held(Struct, frozen=True):
 
 def _held_after(request: SocketTurn, end: bytes, finished: list[bytes]) -> Held | None:
     """What a connection holds after a response: `end` is its last event, `finished` are the events
-    of its items, for services that do not repeat them at the end. None if it is nothing that can
-    be gone on from."""
+    of its items, which not all services repeat at the end. None if nothing can go on from it."""
     name, output = response_in(end)
-    if not output:
-        output = b",".join(item for _, item in sorted(map(finished_item, finished)) if item)
+    items = [item for _, item in sorted(map(finished_item, finished)) if item]
+    output = b",".join(items) or output
     if not name or request.names_parent:
         return None
     try:
-        items = [_plain(item) for item in jsontext.strict(b"[" + output + b"]")]
+        answered = [_plain(item) for item in jsontext.strict(b"[" + output + b"]")]
     except JsonError:
         return None
-    return Held(name, request.fields, request.input, items)
+    return Held(name, request.fields, request.input, answered)
 
 
 def _plain(item: Any) -> Any:
