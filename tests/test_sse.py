@@ -93,3 +93,16 @@ def test_separators_are_escaped(text: str) -> None:
     )
     for raw in ("\u2028", "\u2029", "\x85"):
         assert raw not in data.decode()
+
+
+@pytest.mark.parametrize("cut", [1, 511, 512, 513, 700])
+def test_long_events_end_where_short_ones_do(cut: int) -> None:
+    """Line ends inside an event, and an event after it, however far its end is."""
+    long = b"x" * 600
+    body = b"event: a\ndata: %b\ndata: %b\n\ndata: b\n\ndata: %b\n\n" % (long, long, long)
+    decoder = Decoder()
+    frames = [
+        frame for at in range(0, len(body), cut) for frame in decoder.feed(body[at : at + cut])
+    ]
+    frames += Decoder().feed(body)
+    assert [frame.data for frame in frames] == [long + b"\n" + long, b"b", long] * 2

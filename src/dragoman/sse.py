@@ -71,7 +71,9 @@ class Decoder:
             return self._feed_any_newline(buffer)
         frames: list[Frame] = []
         start = 0
-        while (end := buffer.find(b"\n\n", start)) >= 0:
+        while (end := buffer.find(b"\n\n", start, start + _NEAR)) >= 0 or (
+            end := _blank_line(buffer, start)
+        ) >= 0:
             frame = _parse(buffer[start : end + 2])
             if frame is not None:
                 frames.append(frame)
@@ -107,10 +109,22 @@ class Decoder:
 
 
 _BOM = b"\xef\xbb\xbf"
+_NEAR = 512
+"""Bytes beyond which one character is found much sooner than two."""
+
+
+def _blank_line(buffer: bytes, start: int) -> int:
+    """Where the first two line ends in a row are, -1 if nowhere. Quick where lines are long."""
+    end = buffer.find(b"\n", start)
+    while end >= 0 and not buffer.startswith(b"\n\n", end):
+        end = buffer.find(b"\n", end + 1)
+    return end
 
 
 def _may_end(data: bytes) -> bool:
     """Whether a blank line, in any of the three line endings, may be in `data`."""
+    if b"\n" not in data and b"\r" not in data:
+        return False
     return b"\n\n" in data or b"\n\r" in data or b"\r\r" in data
 
 

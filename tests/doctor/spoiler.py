@@ -115,6 +115,8 @@ class Spoiler:
 
     def reply(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
         """The gateway's answer, spoiled."""
+        if "upgrade" in headers:
+            return Reply(method, path, headers, None, 426, {}, b"")
         sent = {name: value for name, value in headers.items() if name != "host"}
         if self.refuse(headers):
             sent |= {"authorization": "Bearer sk-refused", "x-api-key": "sk-refused"}

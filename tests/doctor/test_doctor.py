@@ -15,6 +15,7 @@ import pytest
 from dragoman.demo import KEY, demo_config
 from dragoman.doctor import PROTOCOLS, Findings, NoModel, State, Unreachable, Weight, examine
 from dragoman.doctor.checks import GENERAL, PROTOCOL_CHECKS
+from dragoman.gateway.edge.lanes import ConnectionMemory
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import running_simulator
 from tests.doctor.faults import FAULTS, Fault
@@ -109,11 +110,36 @@ def test_a_fault_with_keys_is_found(gateway: RunningGateway, check: str) -> None
     assert found.broken
 
 
+SOCKETS = {
+    "responses.websocket": ("responses/sim-length", "it ends as response.incomplete"),
+    "responses.websocket_memory": ("sim-responses", "previous_response_not_found"),
+}
+
+
+@pytest.mark.parametrize("check", SOCKETS)
+def test_a_fault_over_websocket_is_found(
+    gateway: RunningGateway, check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn that ends in another way; a connection that remembers nothing."""
+    monkeypatch.setattr(ConnectionMemory, "keep", lambda memory, remembered: None)
+    model, told = SOCKETS[check]
+    found = look(gateway.base_url, model=model, protocols=["openai_responses"])
+    assert told in problems(found)[check]
+
+
+def test_websocket_is_not_missed_where_it_is_not_offered(gateway: RunningGateway) -> None:
+    with spoiling(Spoiler(gateway.port)) as server:
+        found = look(server.url, protocols=["openai_responses"])
+    states = {one.check.id: one.state for one in found}
+    assert {states[check] for check in SOCKETS} == {State.NOT_SEEN}
+    assert not found.broken
+
+
 def test_every_check_is_shown_to_fail() -> None:
     checks = {check.id for check in GENERAL}
     checks |= {check.id for _, own in PROTOCOL_CHECKS.values() for check in own}
 
-    assert checks == FAULTS.keys() | KEYS.keys()
+    assert checks == FAULTS.keys() | KEYS.keys() | SOCKETS.keys()
 
 
 def test_an_end_without_a_finish_reason_is_no_end(gateway: RunningGateway) -> None:

@@ -36,6 +36,9 @@ def errors(config: Config) -> Iterator[Fault]:
             path = ("upstreams", index, "stored_responses")
             able = [name for name, codec in CODECS.items() if codec.endpoint.stores_responses]
             yield path, f"only an {' or '.join(able)} upstream can keep responses itself"
+        if upstream.websocket != "off" and upstream.protocol != "openai_responses":
+            path = ("upstreams", index, "websocket")
+            yield path, "only an openai_responses upstream can be called over WebSocket"
         if upstream.proxy is not None:
             yield from _url(upstream.proxy.reveal(), ("upstreams", index, "proxy"), _PROXIES)
         for number, proxy in enumerate(upstream.proxies):

@@ -379,6 +379,12 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who keeps the responses that clients want stored: this gateway, which puts conversations
     together again for any account, or (`pass`) the service itself, whose conversations then stay
     with the account that began them. Only `openai_responses` can be left to it."""
+    websocket: Literal["off", "auto", "on"] = "off"
+    """Call the service over WebSocket connections that are kept for each account and conversation,
+    and send only what is new where a connection holds the rest. For streamed requests below 15 MiB
+    to `openai_responses`; others are posted, as is one whose handshake is refused. `auto` remembers
+    such a host for five minutes, or an hour if it does not know WebSocket; `on` asks it each time.
+    Not through a proxy that forwards plain `http://`."""
     probe: Probe | None = None
     """Probes of accounts that are out; absent: they are tried with a client's request once their
     time has come."""

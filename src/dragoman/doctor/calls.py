@@ -15,6 +15,7 @@ from dragoman.upstream import (
     UpstreamRequest,
     join_url,
 )
+from dragoman.upstream.request import SocketCall, SocketUse
 
 VERSION = "2023-06-01"
 """The `anthropic-version` sent: every client's least."""
@@ -66,6 +67,24 @@ class Caller:
             ("access-control-request-headers", "authorization,content-type,x-api-key"),
         ]
         return await self._send("OPTIONS", path, headers, b"", "none", None)
+
+    async def over_socket(self, path: str, call: SocketCall) -> str:
+        """Make a call over the instance's WebSocket, if it offers one: `call` sees what comes.
+        Returns what went wrong with the connection, empty if nothing did."""
+        request = UpstreamRequest(
+            method="POST",
+            url=join_url(self._url, path),
+            headers=(_key_header("bearer", self.key),) if self.key else (),
+            body=b"{}",
+            timeouts=_TIMEOUTS,
+            socket=SocketUse(b"", lambda body: call, always=True),
+        )
+        try:
+            async with await self._client.send(request) as response:
+                await response.read(MAX_BYTES)
+        except CallError as error:
+            return str(error)
+        return ""
 
     async def _send(
         self,

@@ -367,6 +367,18 @@ RESPONSES = (
         "leave it out, as the official service does",
         _WARNING,
     ),
+    Check(
+        "responses.websocket",
+        "a turn over WebSocket, where it is offered, ends as one by POST",
+        "Codex waits, tries again and goes back to POST, which takes seconds of each session",
+        "send each event in a text message of its own, or answer the upgrade with 426",
+    ),
+    Check(
+        "responses.websocket_memory",
+        "a connection remembers its last response, also with store: false",
+        "every turn of Codex and openai-agents is asked twice",
+        "keep the last response of a connection in memory, and take its previous_response_id",
+    ),
 )
 
 PROTOCOL_CHECKS = {

@@ -11,6 +11,7 @@ from dragoman.doctor.calls import PATIENCE_S, VERSION, Auth, Caller
 from dragoman.doctor.checks import GENERAL, PROTOCOL_CHECKS
 from dragoman.doctor.common import error_problem, look_at_error, missing, problem_of
 from dragoman.doctor.report import Findings
+from dragoman.doctor.sockets import look_at_socket
 from dragoman.upstream import UpstreamClient
 
 PROTOCOLS = tuple(PROTOCOL_CHECKS)
@@ -204,6 +205,7 @@ async def _examine_responses(caller: Caller, model: str, findings: Findings) -> 
     _guarded("responses", findings, lambda: responses.stream(streamed, model, findings))
     called = await caller.post(path, _text("responses", model, _CALL, stream=True, **offered))
     _guarded("responses", findings, lambda: responses.tools(called, model, findings))
+    await look_at_socket(caller, _text("responses", model), findings)
 
 
 _EXAMINERS = {"chat": _examine_chat, "messages": _examine_messages, "responses": _examine_responses}

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from dragoman.http.clock import Clock
 from dragoman.http.decoding import BadCoding, inflater_for
@@ -22,8 +22,18 @@ from dragoman.upstream.errors import (
 )
 from dragoman.upstream.headers import Headers
 from dragoman.upstream.incoming import IncomingResponse
-from dragoman.upstream.request import Prepared, Timeouts, UpstreamRequest, prepared, render_head
+from dragoman.upstream.request import (
+    Prepared,
+    SocketUse,
+    Timeouts,
+    UpstreamRequest,
+    prepared,
+    render_head,
+)
 from dragoman.upstream.response import UpstreamResponse
+from dragoman.upstream.sockets import SocketConnection, SocketPool, offer_of
+
+C = TypeVar("C", Connection, SocketConnection)
 
 
 class Caller(Protocol):
@@ -33,7 +43,8 @@ class Caller(Protocol):
 
 
 class UpstreamClient:
-    """Sends requests over pooled HTTP/1.1 connections.
+    """Sends requests over pooled HTTP/1.1 connections, and over WebSocket connections where a
+    request allows it.
 
     Belongs to one event loop. Connections are pooled by scheme, host, port and proxy. Redirects
     are not followed, cookies are not kept, and no environment variable is read except by the TLS
@@ -59,7 +70,7 @@ class UpstreamClient:
         self._tls = tls
         self._max_idle = max_idle
         self._idle_expiry = idle_expiry
-        self._connections: set[Connection] = set()
+        self._connections: set[Connection | SocketConnection] = set()
         self._drained: asyncio.Event | None = None
         self._started = False
 
@@ -68,6 +79,7 @@ class UpstreamClient:
         self._loop = asyncio.get_running_loop()
         self.clock = Clock(self._loop)
         self._pool = ConnectionPool(self._loop, max_idle=self._max_idle, expiry=self._idle_expiry)
+        self._sockets = SocketPool(self.clock, self._lost)
         self._tls_lock = asyncio.Lock()
         self._buffer = memoryview(bytearray(READ_BUFFER))
         self._drained = None
@@ -119,9 +131,15 @@ class UpstreamClient:
         if not self._started:
             raise RuntimeError("the upstream client is not started, or closed")
         call = prepared(request)
-        head = render_head(request, call.lines)
         total = request.timeouts.total
         total_at = self._loop.time() + total if total else 0.0
+        if request.socket is not None:
+            answer = await self._send_by_socket(
+                request.socket, request, total_at, silent_s, on_silent, caller
+            )
+            if answer is not None:
+                return _response(answer, forwarded=False)
+        head = render_head(request, call.lines)
 
         connection = self._pool.take(call.key)
         if connection is not None:
@@ -138,7 +156,9 @@ class UpstreamClient:
                     raise
             else:
                 return _response(incoming, forwarded=call.forwarded)
-        connection = await self._dial(call, request.timeouts, total_at)
+        connection = await self._dial(
+            call, request.timeouts, total_at, lambda: self._make(call.key)
+        )
         if caller is not None:
             caller.is_called = True
         incoming = IncomingResponse(
@@ -148,14 +168,39 @@ class UpstreamClient:
         await incoming.head()
         return _response(incoming, forwarded=call.forwarded)
 
-    async def _dial(self, call: Prepared, limits: Timeouts, total_at: float) -> Connection:
-        key = call.key
+    async def _send_by_socket(
+        self,
+        use: SocketUse,
+        request: UpstreamRequest,
+        total_at: float,
+        silent_s: float,
+        on_silent: Callable[[], bool] | None,
+        caller: Caller | None,
+    ) -> IncomingResponse | None:
+        offer = prepared(offer_of(request))
+
+        def begin(connection: SocketConnection) -> IncomingResponse:
+            if caller is not None:
+                caller.is_called = True
+            return IncomingResponse(
+                self.clock, request.timeouts, total_at, connection, silent_s, on_silent
+            )
+
+        return await self._sockets.send(
+            use,
+            request,
+            offer,
+            lambda make: self._dial(offer, request.timeouts, total_at, make),
+            begin,
+        )
+
+    async def _dial(
+        self, call: Prepared, limits: Timeouts, total_at: float, make: Callable[[], C]
+    ) -> C:
         connect_at = self._loop.time() + limits.connect if limits.connect else 0.0
         deadline = min((at for at in (connect_at, total_at) if at), default=None)
         try:
-            connection = await dial(
-                call.target, call.proxy, self._context, lambda: self._make(key), deadline
-            )
+            connection = await dial(call.target, call.proxy, self._context, make, deadline)
         except TimeoutError:
             if deadline == total_at:
                 raise TotalTimeout(f"the call took longer than {limits.total:g} s") from None
@@ -171,11 +216,14 @@ class UpstreamClient:
     def _make(self, key: Hashable) -> Connection:
         def lost(connection: Connection) -> None:
             self._pool.forget(key, connection)
-            self._connections.discard(connection)
-            if self._drained is not None and not self._connections:
-                self._drained.set()
+            self._lost(connection)
 
         return Connection(self._loop, self._buffer, partial(self._pool.put, key), lost)
+
+    def _lost(self, connection: Connection | SocketConnection) -> None:
+        self._connections.discard(connection)
+        if self._drained is not None and not self._connections:
+            self._drained.set()
 
     async def _context(self) -> ssl.SSLContext:
         if self._tls is None:

@@ -5,12 +5,14 @@ import errno
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from dragoman.upstream.addresses import reach
-from dragoman.upstream.connection import Connection
 from dragoman.upstream.errors import ConnectFailed, ProxyFailed, TLSFailed
 from dragoman.upstream.proxies import Handshake, Proxy, connect_tunnel, socks_tunnel
 from dragoman.upstream.urls import Target
+
+C = TypeVar("C", bound=asyncio.BaseProtocol)
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Seconds, seconds and count: a model may think for minutes, and a router on the way forgets
@@ -21,9 +23,9 @@ async def dial(
     target: Target,
     proxy: Proxy | None,
     tls: Callable[[], Awaitable[ssl.SSLContext]],
-    make: Callable[[], Connection],
+    make: Callable[[], C],
     deadline: float | None,
-) -> Connection:
+) -> C:
     """Open a connection to an upstream.
 
     Args:
@@ -78,7 +80,7 @@ async def _through_proxy(
     target: Target,
     proxy: Proxy,
     context: ssl.SSLContext | None,
-    connection: Connection,
+    connection: asyncio.BaseProtocol,
 ) -> None:
     if proxy.is_socks:
         await socks_tunnel(transport, shake, proxy, target)

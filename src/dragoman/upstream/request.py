@@ -1,8 +1,8 @@
 """One request to an upstream."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -45,6 +45,57 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """From the start of the call to the end of the body."""
 
 
+class SocketFailure(Protocol):
+    """An error that came as a message, as the answer that HTTP would have had: its status, headers
+    and body, or the `event` of a stream that has begun. `again` says that the same call can be made
+    on another connection, whole: nothing was done on this one."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def event(self) -> bytes: ...
+    @property
+    def again(self) -> bool: ...
+
+
+class SocketCall(Protocol):
+    """What a protocol makes of a call over a connection. `over` says that the last event came, and
+    `held` what the connection remembers from then on (None for nothing); it has a `size` in bytes.
+    `error` is what came in place of an answer, or of the rest of one."""
+
+    @property
+    def over(self) -> bool: ...
+    @property
+    def held(self) -> Any: ...
+    @property
+    def error(self) -> SocketFailure | None: ...
+
+    def message(self, held: Any = None) -> bytes | None:
+        """The message to send; without what a connection holds. None if it does not hold that."""
+
+    def take(self, message: bytes) -> bytes:
+        """What a message that came is in the body of the answer by HTTP."""
+
+    def spoils(self, message: bytes) -> bool:
+        """Whether one that came after the end would be taken for the answer to the next call."""
+
+
+class SocketUse(Struct, frozen=True):
+    """That a request may go over a connection.
+
+    Connections are kept for each `conversation`. `call` says what a body is as a message, None if
+    it can only be posted. `always` has a host asked again each time, though it refused before.
+    """
+
+    conversation: bytes
+    call: Callable[[bytes], SocketCall | None]
+    always: bool = False
+
+
 class UpstreamRequest(Struct, frozen=True, kw_only=True):
     """One request.
 
@@ -63,6 +114,8 @@ class UpstreamRequest(Struct, frozen=True, kw_only=True):
     """`http://`, `https://`, `socks5://` (names resolved here) or `socks5h://` (names resolved
     by the proxy), with `user:password@` where the proxy asks for it. The environment's proxy
     variables are not looked at."""
+    socket: SocketUse | None = None
+    """Absent: the request goes by HTTP. Else as a message, if the upstream offers WebSocket."""
 
     def __repr__(self) -> str:
         """Method and size only: URL, headers, body and proxy may hold secrets."""

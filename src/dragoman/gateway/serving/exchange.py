@@ -33,7 +33,7 @@ from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.trace_context import HEADER as TRACEPARENT
 from dragoman.gateway.serving.admission import Admission, capped
-from dragoman.gateway.serving.affinity import ForeignReasoning
+from dragoman.gateway.serving.affinity import ForeignReasoning, digest
 from dragoman.gateway.serving.answer_delivery import (
     deliver_fault,
     deliver_refusal,
@@ -67,10 +67,11 @@ from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.telemetry.traces import Traces
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.dialects import DIALECTS
+from dragoman.protocols.openai_responses.upstream_websocket import socket_turn
 from dragoman.protocols.settings import with_settings
 from dragoman.translation import Call, CallSettings, ClientRequest
 from dragoman.upstream.errors import CallError
-from dragoman.upstream.request import UpstreamRequest
+from dragoman.upstream.request import SocketUse, UpstreamRequest
 
 _LONGEST_MODEL = 1024
 """Characters of a model's name. Names are remembered in several places, so they are kept small."""
@@ -463,7 +464,20 @@ def _upstream_request(
         route=route,
         proxy=lease.proxy,
         idempotency_key=_idempotency_key(context, lease, key) if key else "",
+        socket=_socket_use(context),
     )
+
+
+def _socket_use(context: RequestContext) -> SocketUse | None:
+    """Whose connections the call may go over: those of its conversation with the account, as far as
+    it is known, and never those of another client."""
+    upstream = context.target.upstream
+    if upstream.websocket == "off" or not context.call.streams:
+        return None
+    keys = context.keys
+    known = keys.aliases[0] if keys.aliases else keys.lookup
+    digests = digest(context.caller.name, upstream.name, "websocket", known)
+    return SocketUse(digests, socket_turn, upstream.websocket == "on")
 
 
 def _idempotency_key(context: RequestContext, lease: Lease, key: bytes) -> str:

@@ -10,7 +10,7 @@ from dragoman.accounts.pool import account_tag
 from dragoman.canonical.masking import Mask
 from dragoman.config import Account, Secret, Upstream
 from dragoman.protocols.base import auth_header
-from dragoman.upstream.request import Timeouts, UpstreamRequest
+from dragoman.upstream.request import SocketUse, Timeouts, UpstreamRequest
 from dragoman.upstream.urls import join_url
 
 _USER_AGENT = f"dragoman/{dragoman.__version__}"
@@ -105,6 +105,7 @@ class UpstreamRequestBuilder:
         route: Mapping[str, str] | None = None,
         proxy: Secret | None = None,
         idempotency_key: str = "",
+        socket: SocketUse | None = None,
     ) -> UpstreamRequest:
         """A POST to `path` (below the protocol's version) with a JSON body, through `proxy` (None:
         the one that the account commonly uses, if any).
@@ -112,7 +113,8 @@ class UpstreamRequestBuilder:
         `client` are the client's headers if its protocol is the upstream's; the few that belong to
         the protocol are passed on. `route` are headers that differ from the upstream's own where
         the route's capabilities do. Neither replaces what the configuration sets, and nor does
-        `idempotency_key`, which is sent where the protocol takes one.
+        `idempotency_key`, which is sent where the protocol takes one. `socket` is as in
+        `UpstreamRequest`.
         """
         passed: dict[str, Header] = {}
         if route is not None:
@@ -129,7 +131,7 @@ class UpstreamRequestBuilder:
             headers = tuple((_body_headers(stream) | self._fixed | passed).values())
             if not passed:
                 self._ready[stream] = headers
-        return self._request("POST", path, headers, body, proxy=proxy)
+        return self._request("POST", path, headers, body, proxy=proxy, socket=socket)
 
     def get(self, path: str, query: str = "", proxy: Secret | None = None) -> UpstreamRequest:
         """A GET of `path` (below the protocol's version); `proxy` as for `post`."""
@@ -157,6 +159,7 @@ class UpstreamRequestBuilder:
         body: bytes,
         query: str = "",
         proxy: Secret | None = None,
+        socket: SocketUse | None = None,
     ) -> UpstreamRequest:
         path, _, own = path.partition("?")
         query = f"{own}&{query}" if own and query else own or query
@@ -167,6 +170,7 @@ class UpstreamRequestBuilder:
             body=body,
             timeouts=self._defaults.timeouts,
             proxy=self._proxy if proxy is None else proxy.reveal(),
+            socket=socket,
         )
 
 

@@ -1,4 +1,4 @@
-"""WebSocket (RFC 6455) for the server.
+"""WebSocket (RFC 6455): all of it for the server, and what a client needs.
 
     class Echo(WebSocket):
         def on_message(self, text: str) -> None:
@@ -10,6 +10,7 @@
 - `handshake` decides about an offer
 - `frames` reads and writes frames without I/O, and undoes compression within bounds
 - `connection` is a connection that stands
+- `client` is the handshake of a client; upstream/sockets.py is its connection
 """
 
 from dragoman.http.websocket.connection import WebSocket, WebSocketLimits

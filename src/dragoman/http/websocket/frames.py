@@ -1,7 +1,8 @@
-"""Frames: a client's as they come, a server's as they go (RFC 6455, 5; RFC 7692)."""
+"""Frames of either side, as they come and as they go (RFC 6455, 5; RFC 7692)."""
 
 from __future__ import annotations
 
+import os
 import zlib
 
 from msgspec import Struct
@@ -20,6 +21,11 @@ _CLOSE_CODES = frozenset({*range(1000, 1004), *range(1007, 1015)})
 _MOST_CONTROL = 125
 _TAIL = b"\x00\x00\xff\xff"
 """What a sender leaves off the end of each compressed message (RFC 7692, 7.2.1)."""
+
+
+_BLOCK = 8192
+"""Bytes that are masked at once; a multiple of a mask's length."""
+_ONES = int.from_bytes(b"\x01\0\0\0" * (_BLOCK // 4), "little")
 
 
 class BadFrame(Exception):
@@ -41,8 +47,9 @@ class Piece(Struct, frozen=True, gc=False):
 
 
 class FrameReader:
-    """Takes a client's bytes, cut anywhere, apart into pieces. Messages may have `most` bytes once
-    they are inflated; they are only if that was agreed (`compressed`)."""
+    """Takes the other side's bytes, cut anywhere, apart into pieces. Messages may have `most` bytes
+    once they are inflated; they are only if that was agreed (`compressed`). A client's frames are
+    `masked`, a server's are not."""
 
     __slots__ = (
         "_buffer",
@@ -51,14 +58,16 @@ class FrameReader:
         "_is_last",
         "_left",
         "_mask",
+        "_masked",
         "_message",
         "_most",
         "_opcode",
         "_room",
     )
 
-    def __init__(self, most: int, *, compressed: bool) -> None:
+    def __init__(self, most: int, *, compressed: bool, masked: bool = True) -> None:
         self._most = most
+        self._masked = masked
         self._compressed = compressed
         self._buffer = bytearray()
         self._left = -1
@@ -89,7 +98,9 @@ class FrameReader:
         size = min(self._left, len(buffer))
         if size < self._left and (not size or self._opcode >= CLOSE):
             return None
-        data = _unmasked(bytes(buffer[:size]), self._mask)
+        data = bytes(buffer[:size])
+        if self._masked:
+            data = _mixed(data, self._mask)
         del buffer[:size]
         self._left -= size
         ends = not self._left
@@ -133,8 +144,8 @@ class FrameReader:
         first, second = buffer[0], buffer[1]
         opcode, size = first & 0x0F, second & 0x7F
         self._check(first, opcode, size)
-        if not second & 0x80:
-            raise BadFrame(PROTOCOL_ERROR, "a frame is not masked")
+        if bool(second & 0x80) != self._masked:
+            raise BadFrame(PROTOCOL_ERROR, "only a client's frames are masked, and all of them")
         start = 2
         if size > _MOST_CONTROL:
             start = 4 if size == 126 else 10
@@ -143,10 +154,11 @@ class FrameReader:
             size = int.from_bytes(buffer[2:start], "big")
             if size <= (_MOST_CONTROL if start == 4 else 0xFFFF) or size >> 63:
                 raise BadFrame(PROTOCOL_ERROR, "a length is not as short as it may be")
-        if len(buffer) < start + 4:
+        end = start + 4 if self._masked else start
+        if len(buffer) < end:
             return False
-        self._mask = bytes(buffer[start : start + 4])
-        del buffer[: start + 4]
+        self._mask = bytes(buffer[start:end])
+        del buffer[:end]
         self._left, self._opcode, self._is_last = size, opcode, bool(first & _LAST)
         if opcode in (TEXT, BINARY):
             self._message, self._room = opcode, self._most
@@ -168,13 +180,21 @@ class FrameReader:
             raise BadFrame(PROTOCOL_ERROR, "there is no message to go on with")
 
 
-def _unmasked(data: bytes, mask: bytes) -> bytes:
-    size = len(data)
-    if not size:
-        return data
-    key = (mask * (size // 4 + 1))[:size]
-    mixed = int.from_bytes(data, "little") ^ int.from_bytes(key, "little")
-    return mixed.to_bytes(size, "little")
+def _mixed(data: bytes, mask: bytes) -> bytes:
+    """Data with its mask, or without it. In blocks, where there are some: large numbers do not fit
+    the processor's caches, and the key is the same for each."""
+    size, number = len(data), int.from_bytes
+    if size < _BLOCK:
+        key = number((mask * (size // 4 + 1))[:size], "little")
+        return (number(data, "little") ^ key).to_bytes(size, "little")
+    key = number(mask, "little") * _ONES
+    parts = [
+        (number(data[at : at + _BLOCK], "little") ^ key).to_bytes(_BLOCK, "little")
+        for at in range(0, size - _BLOCK + 1, _BLOCK)
+    ]
+    if rest := size % _BLOCK:
+        parts.append(_mixed(data[size - rest :], mask))
+    return b"".join(parts)
 
 
 def _check_close(payload: bytes) -> None:
@@ -203,3 +223,16 @@ def control_frame(opcode: int, payload: bytes = b"") -> bytes:
     """A control frame; of a longer payload than it may have, the beginning."""
     payload = payload[:_MOST_CONTROL]
     return b"%c%c%b" % (_LAST | opcode, len(payload), payload)
+
+
+def masked_frame(opcode: int, data: bytes, *, last: bool = True) -> bytes:
+    """A client's frame."""
+    size, mask = len(data), os.urandom(4)
+    first = (_LAST if last else 0) | opcode
+    if size < 126:
+        head = b"%c%c" % (first, 0x80 | size)
+    elif size < 65536:
+        head = b"%c\xfe%b" % (first, size.to_bytes(2, "big"))
+    else:
+        head = b"%c\xff%b" % (first, size.to_bytes(8, "big"))
+    return b"%b%b%b" % (head, mask, _mixed(data, mask))

@@ -56,12 +56,19 @@ def agree(request: Request) -> Agreed:
     key = headers.get(b"sec-websocket-key", b"").strip()
     if request.method != "GET" or not request.upgrade or not _is_key(key):
         raise BadOffer(400, "This is not a valid WebSocket handshake.", [])
-    accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
-    lines = b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-accept: %b\r\n" % accept
+    lines = (
+        b"upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-accept: %b\r\n"
+        % accept_of(key)
+    )
     extension = _deflate(headers.get(b"sec-websocket-extensions", b"").decode("latin-1"))
     if extension:
         lines += b"sec-websocket-extensions: %b\r\n" % extension.encode()
     return Agreed(lines, bool(extension))
+
+
+def accept_of(key: bytes) -> bytes:
+    """What a server answers to this key, to show that it understood the offer."""
+    return base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
 
 
 def _is_key(key: bytes) -> bool:

@@ -1,0 +1,495 @@
+"""Calls over WebSocket: what goes over a connection, when another is opened, when it is POST."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.http.websocket.frames import (
+    CLOSE,
+    PING,
+    PONG,
+    FrameReader,
+    control_frame,
+    text_frame,
+)
+from dragoman.http.websocket.handshake import accept_of
+from dragoman.protocols.openai_responses.upstream_websocket import LARGEST, socket_turn, streamed
+from dragoman.upstream import (
+    ConnectionReset,
+    Truncated,
+    UpstreamClient,
+    UpstreamRequest,
+    UpstreamResponse,
+)
+from dragoman.upstream.request import SocketUse
+from tests.upstream.test_proxies import HttpProxy, SocksProxy
+
+USER = {"type": "message", "role": "user", "content": "hi"}
+REPLY: dict[str, Any] = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "ho", "annotations": [], "logprobs": []}],
+}
+ECHOED = {"role": "assistant", "content": [{"type": "output_text", "text": "ho"}]}
+NOT_FOUND = {"code": "previous_response_not_found", "message": "gone", "type": "x"}
+LIMIT = {"code": "websocket_connection_limit_reached", "message": "end", "type": "x"}
+
+
+class Peer:
+    """One connection of the server."""
+
+    def __init__(self, server: Server, reader: asyncio.StreamReader, writer: Any) -> None:
+        self.server, self.reader, self.writer = server, reader, writer
+        self.frames = FrameReader(1 << 30, compressed=False)
+        self.pongs: list[bytes] = []
+        self.fragments = 0
+        self.closed = asyncio.Event()
+
+    def send(self, event: dict[str, Any]) -> None:
+        self.writer.write(text_frame(json.dumps(event, indent=1).encode()))
+
+    def answer(self, name: str) -> None:
+        self.send({"type": "codex.rate_limits", "plan_type": "x"})
+        self.send({"type": "response.created", "response": {"id": name}})
+        self.send({"type": "response.completed", "response": {"id": name, "output": [REPLY]}})
+
+    def fail(self, status: int, error: dict[str, Any], **more: Any) -> None:
+        self.send({"type": "error", "status": status, "error": error, **more})
+
+
+Script = Callable[[Peer, dict[str, Any], int], Awaitable[None] | None]
+
+
+class Server:
+    """Answers requests by a script: the connection, the message, and its number in all."""
+
+    def __init__(self, script: Script, refuses: int = 0) -> None:
+        self.script, self.refuses = script, refuses
+        self.peers: list[Peer] = []
+        self.messages: list[dict[str, Any]] = []
+        self.heads: list[bytes] = []
+        self.posted = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = None
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                self.heads.append(head)
+                lines = dict(
+                    line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if line
+                )
+                if head.startswith(b"POST"):
+                    await reader.readexactly(int(lines[b"content-length"]))
+                    self.posted += 1
+                    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nposted")
+                elif self.refuses:
+                    writer.write(b"HTTP/1.1 %d No\r\ncontent-length: 0\r\n\r\n" % self.refuses)
+                else:
+                    break
+            key = next(
+                line[19:] for line in head.split(b"\r\n") if line[:17] == b"sec-websocket-key"
+            )
+            accept = accept_of(key.strip())
+            writer.write(
+                b"HTTP/1.1 101 Go\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+                b"sec-websocket-accept: %b\r\n\r\n" % accept
+            )
+            peer = Peer(self, reader, writer)
+            self.peers.append(peer)
+            await self.read(peer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            if peer is not None:
+                peer.closed.set()
+            writer.close()
+
+    async def read(self, peer: Peer) -> None:
+        parts: list[bytes] = []
+        while data := await peer.reader.read(65536):
+            peer.frames.feed(data)
+            while (piece := peer.frames.next()) is not None:
+                if piece.opcode == CLOSE:
+                    return
+                if piece.opcode == PONG:
+                    peer.pongs.append(piece.data)
+                    continue
+                parts.append(piece.data)
+                peer.fragments += piece.ends_frame
+                if piece.ends_message:
+                    message = json.loads(b"".join(parts))
+                    parts = []
+                    self.messages.append(message)
+                    made = self.script(peer, message, len(self.messages))
+                    if made is not None:
+                        await made
+
+
+@asynccontextmanager
+async def serving(
+    script: Script, refuses: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Server, str]]:
+    server = Server(script, refuses)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 20, ssl=tls)
+    try:
+        port = listening.sockets[0].getsockname()[1]
+        scheme = "http" if tls is None else "https"
+        yield server, f"{scheme}://127.0.0.1:{port}/v1/responses"
+    finally:
+        listening.close()
+        for peer in server.peers:
+            peer.writer.close()
+
+
+def asked(url: str, given: list[Any], *, always: bool = False, **more: Any) -> UpstreamRequest:
+    body = {"model": "m", "input": given, "stream": True, "store": False, **more}
+    return UpstreamRequest(
+        method="POST",
+        url=url,
+        headers=(("authorization", "Bearer k"), ("content-type", "application/json")),
+        body=json.dumps(body).encode(),
+        socket=SocketUse(b"thread", socket_turn, always),
+    )
+
+
+async def whole(client: UpstreamClient, request: UpstreamRequest) -> tuple[int, bytes]:
+    async with await client.send(request) as answer:
+        return answer.status, await answer.read(1 << 26)
+
+
+def plainly(peer: Peer, message: dict[str, Any], number: int) -> None:
+    peer.answer(f"resp_{number}")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_only_what_is_new_is_sent_where_the_connection_holds_the_rest(
+    client: UpstreamClient,
+) -> None:
+    """The parent and what follows it, if fields, input and the answer are as they were, however the
+    answer is repeated; else all of it."""
+    async with serving(plainly) as (server, url):
+        first = [USER, ECHOED, {**USER, "content": "2"}]
+        second = [*first, {**REPLY, "id": "other"}, {**USER, "content": "3"}]
+        status, body = await whole(client, asked(url, [USER]))
+        assert status == 200
+        assert body.startswith(b"event: response.created\ndata: {")
+        assert body.count(b"\n\n") == 2  # one that streams do not have is left out
+        for given in (first, second):
+            assert (await whole(client, asked(url, given)))[0] == 200
+        edited = [*second, {**ECHOED, "content": "never said"}, USER]
+        await whole(client, asked(url, edited))
+        await whole(client, asked(url, [*edited, ECHOED, USER], instructions="other"))
+        sent = [(one.get("previous_response_id"), one["input"]) for one in server.messages]
+        assert sent == [
+            (None, [USER]),
+            ("resp_1", [first[-1]]),
+            ("resp_2", [second[-1]]),
+            (None, edited),
+            (None, [*edited, ECHOED, USER]),
+        ]
+        assert len(server.peers) == 1
+        assert b"Bearer k" in server.heads[0]
+        assert server.messages[0]["type"] == "response.create"
+        assert "stream" not in server.messages[0]
+
+
+@pytest.mark.parametrize(("status", "always"), [(426, False), (426, True), (503, False)])
+async def test_a_refused_handshake_is_posted_and_remembered(
+    client: UpstreamClient, status: int, always: bool
+) -> None:
+    async with serving(plainly, refuses=status) as (server, url):
+        for _ in range(2):
+            assert await whole(client, asked(url, [USER], always=always)) == (200, b"posted")
+        assert sum(head.startswith(b"GET") for head in server.heads) == (2 if always else 1)
+        assert server.posted == 2
+
+
+@pytest.mark.parametrize("way", ["direct", "http", "socks"])
+async def test_tls_and_proxies(
+    way: str, client_tls: ssl.SSLContext, server_tls: ssl.SSLContext
+) -> None:
+    """As HTTP has them: a tunnel where there is TLS, or SOCKS."""
+    proxies = {"http": HttpProxy(auth="me:secret"), "socks": SocksProxy()}
+    proxy = proxies.get(way)
+    async with (
+        UpstreamClient(tls=client_tls) as client,
+        serving(plainly, tls=server_tls) as (server, url),
+        proxy or nullcontext(),
+    ):
+        request = asked(url, [USER])
+        if proxy is not None:
+            scheme = "http://me:secret@" if way == "http" else "socks5://"
+            request = replace(request, proxy=f"{scheme}127.0.0.1:{proxy.port}")
+        for _ in range(2):
+            assert (await whole(client, request))[0] == 200
+        assert len(server.peers) == 1
+        assert proxy is None or proxy.connections == 1
+
+
+async def test_through_a_proxy_that_forwards_it_is_posted(client: UpstreamClient) -> None:
+    async with HttpProxy() as proxy:
+        request = replace(
+            asked("http://upstream.invalid/v1/responses", [USER]),
+            proxy=f"http://127.0.0.1:{proxy.port}",
+        )
+        assert (await whole(client, request))[0] == 200
+        assert [one.method for one in proxy.calls] == ["POST"]
+
+
+async def test_a_large_request_is_posted(client: UpstreamClient) -> None:
+    """W21."""
+    async with serving(plainly) as (server, url):
+        large = asked(url, [{**USER, "content": "x" * LARGEST}])
+        assert await whole(client, large) == (200, b"posted")
+        assert not server.peers
+
+
+@pytest.mark.parametrize("error", [NOT_FOUND, LIMIT])
+async def test_what_a_connection_does_not_hold_is_sent_whole_on_another(
+    client: UpstreamClient, error: dict[str, Any]
+) -> None:
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        if number == 2:
+            peer.fail(400, error)
+        else:
+            peer.answer(f"resp_{number}")
+
+    async with serving(script) as (server, url):
+        await whole(client, asked(url, [USER]))
+        assert (await whole(client, asked(url, [USER, ECHOED, USER])))[0] == 200
+        last = server.messages[2]
+        assert last["input"] == [USER, ECHOED, USER]
+        assert "previous_response_id" not in last
+        assert len(server.peers) == 2
+
+
+async def test_a_connection_that_always_refuses_is_given_up_for_post(
+    client: UpstreamClient,
+) -> None:
+    async with serving(lambda peer, message, number: peer.fail(400, LIMIT)) as (server, url):
+        assert await whole(client, asked(url, [USER])) == (200, b"posted")
+        assert len(server.messages) == 2
+
+
+async def test_an_error_before_any_event_is_its_answer_by_http(client: UpstreamClient) -> None:
+    """W8: the status, the headers that it tells, and the error. The connection is given up."""
+    error = {"type": "rate_limit", "code": "slow", "message": "m", "headers": {"Retry-After": 7}}
+    async with serving(lambda peer, message, number: peer.fail(429, error)) as (server, url):
+        for _ in range(2):
+            async with await client.send(asked(url, [USER])) as answer:
+                assert answer.status == 429
+                assert answer.headers.get("retry-after") == "7"
+                told = json.loads(await answer.read(1000))
+                assert told == {
+                    "error": {name: error[name] for name in ("type", "code", "message")}
+                }
+        assert len(server.peers) == 2
+
+
+async def test_an_error_after_events_is_one_of_the_stream(client: UpstreamClient) -> None:
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        peer.send({"type": "response.created", "response": {"id": "r"}})
+        peer.fail(500, {"code": "server_error", "message": "broke"})
+
+    async with serving(script) as (_, url):
+        status, body = await whole(client, asked(url, [USER]))
+        assert status == 200
+        assert (
+            b'event: error\ndata: {"type":"error","code":"server_error","message":"broke"' in body
+        )
+
+
+async def test_cut_in_the_middle(client: UpstreamClient) -> None:
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        peer.send({"type": "response.created", "response": {"id": "r"}})
+        if number == 1:
+            peer.writer.close()
+        else:
+            peer.writer.write(control_frame(CLOSE, (1000).to_bytes(2, "big")))
+
+    async with serving(script) as (_, url):
+        for _ in range(2):
+            with pytest.raises(Truncated):
+                await whole(client, asked(url, [USER]))
+
+
+async def test_an_idle_connection_answers_pings_and_its_end_is_seen(client: UpstreamClient) -> None:
+    """W20."""
+    async with serving(plainly) as (server, url):
+        await whole(client, asked(url, [USER]))
+        peer = server.peers[0]
+        peer.writer.write(control_frame(PING, b"there?"))
+        await until(lambda: peer.pongs == [b"there?"])
+        peer.writer.close()
+        await until(lambda: not client._connections)
+        assert (await whole(client, asked(url, [USER])))[0] == 200
+        assert len(server.peers) == 2
+
+
+async def test_pings_are_answered_within_a_large_request(client: UpstreamClient) -> None:
+    """W20: a large request goes in pieces, and the answer to a ping between them."""
+    seen: list[tuple[int, int]] = []
+
+    class Slow(Server):
+        async def read(self, peer: Peer) -> None:
+            peer.writer.write(control_frame(PING, b"p"))
+            while not peer.pongs:
+                peer.frames.feed(await peer.reader.read(65536))
+                while (piece := peer.frames.next()) is not None:
+                    if piece.opcode == PONG:
+                        peer.pongs.append(piece.data)
+                    seen.append((piece.opcode, piece.ends_message))
+            peer.answer("r")
+            await peer.reader.read()
+
+    server = Slow(plainly)
+    async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1/responses"
+        given = [{**USER, "content": "x" * (14 * 1024 * 1024)}]
+        assert (await whole(client, asked(url, given)))[0] == 200
+        assert (PONG, True) in seen
+        assert not any(ends for opcode, ends in seen if opcode != PONG)
+        await client.aclose()
+
+
+async def test_an_end_that_crosses_a_request_is_no_failure(client: UpstreamClient) -> None:
+    """W26: nothing was answered, so all of it is sent once more; a fresh connection that ends so
+    has failed."""
+
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        if number in (2, 4, 5):
+            peer.writer.write(control_frame(PING) + control_frame(CLOSE, b"\x03\xe9"))
+        else:
+            peer.answer(f"resp_{number}")
+
+    async with serving(script) as (server, url):
+        await whole(client, asked(url, [USER]))
+        assert (await whole(client, asked(url, [USER, ECHOED, USER])))[0] == 200
+        assert [len(one["input"]) for one in server.messages] == [1, 1, 3]
+        with pytest.raises(ConnectionReset):
+            await whole(client, asked(url, [USER]))
+        assert (len(server.messages), server.posted) == (5, 0)
+
+
+async def test_a_message_too_big_for_the_upstream_is_posted(client: UpstreamClient) -> None:
+    """W21: and not tried on another connection."""
+
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        peer.writer.write(control_frame(CLOSE, (1009).to_bytes(2, "big")))
+
+    async with serving(script) as (server, url):
+        assert await whole(client, asked(url, [USER])) == (200, b"posted")
+        assert len(server.messages) == 1
+
+
+async def test_a_busy_connection_is_not_waited_for(client: UpstreamClient) -> None:
+    """W27."""
+    async with serving(lambda peer, message, number: None) as (server, url):
+        calls = [asyncio.create_task(whole(client, asked(url, [USER]))) for _ in range(3)]
+        await until(lambda: len(server.messages) == 3)
+        assert len(server.peers) == 3
+        for number, peer in enumerate(server.peers):
+            peer.answer(f"r{number}")
+        assert [status for status, _ in await asyncio.gather(*calls)] == [200] * 3
+
+
+async def test_cancelling_closes_the_connection(client: UpstreamClient) -> None:
+    """W25: whether its answer has begun or not."""
+
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        if number == 2:
+            peer.send({"type": "response.created", "response": {"id": "r"}})
+
+    async with serving(script) as (server, url):
+        for number in (1, 2):
+            call = asyncio.create_task(whole(client, asked(url, [USER])))
+            await until(lambda: len(server.messages) == number)  # noqa: B023
+            await asyncio.sleep(0.02)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            async with asyncio.timeout(1):
+                await server.peers[-1].closed.wait()
+        assert not client._connections
+
+
+async def test_a_late_event_is_not_of_the_next_answer(client: UpstreamClient) -> None:
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        peer.answer(f"resp_{number}")
+        if number == 1:
+            peer.send({"type": "response.late", "response": {"id": "resp_1"}})
+        else:
+            peer.fail(500, {"message": "late"})
+
+    async with serving(script) as (server, url):
+        for _ in range(3):
+            status, body = await whole(client, asked(url, [USER]))
+            assert status == 200
+            assert b"late" not in body
+            await asyncio.sleep(0.02)
+        assert len(server.peers) == 2
+
+
+async def test_a_slow_reader_has_the_upstream_wait_and_loses_nothing(
+    client: UpstreamClient,
+) -> None:
+    """W24: frames that came in one read with others, while nobody took them."""
+    count = 600
+    deltas = [{"type": "response.x.delta", "n": n, "delta": "d" * 200} for n in range(count)]
+
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        peer.send({"type": "response.created", "response": {"id": "r"}})
+        for delta in deltas:
+            peer.send(delta)
+        peer.answer("r")
+
+    async with serving(script) as (_, url):
+        async with await client.send(asked(url, [USER])) as answer:
+            await asyncio.sleep(0.05)
+            body = await _read_slowly(answer)
+        found = [json.loads(line[6:]) for line in body.splitlines() if line.startswith(b"data: ")]
+        assert [one["n"] for one in found if "n" in one] == list(range(count))
+        assert found[-1]["type"] == "response.completed"
+        assert (await whole(client, asked(url, [USER])))[0] == 200
+
+
+async def _read_slowly(answer: UpstreamResponse) -> bytes:
+    parts = []
+    async for chunk in answer:
+        parts.append(chunk)
+        await asyncio.sleep(0.001)
+    return b"".join(parts)
+
+
+async def test_bad_frames_fail_the_call(client: UpstreamClient) -> None:
+    """A masked frame, a reserved bit, and an answer that does not fit the key."""
+    for bad in (b"\x81\x80\0\0\0\0", b"\xf1\x00", b"\x83\x00"):
+
+        def script(peer: Peer, message: dict[str, Any], number: int, bad: bytes = bad) -> None:
+            peer.writer.write(bad)
+
+        async with serving(script) as (server, url):
+            with pytest.raises(Exception, match="frames are bad"):
+                await whole(client, asked(url, [USER]))
+            await until(lambda: not client._connections)
+            assert server.posted == 0
+
+
+def test_an_event_is_one_of_a_stream() -> None:
+    assert streamed(b"a", b'{"type":"a",\n "b":1}') == b'event: a\ndata: {"type":"a",  "b":1}\n\n'
+    assert streamed(b"", b"nonsense") == b""
