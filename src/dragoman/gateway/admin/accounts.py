@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
 from io import BytesIO
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import AccountState
 from dragoman.administration.drafts import Draft, literal_secret, read_draft
-from dragoman.administration.errors import ImportRejected, NoModel
+from dragoman.administration.errors import Conflict, ImportRejected, NoModel, UnknownAccount
 from dragoman.administration.rows import BadFile, rows_of
 from dragoman.administration.service import Administration
-from dragoman.administration.views import STATES
+from dragoman.administration.views import STATES, AccountView
 from dragoman.config import Config
 from dragoman.gateway.admin.calls import (
     MOST_ON_PAGE,
@@ -39,6 +41,7 @@ T = TypeVar("T")
 
 _MOST_BAD_ROWS = 1000
 _HISTORY = 100
+_DEEDS = ("enable", "disable", "remove")
 _KINDS = {
     "text/csv": "csv",
     "application/json": "json",
@@ -71,6 +74,8 @@ class AccountRoutes:
         """The routes."""
         return [
             AdminRoute("accounts", {"GET": self._list, "POST": self._add}),
+            AdminRoute("accounts/table", {"GET": self._table}),
+            AdminRoute("accounts/do", {"POST": self._do}),
             AdminRoute("accounts/import", {"POST": self._import}),
             AdminRoute(
                 "accounts/*",
@@ -96,6 +101,34 @@ class AccountRoutes:
                 limit=limit,
                 with_usage=usage,
             )
+        )
+
+    async def _table(self, call: Call) -> Reply:
+        only(call.query)
+        page = await self._ask(lambda administration: administration.page())
+        # Not in the thread of the store, nor in that of the loop, which others wait for.
+        return 200, await asyncio.to_thread(columns, page.accounts)
+
+    async def _do(self, call: Call) -> Reply:
+        only(call.query)
+        asked = await read_object(call.incoming)
+        what, names, reason = (
+            asked.pop("do", None),
+            asked.pop("names", None),
+            asked.pop("reason", ""),
+        )
+        if asked:
+            bad("There is no such field.", first(asked))
+        if what not in _DEEDS:
+            bad(f"Expected one of {', '.join(_DEEDS)}.", "do")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            bad("A list of names is expected.", "names")
+        if not 0 < len(names) <= MOST_ON_PAGE:
+            bad(f"Expected 1 to {MOST_ON_PAGE} names.", "names")
+        if not isinstance(reason, str):
+            bad("A text is expected.", "reason")
+        return 200, await self._ask(
+            lambda administration: _done(administration, what, list(dict.fromkeys(names)), reason)
         )
 
     async def _show(self, call: Call) -> Reply:
@@ -191,6 +224,75 @@ class AccountRoutes:
         except BadFile as error:
             raise Refusal(400, "invalid_request", str(error)) from None
         return 200, msgspec.structs.replace(done, bad=done.bad[:_MOST_BAD_ROWS])
+
+
+class Undone(Struct, frozen=True):
+    """An account that something could not be done with, and why."""
+
+    name: str
+    message: str
+
+
+def _done(
+    administration: Administration, what: str, names: list[str], reason: str
+) -> dict[str, object]:
+    """Do something with each of these accounts by itself."""
+    done, refused = [], []
+    for name in names:
+        try:
+            if what == "enable":
+                administration.enable([name])
+            elif what == "disable":
+                administration.disable([name], reason)
+            else:
+                administration.remove([name])
+        except (UnknownAccount, Conflict) as error:
+            refused.append(Undone(name, str(error)))
+        else:
+            done.append(name)
+    return {"done": done, "refused": refused}
+
+
+def columns(accounts: Sequence[AccountView]) -> dict[str, object]:
+    """All accounts by columns, a third of what it is by rows. `windows` are by their names, and by
+    the model that they are of; `version` is another one when something else than a window has
+    changed."""
+    windows = {
+        f"{window.name} {window.model}".strip(): window.seconds or 0.0
+        for account in accounts
+        for window in account.quotas
+    }
+    told = {
+        "name": [one.name for one in accounts],
+        "upstream": [one.upstream for one in accounts],
+        "state": ["trial" if one.trial else one.state for one in accounts],
+        "why": [one.problem or (one.reasons[0].why if one.reasons else "") for one in accounts],
+        "back_at": [one.back_at for one in accounts],
+        "in_flight": [one.in_flight for one in accounts],
+        "last_used": [one.last_used for one in accounts],
+        "requests": [one.requests for one in accounts],
+        "errors": [one.errors for one in accounts],
+        "retries": [one.retries for one in accounts],
+    }
+    version = hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
+    shown = sorted(windows, key=lambda name: (windows[name], name))
+    return {
+        "version": version,
+        "columns": {**told, "windows": {name: _window(name, accounts) for name in shown}},
+    }
+
+
+def _window(name: str, accounts: Sequence[AccountView]) -> dict[str, list[float | None]]:
+    found = [
+        next((one for one in account.quotas if f"{one.name} {one.model}".strip() == name), None)
+        for account in accounts
+    ]
+    return {
+        "used": [None if one is None else one.used for one in found],
+        "resets_at": [None if one is None else one.resets_at for one in found],
+        "told_at": [None if one is None else one.told_at for one in found],
+        "seconds": [None if one is None else one.seconds for one in found],
+    }
 
 
 async def _one_text(call: Call, name: str) -> str | None:
