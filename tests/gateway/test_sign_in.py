@@ -140,7 +140,7 @@ def test_a_session_ends_with_its_key(gateway: RunningGateway) -> None:
     secret = made(gateway, "ann", "admin")
 
     def is_in(page: dict[str, str]) -> bool:
-        return ask(gateway, "GET", "/session", headers=page).status == 200
+        return bool(ask(gateway, "GET", "/session", headers=page).json["name"])
 
     left, other = signed_in(gateway, secret), signed_in(gateway, secret)
     told = ask(gateway, "GET", "/session", headers=left).json

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.canonical.errors import FaultKind
+from dragoman.gateway.dashboard import service as dashboard
 from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.errors import refusal
 from dragoman.gateway.edge.incoming import IncomingRequest
@@ -60,11 +61,15 @@ class Routes:
         self.fixed[own_usage.PATH] = _reading(services.own_usage.serve, None)
         self.fixed["/v1/key"] = _reading(SelfService(services.limits).key, None)
         for path, handler in open_handlers.items():
-            self.fixed[path] = Route({"GET": handler, "HEAD": handler}, open=True)
+            self.fixed[path] = _open(handler)
+        if services.admin.is_served:
+            self.fixed[dashboard.PATH] = _open(dashboard.dashboard)
 
     def find(self, path: str) -> Route | None:
         """The route of a path with an id or a model in it. What a protocol reads from a path comes
         before the lists of models, which may stand on the same path."""
+        if path.startswith(dashboard.PATH + "/"):
+            return self.fixed.get(dashboard.PATH)
         for find in (self._operation, self._model, self._below_endpoint):
             for codec in CODECS.values():
                 route = find(codec, path)
@@ -123,6 +128,10 @@ class Routes:
 
     def _models(self, codec: Codec) -> ModelEndpoints:
         return ModelEndpoints(self._services.catalogue, codec.endpoint.models)
+
+
+def _open(handler: Handler) -> Route:
+    return Route({"GET": handler, "HEAD": handler}, open=True)
 
 
 def _reading(handler: Handler, codec: Codec | None) -> Route:

@@ -8,15 +8,17 @@ from io import BytesIO
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import AccountState
 from dragoman.administration.drafts import Draft, literal_secret, read_draft
-from dragoman.administration.errors import NoModel
+from dragoman.administration.errors import Conflict, NoModel, UnknownAccount
 from dragoman.administration.rows import rows_of
 from dragoman.administration.service import Administration
 from dragoman.administration.views import STATES
 from dragoman.config import Config
+from dragoman.gateway.admin.account_columns import columns
 from dragoman.gateway.admin.calls import (
     MOST_BAD_ROWS,
     MOST_ON_PAGE,
@@ -40,6 +42,7 @@ from dragoman.upstream.client import UpstreamClient
 T = TypeVar("T")
 
 _HISTORY = 100
+_DEEDS = ("enable", "disable", "remove")
 _KINDS = {
     "text/csv": "csv",
     "application/json": "json",
@@ -72,6 +75,8 @@ class AccountRoutes:
         """The routes."""
         return [
             AdminRoute("accounts", {"GET": self._list, "POST": self._add}),
+            AdminRoute("accounts/table", {"GET": self._table}),
+            AdminRoute("accounts/do", {"POST": self._do}),
             AdminRoute("accounts/import", {"POST": self._import}),
             AdminRoute(
                 "accounts/*",
@@ -97,6 +102,34 @@ class AccountRoutes:
                 limit=limit,
                 with_usage=usage,
             )
+        )
+
+    async def _table(self, call: Call) -> Reply:
+        only(call.query)
+        page = await self._ask(lambda administration: administration.page())
+        # Not in the thread of the store, nor in that of the loop, which others wait for.
+        return 200, await asyncio.to_thread(columns, page.accounts)
+
+    async def _do(self, call: Call) -> Reply:
+        only(call.query)
+        asked = await read_object(call.incoming)
+        what, names, reason = (
+            asked.pop("do", None),
+            asked.pop("names", None),
+            asked.pop("reason", ""),
+        )
+        if asked:
+            bad("There is no such field.", first(asked))
+        if what not in _DEEDS:
+            bad(f"Expected one of {', '.join(_DEEDS)}.", "do")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            bad("A list of names is expected.", "names")
+        if not 0 < len(names) <= MOST_ON_PAGE:
+            bad(f"Expected 1 to {MOST_ON_PAGE} names.", "names")
+        if not isinstance(reason, str):
+            bad("A text is expected.", "reason")
+        return 200, await self._ask(
+            lambda administration: _done(administration, what, list(dict.fromkeys(names)), reason)
         )
 
     async def _show(self, call: Call) -> Reply:
@@ -187,6 +220,33 @@ class AccountRoutes:
                 )
             )
         return 200, msgspec.structs.replace(done, bad=done.bad[:MOST_BAD_ROWS])
+
+
+class Undone(Struct, frozen=True):
+    """An account that something could not be done with, and why."""
+
+    name: str
+    message: str
+
+
+def _done(
+    administration: Administration, what: str, names: list[str], reason: str
+) -> dict[str, object]:
+    """Do something with each of these accounts by itself."""
+    done, refused = [], []
+    for name in names:
+        try:
+            if what == "enable":
+                administration.enable([name])
+            elif what == "disable":
+                administration.disable([name], reason)
+            else:
+                administration.remove([name])
+        except (UnknownAccount, Conflict) as error:
+            refused.append(Undone(name, str(error)))
+        else:
+            done.append(name)
+    return {"done": done, "refused": refused}
 
 
 async def _one_text(call: Call, name: str) -> str | None:

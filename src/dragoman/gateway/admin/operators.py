@@ -122,13 +122,20 @@ class Operators:
                 "session",
                 {"GET": self._show, "POST": self._begin, "DELETE": self._end},
                 reads=frozenset({"DELETE"}),
-                open=frozenset({"POST"}),
+                open=frozenset({"GET", "POST"}),
             )
         ]
 
     async def _show(self, call: Call) -> Reply:
         only(call.query)
-        return 200, _told(call.operator, _cookie(call.incoming))
+        try:
+            operator = await self.identify(call.incoming)
+        except Refusal:
+            # Keys that are guessed are counted by the status.
+            if presented_key(call.incoming.headers) is not None:
+                raise
+            return 200, {"name": None}
+        return 200, _told(operator, _cookie(call.incoming))
 
     async def _begin(self, call: Call) -> Reply:
         only(call.query)

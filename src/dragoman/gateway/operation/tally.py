@@ -59,7 +59,7 @@ class Tally:
                 for path in (endpoint.models.path, endpoint.path)
                 if path == endpoint.models.path or endpoint.unserved or endpoint.stores_responses
             }
-            | {"/admin/"}
+            | {"/admin/", "/ui/"}
         )
         self._uncharged = frozenset(
             endpoint.version + endpoint.counting.path

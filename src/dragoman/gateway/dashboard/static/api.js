@@ -1,0 +1,47 @@
+// The administration, as the page asks it: with the cookie of a session, and its token for whatever
+// changes something. Nothing of it is kept in the browser.
+import { signal } from "./vendor/signals.js";
+
+export const session = signal(undefined); // undefined: not known yet; null: nobody is signed in
+export const isAdmin = () => session.value && session.value.role === "admin";
+
+export class Refused extends Error {
+  constructor(status, error) {
+    super(error.message || "The gateway answered with " + status + ".");
+    this.status = status;
+    this.error = error;
+  }
+}
+
+const known = new Map(); // what was told for a path, by its tag
+
+export async function ask(method, path, body) {
+  const headers = {}, seen = method === "GET" && known.get(path);
+  if (seen) headers["if-none-match"] = seen.tag;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  if (method !== "GET" && session.value) headers["x-dragoman-csrf"] = session.value.csrf;
+  const answer = await fetch("/admin/" + path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" });
+  if (answer.status === 304) return seen.value;
+  const value = await answer.json().catch(() => ({}));
+  if (answer.status === 401) session.value = null;
+  if (!answer.ok) throw new Refused(answer.status, value.error || {});
+  const tag = answer.headers.get("etag");
+  if (method === "GET" && tag) {
+    if (known.size > 20) known.clear();
+    known.set(path, { tag, value });
+  }
+  return value;
+}
+
+export async function resume() {
+  const found = await ask("GET", "session").catch(() => ({}));
+  session.value = found.name ? found : null;
+}
+export async function signIn(key) {
+  session.value = await ask("POST", "session", { key });
+}
+export async function signOut() {
+  await ask("DELETE", "session").catch(() => null);
+  known.clear();
+  session.value = null;
+}

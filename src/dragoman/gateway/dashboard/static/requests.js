@@ -1,0 +1,97 @@
+// Requests: what is happening, and what became of this one.
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { html, told, count, span, clock, money, outcome, Glyph, LossKind, Protocol, Unknown } from "./kit.js";
+import { Icon } from "./icons.js";
+import { ask } from "./api.js";
+
+const EVERY_MS = 3000, MOST = 500, SINCE_S = 7 * 86400;
+const FIELDS = ["key", "model", "account", "upstream", "status", "error", "loss", "client"];
+
+// `account:max-014 status:5xx` is a filter by two fields; a word without one names a model.
+function filtersOf(text) {
+  const found = {};
+  for (const part of text.split(/\s+/).filter(Boolean)) {
+    const [field, value] = part.split(/:(.*)/);
+    if (FIELDS.includes(field) && value) found[field] = value;
+    else if (value === undefined) found.model = field;
+  }
+  return found;
+}
+const asked = () => FIELDS.map((field) => [field, new URLSearchParams(location.search).get(field)]).filter(([, value]) => value).map(([field, value]) => field + ":" + value).join(" ");
+
+const Outcome = ({ row }) => {
+  const [tone, glyph, word] = outcome(row.status, row.error);
+  return html`<span class=${"state " + tone} title=${told(row.error)}><${Glyph} state=${glyph}/><b>${word}</b></span>`;
+};
+const cost = (row) => (row.cost_usd == null ? html`<${Unknown} why=${row.usage ? "no price is known for this model" : "no usage was told"}/>` : money(row.cost_usd) + (row.estimated ? " est." : ""));
+const tokens = (row) => (row.usage ? count(row.usage.input) + " / " + count(row.usage.output) : "");
+
+export function Requests() {
+  const [filter, setFilter] = useState(asked), [rows, setRows] = useState(null), [next, setNext] = useState(null), [fault, setFault] = useState(""), [paused, setPaused] = useState(false);
+  const latest = useRef(0);
+  const query = (more) => new URLSearchParams({ ...filtersOf(filter), from: String(Math.floor(Date.now() / 1000 - SINCE_S)), limit: "100", ...more }).toString();
+  const load = async (after) => {
+    const turn = ++latest.current;
+    try {
+      const got = await ask("GET", "requests?" + query(after ? { after } : {}));
+      if (turn !== latest.current) return; // the filter has changed since
+      setRows((old) => (after ? [...old, ...got.rows].slice(0, MOST) : got.rows));
+      setNext(got.next);
+      setFault("");
+    } catch (refused) {
+      if (turn === latest.current) setFault(refused.message);
+    }
+  };
+  useEffect(() => {
+    const soon = setTimeout(load, 150);
+    const url = new URL("/ui/requests", location.href);
+    for (const [field, value] of Object.entries(filtersOf(filter))) url.searchParams.set(field, value);
+    if (location.pathname === url.pathname) history.replaceState(null, "", url);
+    const timer = paused ? 0 : setInterval(() => document.hidden || load(), EVERY_MS);
+    return () => { clearTimeout(soon); clearInterval(timer); };
+  }, [filter, paused]);
+  const more = () => { setPaused(true); load(next); };
+  return html`<div class="head"><h1>Requests</h1><span class="sub">${paused ? "held" : "the latest first, each 3 s"}</span><div class="tools"><button class="btn" aria-pressed=${String(paused)} onClick=${() => setPaused(!paused)}>${paused ? "Follow" : "Hold"}</button></div></div>
+    ${fault && html`<p class="banner" role="alert">${fault}</p>`}
+    <div class="filters"><label class="field flt wide"><${Icon} name="search"/><input type="search" placeholder="model, or account: key: status:5xx error: loss:" aria-label="Filter requests" value=${filter} onInput=${(event) => setFilter(event.target.value)}/></label></div>
+    <div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Requests">
+      <table class="reqs"><colgroup><col class="w-at"/><col class="w-out"/><col/><col class="w-key"/><col class="w-acct"/><col class="w-n"/><col class="w-n"/><col class="w-tok"/><col class="w-cost"/></colgroup>
+      <thead><tr><th scope="col">Time</th><th scope="col">Outcome</th><th scope="col">Model</th><th scope="col">Key</th><th scope="col">Account</th><th scope="col" class="r">Duration</th><th scope="col" class="r">First token</th><th scope="col" class="r">Tokens in / out</th><th scope="col" class="r">Cost</th></tr></thead>
+      <tbody>${(rows || []).map((row) => html`<tr key=${row.id}><td class="num"><a href=${"/ui/requests/" + encodeURIComponent(row.id)}>${clock(row.at)}</a></td><td><${Outcome} row=${row}/>${row.attempts > 1 && html` <span class="t3 sm">${row.attempts} tried</span>`}</td>
+        <td title=${told(row.model)}>${told(row.model)}${row.losses_total > 0 && html` <span class="kinds" title=${row.losses_total + " lost in translation"}>${row.loss_kinds.map((kind) => html`<${LossKind} kind=${kind}/>`)}</span>`}</td><td title=${told(row.key)}>${told(row.key)}</td><td title=${told(row.account)}>${told(row.account)}</td>
+        <td class="r num">${span(row.ms / 1000)}</td><td class="r num">${row.first_ms == null ? "" : span(row.first_ms / 1000)}</td><td class="r num">${tokens(row)}</td><td class="r num">${cost(row)}</td></tr>`)}</tbody></table></div>
+      ${rows && !rows.length && html`<p class="empty">${filter ? "No request fits the filter." : "No request was made yet."}</p>`}
+      <div class="tfoot"><span class="num">${rows ? count(rows.length) + " shown" : "Loading…"}</span><span class="grow"></span>${next && rows.length < MOST && html`<button class="btn quiet" onClick=${more}>Older</button>`}</div>
+    </div>`;
+}
+
+export function Request({ id }) {
+  const [got, setGot] = useState(null), [fault, setFault] = useState("");
+  useEffect(() => { ask("GET", "requests/" + encodeURIComponent(id)).then(setGot, (refused) => setFault(refused.message)); }, [id]);
+  const head = html`<a class="btn quiet icon" href="/ui/requests" aria-label="Back to the requests"><${Icon} name="back"/></a><h1 class="mono rid">${told(id)}</h1>`;
+  if (!got) return html`<div class="head">${head}</div><p class="empty">${fault || "Loading…"}</p>`;
+  const [tone, glyph, word] = outcome(got.status, got.error), why = (field) => html`<${Unknown} why=${got.why[field] || "it was not told"}/>`;
+  const retries = got.attempts > 1 ? ` after ${got.attempts - 1} ${got.attempts === 2 ? "retry" : "retries"}` : "";
+  const summary = [["Model", told(got.model)], ["Key", told(got.key)], ["Duration", span(got.ms / 1000)], ["First token", got.first_ms == null ? why("first_ms") : span(got.first_ms / 1000)], ["Tokens in", got.usage ? count(got.usage.input) : why("usage")], ["Tokens out", got.usage ? count(got.usage.output) : why("usage")], ["Cost", cost(got)]];
+  const went = [["Client", told(got.client)], ["User agent", told(got.user_agent)], ["Asked", told(got.route) + (got.stream ? ", stream" : "")], ["Protocol", html`<${Protocol} name=${got.protocol}/>`], ["Upstream", told(got.upstream)], ["Sent as", told(got.upstream_model)], ["Team", told(got.team)], ["Finish reason", told(got.finish)], ["Error", told(got.error)], ["Trace", told(got.trace_id)]].filter(([, value]) => value);
+  return html`<div class="head">${head}<span class=${"pill " + tone}><${Glyph} state=${glyph}/>${word}${retries}</span><span class="sub num">${clock(got.at, true)}</span></div>
+    <section class="panel sumwrap" aria-label="Summary"><dl class="sum">${summary.map(([key, value]) => html`<div><dt>${key}</dt><dd>${value}</dd></div>`)}</dl></section>
+    <div class="cols"><div class="stack">
+      <${Attempts} got=${got}/>
+      <section class="panel"><header><h2>Lost in translation</h2><span class="t3 sm">${got.losses_total || "nothing"}</span></header>${got.losses.length > 0 && html`<div class="body"><ul class="losslist">${got.losses.map((loss) => html`<li><${LossKind} kind=${loss.kind}/><span><span class="mono strong">${told(loss.path)}</span><div class="t2">${told(loss.detail)}</div></span></li>`)}</ul></div>`}</section>
+    </div><div class="stack">
+      ${got.usage && html`<section class="panel"><header><h2>Tokens and cost</h2></header><div class="body"><dl class="facts">${[["Input", got.usage.input], ["of it cached", got.usage.cached], ["of it written to the cache", got.usage.cache_write], ["Output", got.usage.output], ["of it reasoning", got.usage.reasoning]].filter(([, n]) => n != null).map(([key, n]) => html`<dt>${key}</dt><dd>${count(n)}</dd>`)}<dt>Cost at list price</dt><dd>${cost(got)}</dd></dl></div></section>`}
+      <section class="panel"><header><h2>Where it went</h2></header><div class="body"><dl class="facts left">${went.map(([key, value]) => html`<dt>${key}</dt><dd title=${typeof value === "string" ? value : null}>${value}</dd>`)}</dl></div></section>
+    </div></div>`;
+}
+
+// One lane for each account that was asked, on one axis of time.
+function Attempts({ got }) {
+  const end = Math.max(got.ms, 1), at = (ms) => (100 * Math.min(ms, end)) / end;
+  const tone = (one) => (one.status < 400 && !one.kind ? "info" : one.status === 429 ? "cool" : "out");
+  return html`<section class="panel"><header><h2>Attempts</h2><span class="t3 sm">${got.tried.length ? `${got.tried.length} of ${got.accounts == null ? "the" : count(got.accounts)} accounts of ${told(got.upstream)}` : "no account was asked"}</span></header>
+    <ol class="lanes">${got.queue_ms >= 1 && html`<li><div><b class="strong">Waiting for an account</b></div><div class="lane"><svg width="100%" height="12" role="img" aria-label=${span(got.queue_ms / 1000)}><rect x="0" y="2" height="8" rx="2" width=${at(got.queue_ms) + "%"} class="f-off"/></svg><span class="num sm t2">${span(got.queue_ms / 1000)}</span></div></li>`}
+    ${got.tried.map((one, i) => html`<li><div><span class="t3 num">${i + 1}</span> <a class="strong ink" href=${"/ui/accounts/" + encodeURIComponent(one.account)}>${told(one.account)}</a> <span class=${"num state " + (tone(one) === "info" ? "ok" : tone(one))}><b>${one.status || "—"}</b></span> <span class="t2 sm">${told(one.kind || "answered")}</span></div>
+      <div class="lane"><svg width="100%" height="12" role="img" aria-label=${`from ${span(one.start_ms / 1000)} to ${span(one.end_ms / 1000)}`}><rect y="2" height="8" rx="2" x=${at(one.start_ms) + "%"} width=${Math.max(0.6, at(one.end_ms) - at(one.start_ms)) + "%"} class=${"f-" + tone(one)}/></svg><span class="num sm t2">${span((one.end_ms - one.start_ms) / 1000)}</span></div>
+      ${one.why && html`<p class="sm t2">${one.row ? `Row ${one.row} of ${told(one.table)}: ` : ""}${told(one.why)}${one.rest_s ? `; the account rests ${span(one.rest_s)}` : ""}.</p>`}</li>`)}</ol></section>`;
+}

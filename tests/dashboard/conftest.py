@@ -1,0 +1,107 @@
+"""A gateway with many accounts and some traffic, and a browser of Debian's that looks at it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from msgspec.structs import replace
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from dragoman.config import Account, Admin, Config, Secret, Storage
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.simulator.testing import running_simulator
+from tests.gateway.clients import body
+from tests.gateway.conftest import config_for
+from tests.gateway.http import call
+
+KEY = "operators-key-0123456789"
+ODD = "<img src=x onerror=alert(1)>"
+"""The name of an account, which is text and nothing else."""
+MOST = 10_000
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass
+class Told:
+    """What a page has told besides what it shows: each must stay empty."""
+
+    console: list[str]
+    elsewhere: list[str]
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """One that was asked for something that one account failed, and another answered."""
+    store = Storage(path=str(tmp_path_factory.mktemp("dashboard") / "dragoman.db"))
+    with (
+        running_simulator() as simulator,
+        running_gateway(_with_many(config_for(simulator.base_url), store)) as gateway,
+    ):
+        for model in ("chat/sim-text", "messages/sim-error?status=429", "messages/sim-text"):
+            call(
+                gateway.base_url,
+                "POST",
+                "/v1/chat/completions",
+                body("chat", model, temperature=0.5),
+            )
+        yield gateway
+
+
+def _with_many(config: Config, store: Storage) -> Config:
+    upstream = config.accounts[0].upstream
+    more = [
+        Account(name=f"pool-{number:05}", upstream=upstream, key=Secret(f"sk-sim-p{number}"))
+        for number in range(MOST - len(config.accounts) - 1)
+    ]
+    odd = Account(name=ODD, upstream=upstream, key=Secret("sk-sim-odd"))
+    return replace(
+        config,
+        accounts=(*config.accounts, odd, *more),
+        storage=store,
+        admin=Admin(key=Secret(KEY)),
+    )
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The browser that is installed."""
+    program = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if program is None:
+        if os.environ.get("DRAGOMAN_REQUIRE_SERVICES"):
+            pytest.fail("Chromium is not installed")
+        pytest.skip("Chromium is not installed")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def told() -> Told:
+    """What the page of this test has told."""
+    return Told([], [])
+
+
+@pytest.fixture
+def page(browser: Browser, gateway: RunningGateway, told: Told) -> Iterator[Page]:
+    """A page of 1440 by 900 points that has nobody signed in."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    page.on("console", lambda message: told.console.append(message.text))
+    page.on("pageerror", lambda error: told.console.append(str(error)))
+    page.on(
+        "request",
+        lambda request: (
+            None
+            if request.url.startswith((gateway.base_url, "data:"))
+            else told.elsewhere.append(request.url)
+        ),
+    )
+    yield page
+    context.close()

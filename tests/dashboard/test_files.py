@@ -1,0 +1,81 @@
+"""The files of the dashboard: what is vendored, how large they are, how they are served."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from dragoman.gateway.dashboard.files import FOLDER, load_files
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.simulator.testing import running_simulator
+from tests.dashboard.vendored import KEPT, LIBRARIES, RECORD, digest
+from tests.gateway.conftest import config_for
+from tests.gateway.http import call
+
+MOST_BYTES = 250_000
+OWN = sorted(path for path in FOLDER.glob("*.js"))
+SINKS = (
+    "dangerouslySetInnerHTML",
+    "innerHTML",
+    "outerHTML",
+    "insertAdjacentHTML",
+    "document.write",
+)
+
+
+def test_what_is_vendored_is_what_was_recorded() -> None:
+    recorded = json.loads(RECORD.read_text())
+    assert set(recorded) == {library.kept for library in LIBRARIES}
+    for library in LIBRARIES:
+        told = recorded[library.kept]
+        assert (told["package"], told["version"]) == (library.package, library.version)
+        assert digest((KEPT / library.kept).read_bytes()) == told["sha256"]
+        assert (KEPT / f"{library.package.replace('/', '-').lstrip('@')}.LICENSE").exists()
+
+
+def test_the_page_is_small() -> None:
+    files = load_files()
+    assert sum(map(len, [files.page.body, *(one.body for one in files.assets.values())])) < (
+        MOST_BYTES
+    )
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_no_text_becomes_markup(path: object) -> None:
+    text = (FOLDER / str(path)).read_text()
+    assert [sink for sink in SINKS if sink in text] == []
+    assert "style=" not in re.sub(r"style=\$\{\{", "", text)  # the policy refuses them
+
+
+def test_the_page_names_only_its_own_files(gateway: RunningGateway) -> None:
+    page = call(gateway.base_url, "GET", "/ui/accounts/any", key=None)
+    assert page.status == 200
+    assert page.headers["cache-control"] == "no-cache"
+    named = re.findall(r'(?:href|src)="(/[^"]+)"', page.body.decode())
+    assert named
+    for path in named:
+        found = call(gateway.base_url, "GET", path, key=None)
+        assert found.status == 200, path
+        assert "immutable" in found.headers["cache-control"], path
+    assert call(gateway.base_url, "GET", f"{named[0]}x", key=None).status == 404
+
+
+def test_its_headers_let_nothing_in(gateway: RunningGateway) -> None:
+    page = call(gateway.base_url, "GET", "/ui", key=None)
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "require-trusted-types-for 'script'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["referrer-policy"] == "no-referrer"
+
+
+def test_it_is_served_only_with_an_administration() -> None:
+    with (
+        running_simulator() as simulator,
+        running_gateway(config_for(simulator.base_url)) as gateway,
+    ):
+        assert call(gateway.base_url, "GET", "/ui").status == 404

@@ -1,0 +1,145 @@
+"""The dashboard in a browser, over a gateway with ten thousand accounts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dragoman.gateway.testing import RunningGateway
+from tests.dashboard.conftest import KEY, MOST, ODD, Told
+from tests.gateway.http import call
+
+AXE = Path(__file__).parents[1] / "node" / "node_modules" / "axe-core" / "axe.min.js"
+WIDTHS = {"wide": (1440, 900), "phone": (390, 844)}
+
+
+def ask(gateway: RunningGateway, method: str, path: str, body: object = None) -> object:
+    """What the administration answers."""
+    made = None if body is None else json.dumps(body).encode()
+    headers = {"content-type": "application/json"}
+    answer = call(gateway.base_url, method, f"/admin/{path}", made, headers, key=KEY)
+    assert answer.status < 300, answer.body
+    return answer.json
+
+
+def sign_in(page: Page, gateway: RunningGateway, key: str = KEY, path: str = "") -> None:
+    page.goto(f"{gateway.base_url}/ui{path}")
+    page.get_by_label("Key of the administration").fill(key)
+    page.keyboard.press("Enter")
+
+
+def test_a_wrong_key_shows_nothing(page: Page, gateway: RunningGateway) -> None:
+    sign_in(page, gateway, "no-key-of-anybody-0000")
+    expect(page.get_by_role("alert")).to_have_text("A key of the administration is needed.")
+    assert page.locator("table").count() == 0
+
+
+def test_accounts(page: Page, gateway: RunningGateway, told: Told) -> None:
+    sign_in(page, gateway)
+    expect(page.get_by_role("heading", name="Accounts")).to_be_visible()
+    expect(page.locator(".tfoot")).to_have_text(f"{MOST:,} of {MOST:,}")
+    assert page.locator("tbody tr").count() < 100  # only those that are seen are there
+    expect(page.get_by_role("link", name=ODD, exact=True)).to_be_visible()
+    assert page.locator("img").count() == 0
+
+    page.locator("tbody a").first.focus()
+    page.keyboard.press("End")
+    expect(page.locator(f"[data-at='{MOST - 1}']")).to_be_focused()
+    page.keyboard.press("Home")
+    expect(page.locator("[data-at='0']")).to_be_focused()
+    assert (told.console, told.elsewhere) == ([], [])
+
+
+def test_those_that_are_ticked_are_disabled_and_no_others(
+    page: Page, gateway: RunningGateway, told: Told
+) -> None:
+    sign_in(page, gateway)
+    find = page.get_by_label("Filter accounts")
+    find.fill("pool-0123")
+    expect(page.locator(".tfoot")).to_have_text(f"10 of {MOST:,}")
+    wanted = ["pool-01231", "pool-01234", "pool-01238"]
+    for name in wanted:
+        page.get_by_label(f"Select {name}").check()
+    find.fill("pool-0999")
+    page.get_by_role("button", name="Disable…").click()
+    page.get_by_label("Reason").fill("moved")
+    page.get_by_role("dialog").get_by_role("button", name="Disable").click()
+    expect(page.get_by_role("status")).to_contain_text("3 accounts disabled.")
+
+    table = ask(gateway, "GET", "accounts/table")
+    assert isinstance(table, dict)
+    columns = table["columns"]
+    states = dict(zip(columns["name"], columns["state"], strict=True))
+    assert sorted(name for name, state in states.items() if state == "disabled") == wanted
+    audit = json.dumps(ask(gateway, "GET", "audit?limit=10"))
+    assert all(name in audit for name in wanted)
+
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("status")).to_contain_text("3 accounts enabled.")
+    assert told.console == []
+
+
+def test_one_account(page: Page, gateway: RunningGateway, told: Told) -> None:
+    sign_in(page, gateway, path="/accounts/pool-00042?q=pool-0004")
+    side = page.get_by_role("complementary")
+    expect(side.get_by_role("heading", name="pool-00042")).to_be_visible()
+    expect(side).to_contain_text("set; shown nowhere")
+    assert "sk-sim-p42" not in page.content()
+    side.get_by_role("link", name="Close").click()
+    expect(side).to_have_count(0)
+    assert page.url.endswith("/ui/accounts?q=pool-0004")
+    assert told.console == []
+
+
+def test_requests(page: Page, gateway: RunningGateway, told: Told) -> None:
+    sign_in(page, gateway, path="/requests")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    page.get_by_label("Filter requests").fill("error:*")
+    expect(rows).to_have_count(1)
+    rows.locator("a").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("req_")
+    expect(page.get_by_role("heading", name="Attempts")).to_be_visible()
+    expect(page.locator(".lanes li").first).to_contain_text("429")
+    expect(page.locator(".losslist")).to_contain_text("temperature")
+    assert (told.console, told.elsewhere) == ([], [])
+
+
+def test_a_viewer_may_look(page: Page, gateway: RunningGateway) -> None:
+    made = ask(gateway, "POST", "admins", {"name": "looker", "role": "viewer"})
+    assert isinstance(made, dict)
+    sign_in(page, gateway, made["secret"], "/accounts/pool-00042")
+    side = page.get_by_role("complementary")
+    expect(side).to_contain_text("Last 24 hours")
+    assert side.get_by_role("button").count() == 0
+    assert page.locator("tbody input[type=checkbox]").count() == 0
+
+
+def test_who_signs_out_is_out_everywhere(page: Page, gateway: RunningGateway) -> None:
+    sign_in(page, gateway)
+    page.get_by_role("button", name="Sign out").first.click()
+    expect(page.get_by_label("Key of the administration")).to_be_visible()
+    status = page.evaluate("fetch('/admin/accounts').then((answer) => answer.status)")
+    assert status == 401
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("path", ["/accounts", "/accounts/pool-00042", "/requests"])
+def test_all_can_be_read(page: Page, gateway: RunningGateway, width: str, path: str) -> None:
+    """Nothing is wider than the page, and no rule of accessibility is broken badly."""
+    wide, high = WIDTHS[width]
+    page.set_viewport_size({"width": wide, "height": high})
+    sign_in(page, gateway, path=path)
+    page.locator("h1, h2").first.wait_for(state="attached")
+    expect(page.locator(".tfoot")).not_to_have_text("Loading…")
+    assert page.evaluate("document.documentElement.scrollWidth") <= wide
+    page.evaluate(AXE.read_text())
+    found = page.evaluate(
+        "axe.run({resultTypes: ['violations']}).then((found) => found.violations"
+        ".filter((one) => ['serious', 'critical'].includes(one.impact))"
+        ".map((one) => one.id + ': ' + one.nodes.map((node) => node.target).join(' ')))"
+    )
+    assert found == []
