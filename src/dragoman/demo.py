@@ -6,13 +6,16 @@ import textwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dragoman.config import Account, Client, Config, Route, Secret, Server, Storage, Upstream
+from dragoman.config import Account, Admin, Client, Config, Route, Secret, Server, Storage, Upstream
 from dragoman.gateway.service import serve
 from dragoman.guides import GUIDES
 from dragoman.simulator.testing import running_simulator
 
 KEY = "sk-dragoman-demo"
 """The demo's client key. It opens nothing but the simulator."""
+
+ADMIN_KEY = "dragoman-demo-admin"
+"""The key of the demo's administration, which is open to this machine alone."""
 
 _PROTOCOLS = {
     "chat": "openai_chat",
@@ -49,6 +52,7 @@ def demo_config(
         ),
         routes=tuple(Route(match=f"sim-{name}", upstream=name) for name in _PROTOCOLS),
         storage=Storage(path=store),
+        admin=Admin(key=Secret(ADMIN_KEY)),
     )
 
 
@@ -75,12 +79,13 @@ def reachable(url: str) -> str:
 def examples(url: str) -> str:
     """What to paste into a terminal, for a gateway at `url`."""
     names = textwrap.fill(", ".join(guide.name for guide in GUIDES), 96)
-    filled = _EXAMPLES.replace("{url}", url).replace("{key}", KEY)
+    filled = _EXAMPLES.replace("{url}", url).replace("{key}", KEY).replace("{admin}", ADMIN_KEY)
     return filled.replace("{clients}", names)
 
 
 _EXAMPLES = """\
 dragoman demo: {url}   key: {key}   (Ctrl-C stops it)
+dashboard: {url}/ui   key: {admin}
 
 Models: sim-chat, sim-messages and sim-responses, each on an upstream of that protocol. Any client
 works with any of them. Scenarios of the simulator are behind an upstream's name:
