@@ -223,7 +223,7 @@ def world_of(monkeypatch: pytest.MonkeyPatch) -> Any:
             def monotonic() -> float:
                 return world.now
 
-            time = monotonic
+            time = perf_counter = monotonic
 
         monkeypatch.setattr(attempts_module, "time", VirtualTime)
         world.run()

@@ -79,7 +79,8 @@ class Shop:
 
     def bytes_of_store(self) -> bytes:
         """All that is in the store's files."""
-        return b"".join(path.read_bytes() for path in self.folder.glob("dragoman.db*"))
+        files = [*self.folder.glob("dragoman.db*"), *self.folder.glob("dragoman.db*/*")]
+        return b"".join(path.read_bytes() for path in files if path.is_file())
 
 
 @pytest.fixture

@@ -146,7 +146,7 @@ class Scene:
 
     def look_at_files(self, when: str) -> None:
         """Note what is in the store's files now."""
-        for path in self.folder.glob("kept.db*"):
+        for path in filter(Path.is_file, self.folder.rglob("*.db*")):
             self.seen.append((f"{path.name} {when}", path.read_bytes()))
 
     def log(self) -> str:

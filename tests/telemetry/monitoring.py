@@ -272,6 +272,12 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "Store",
             (
                 Query(f"dragoman_store_working{{{JOB}}}", "{{instance}}: workers it works for"),
+                Query(
+                    f"dragoman_limits_away{{{JOB}}}", "{{instance}}: workers without shared limits"
+                ),
+                Query(
+                    f"dragoman_limit_drift_ratio{{{JOB}}}", "{{instance}}: limits found wrong by"
+                ),
                 Query(rate("dragoman_store_failures_total", chosen=JOB), "failures"),
             ),
         ),
@@ -279,6 +285,10 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "What is sent elsewhere",
             (
                 Query(rate("dragoman_traces_total", "result", chosen=JOB), "traces, {{result}}"),
+                Query(
+                    rate("dragoman_request_log_total", "result", chosen=JOB),
+                    "log of requests, {{result}}",
+                ),
                 Query(
                     rate("dragoman_webhook_alerts_total", "result", chosen=JOB),
                     "alerts, {{result}}",

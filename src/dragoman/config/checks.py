@@ -36,9 +36,10 @@ def errors(config: Config) -> Iterator[Fault]:
             path = ("upstreams", index, "stored_responses")
             able = [name for name, codec in CODECS.items() if codec.endpoint.stores_responses]
             yield path, f"only an {' or '.join(able)} upstream can keep responses itself"
-        if upstream.websocket != "off" and upstream.protocol != "openai_responses":
+        if upstream.websocket != "off" and upstream.codec.endpoint.socket_turn is None:
             path = ("upstreams", index, "websocket")
-            yield path, "only an openai_responses upstream can be called over WebSocket"
+            able = [name for name, codec in CODECS.items() if codec.endpoint.socket_turn]
+            yield path, f"only an {' or '.join(able)} upstream can be called over WebSocket"
         if upstream.proxy is not None:
             yield from _url(upstream.proxy.reveal(), ("upstreams", index, "proxy"), _PROXIES)
         for number, proxy in enumerate(upstream.proxies):

@@ -427,6 +427,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """Whether commonly only the account that made encrypted reasoning can use it."""
     stores_responses: bool = False
     """Whether its services keep responses that later requests name."""
+    socket_turn: Callable[[bytes], Any] | None = None
+    """What a body for POST is over a WebSocket to an upstream (`dragoman.upstream.SocketCall`; None
+    if it can only be posted); None where services offer no WebSocket."""
     counting: Counting | None = None
     """None where it cannot count."""
     output_limits: tuple[str, ...] = ()

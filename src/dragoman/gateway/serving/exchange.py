@@ -67,7 +67,6 @@ from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.telemetry.traces import Traces
 from dragoman.prices.lookup import Prices
 from dragoman.protocols.dialects import DIALECTS
-from dragoman.protocols.openai_responses.upstream_websocket import socket_turn
 from dragoman.protocols.settings import with_settings
 from dragoman.translation import Call, CallSettings, ClientRequest
 from dragoman.upstream.errors import CallError
@@ -472,12 +471,13 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     """Whose connections the call may go over: those of its conversation with the account, as far as
     it is known, and never those of another client."""
     upstream = context.target.upstream
-    if upstream.websocket == "off" or not context.call.streams:
+    turn = upstream.codec.endpoint.socket_turn
+    if turn is None or upstream.websocket == "off" or not context.call.streams:
         return None
     keys = context.keys
     known = keys.aliases[0] if keys.aliases else keys.lookup
     digests = digest(context.caller.name, upstream.name, "websocket", known)
-    return SocketUse(digests, socket_turn, upstream.websocket == "on")
+    return SocketUse(digests, turn, upstream.websocket == "on")
 
 
 def _idempotency_key(context: RequestContext, lease: Lease, key: bytes) -> str:

@@ -8,6 +8,7 @@ from dragoman.protocols.counting import read_count
 from dragoman.protocols.model_lists import MODELS
 from dragoman.protocols.openai_limits import limit_lines
 from dragoman.protocols.openai_responses.settings import ResponsesCapabilities
+from dragoman.protocols.openai_responses.upstream_websocket import socket_turn
 
 _COUNTING = Counting(
     path="/responses/input_tokens",
@@ -53,6 +54,7 @@ ENDPOINT = Endpoint(
     ),
     binds_reasoning=True,
     stores_responses=True,
+    socket_turn=socket_turn,
     capabilities=ResponsesCapabilities,
     output_limits=("max_output_tokens",),
     limit_lines=limit_lines,
