@@ -172,11 +172,15 @@ def test_a_secret_in_pieces_that_are_joined(
 
 
 @pytest.mark.parametrize("client", APIS)
-def test_completed_but_incomplete(gateway: RunningGateway, upstream: Upstream, client: str) -> None:
+@pytest.mark.parametrize("stream", [True, False])
+def test_completed_but_incomplete(
+    gateway: RunningGateway, upstream: Upstream, client: str, stream: bool
+) -> None:
     incomplete = {**HELLO, "status": "incomplete", "incomplete_details": {"reason": "max_tokens"}}
     last = {"type": "response.completed", "response": incomplete}
-    upstream.behaviours[KEY] = saying(*events_of(HELLO)[:-1], last)
-    told = ask(gateway, client, "responses", stream=True).body
+    given = json.dumps(incomplete).encode()
+    upstream.behaviours[KEY] = saying(*events_of(HELLO)[:-1], last, body=given)
+    told = ask(gateway, client, "responses", stream=stream).body.replace(b'": "', b'":"')
 
     word = {"chat": b'"length"', "messages": b'"max_tokens"', "responses": b'"incomplete"'}
     assert word[client] in told
@@ -374,3 +378,15 @@ def test_the_client_sees_the_name_it_asked_for(
     assert b"m-2026-01-01" not in told
     assert b'"model":"%b/m"' % target.encode() in told.replace(b'": "', b'":"')
     assert target != "chat" or b"inner" in told
+
+
+@pytest.mark.parametrize("client", APIS)
+@pytest.mark.parametrize("target", APIS)
+def test_a_whole_answer_has_the_name_that_was_asked_for(
+    gateway: RunningGateway, upstream: Upstream, client: str, target: str
+) -> None:
+    made = {**json.loads(whole(target, "Good")), "model": "m-2026-01-01"}
+    upstream.behaviours[KEY] = saying(body=json.dumps(made, sort_keys=True).encode())
+    told = ask(gateway, client, target)
+    assert told.json["model"] == f"{target}/m"
+    assert b"m-2026-01-01" not in told.body
