@@ -25,7 +25,7 @@ def ask(gateway: RunningGateway, method: str, path: str, body: object = None) ->
     return answer.json
 
 
-def sign_in(page: Page, gateway: RunningGateway, key: str = KEY, path: str = "") -> None:
+def sign_in(page: Page, gateway: RunningGateway, key: str = KEY, path: str = "/accounts") -> None:
     page.goto(f"{gateway.base_url}/ui{path}")
     page.get_by_label("Key of the administration").fill(key)
     page.keyboard.press("Enter")
@@ -35,6 +35,21 @@ def test_a_wrong_key_shows_nothing(page: Page, gateway: RunningGateway) -> None:
     sign_in(page, gateway, "no-key-of-anybody-0000")
     expect(page.get_by_role("alert")).to_have_text("A key of the administration is needed.")
     assert page.locator("table").count() == 0
+
+
+def test_overview(page: Page, gateway: RunningGateway, told: Told) -> None:
+    ask(gateway, "POST", "accounts/do", {"do": "disable", "names": ["pool-00007"]})
+    sign_in(page, gateway, path="")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    needs = page.get_by_label("What needs somebody")
+    expect(needs).to_contain_text("is disabled.")
+    expect(page.get_by_label("Figures")).to_contain_text("In flight now")
+    expect(page.get_by_role("img", name="Requests:")).to_be_visible()
+    needs.get_by_role("link", name="Show accounts").click()
+    expect(page.get_by_role("link", name="pool-00007")).to_be_visible()
+    expect(page.locator(".tfoot")).to_have_text(f"1 of {MOST:,}")
+    ask(gateway, "POST", "accounts/do", {"do": "enable", "names": ["pool-00007"]})
+    assert (told.console, told.elsewhere) == ([], [])
 
 
 def test_accounts(page: Page, gateway: RunningGateway, told: Told) -> None:
@@ -127,14 +142,15 @@ def test_who_signs_out_is_out_everywhere(page: Page, gateway: RunningGateway) ->
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("path", ["/accounts", "/accounts/pool-00042", "/requests"])
+@pytest.mark.parametrize("path", ["", "/accounts", "/accounts/pool-00042", "/requests"])
 def test_all_can_be_read(page: Page, gateway: RunningGateway, width: str, path: str) -> None:
     """Nothing is wider than the page, and no rule of accessibility is broken badly."""
     wide, high = WIDTHS[width]
     page.set_viewport_size({"width": wide, "height": high})
     sign_in(page, gateway, path=path)
     page.locator("h1, h2").first.wait_for(state="attached")
-    expect(page.locator(".tfoot")).not_to_have_text("Loading…")
+    expect(page.locator("[aria-busy=true]")).to_have_count(0)
+    expect(page.get_by_text("Loading…")).to_have_count(0)
     assert page.evaluate("document.documentElement.scrollWidth") <= wide
     page.evaluate(AXE.read_text())
     found = page.evaluate(

@@ -106,8 +106,8 @@ function Grid({ rows, windows, open, ticked, tick, tickAll }) {
   const box = useRef(null), wanted = useRef(null), [top, setTop] = useState(0), [height, setHeight] = useState(800), [at, setAt] = useState(0);
   const phone = matchMedia("(max-width:720px)").matches, row = phone ? 62 : ROW;
   useEffect(() => {
-    const seen = new ResizeObserver(() => setHeight(box.current.clientHeight));
-    seen.observe(box.current);
+    const own = box.current, seen = new ResizeObserver(() => setHeight(own.clientHeight));
+    seen.observe(own);
     return () => seen.disconnect();
   }, []);
   const first = Math.max(0, Math.floor(top / row) - SPARE), last = Math.min(rows.length, Math.ceil((top + height) / row) + SPARE);

@@ -6,10 +6,12 @@ import { html, Said, now, left } from "./kit.js";
 import { Icon, Mark } from "./icons.js";
 import { session, resume, signIn, signOut } from "./api.js";
 import { Accounts } from "./accounts.js";
+import { Overview } from "./overview.js";
 import { Requests, Request } from "./requests.js";
 
-const GROUPS = [["Watch", ["requests"]], ["Manage", ["accounts"]]];
+const GROUPS = [["Watch", ["overview", "requests"]], ["Manage", ["accounts"]]];
 const SCREENS = {
+  overview: { title: "Overview", of: () => html`<${Overview}/>` },
   accounts: { title: "Accounts", of: (rest) => html`<${Accounts} name=${rest[0]}/>` },
   requests: { title: "Requests", of: (rest) => (rest[0] ? html`<${Request} id=${rest[0]}/>` : html`<${Requests}/>`) },
 };
@@ -27,7 +29,7 @@ document.addEventListener("click", (event) => {
 
 function where() {
   const [, , screen, ...rest] = place.value.split("/");
-  return SCREENS[screen] ? [screen, rest.map(decodeURIComponent)] : ["accounts", []];
+  return SCREENS[screen] ? [screen, rest.map(decodeURIComponent)] : ["overview", []];
 }
 function theme() {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches, root = document.documentElement;
@@ -43,7 +45,7 @@ function Frame() {
   const link = (name) => html`<li><a href=${"/ui/" + name} aria-current=${name === screen ? "page" : null}><${Icon} name=${name}/><span class="lbl">${SCREENS[name].title}</span></a></li>`;
   return html`<div class="shell">
     <nav class="rail" aria-label="Screens">
-      <a class="mark" href="/ui/accounts"><${Mark}/><span>dragoman</span></a>
+      <a class="mark" href="/ui/overview"><${Mark}/><span>dragoman</span></a>
       ${GROUPS.map(([name, screens]) => html`<h2>${name}</h2><ul>${screens.map(link)}</ul>`)}
       <div class="foot">
         <button class="btn quiet" onClick=${theme}><${Icon} name="moon"/><span>Colours</span></button>

@@ -1,0 +1,64 @@
+// Lines and areas as SVG, drawn in the width that there is. Each has a name, and says in a sentence
+// what it shows; a gap is where nothing was kept.
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { html, minute } from "./kit.js";
+
+const LEFT = 44, TOP = 8, BELOW = 20, PADDING = 28;
+
+// The width of an element, from when it has one.
+function useWidth() {
+  const own = useRef(null), [width, setWidth] = useState(0);
+  useEffect(() => {
+    const drawn = own.current, seen = new ResizeObserver(() => setWidth(drawn.clientWidth - PADDING));
+    seen.observe(drawn);
+    return () => seen.disconnect();
+  }, []);
+  return [own, width];
+}
+
+// A round number that is no less, and five steps to it.
+function ticksTo(most) {
+  const power = 10 ** Math.floor(Math.log10(most || 1)), top = [1, 2, 4, 5, 10].map((n) => n * power).find((n) => n >= most) || 1;
+  return [0, 0.25, 0.5, 0.75, 1].map((part) => part * top);
+}
+// Runs of points between gaps, as paths.
+function runs(values, x, y) {
+  const found = [];
+  let run = [];
+  values.forEach((value, at) => {
+    if (value != null) run.push(`${x(at).toFixed(1)} ${y(value).toFixed(1)}`);
+    if ((value == null || at === values.length - 1) && run.length) {
+      found.push(run.length > 1 ? "M" + run.join("L") : `M${run[0]}h1`);
+      run = [];
+    }
+  });
+  return found.join("");
+}
+
+// `series` are {name, values, tone}; those of an area stand upon one another.
+export function Chart({ title, aside, series, from, step, unit, stacked, told, height = 168 }) {
+  const [own, width] = useWidth(), number = series[0].values.length, room = stacked ? 8 : 62;
+  const sums = stacked ? series.reduce((all, one) => [...all, one.values.map((value, at) => (value == null ? null : value + (all.length ? all.at(-1)[at] || 0 : 0)))], []) : series.map((one) => one.values);
+  const ticks = ticksTo(Math.max(...sums.flat().filter((value) => value != null), 0)), top = ticks.at(-1);
+  const wide = width - LEFT - room, high = height - TOP - BELOW;
+  const x = (at) => LEFT + (number > 1 ? (at / (number - 1)) * wide : 0), y = (value) => TOP + high - (value / top) * high;
+  const below = (level) => (level ? sums[level - 1].map((value) => value || 0) : new Array(number).fill(0));
+  const area = (values, level) => values.map((value, at) => (value == null || at + 1 >= number || values[at + 1] == null ? "" : `M${x(at).toFixed(1)} ${y(value).toFixed(1)}L${x(at + 1).toFixed(1)} ${y(values[at + 1]).toFixed(1)}V${y(below(level)[at + 1]).toFixed(1)}L${x(at).toFixed(1)} ${y(below(level)[at]).toFixed(1)}Z`)).join("");
+  const last = (values) => values.findLast((value) => value != null);
+  const ends = series.map((one, at) => ({ one, at: last(sums[at]) })).filter((end) => end.at != null).sort((a, b) => b.at - a.at);
+  let low = -99;
+  return html`<section class="panel"><header><h2>${title}</h2><span class="r legend">${aside}</span></header><div class="body chart" ref=${own}>
+    ${width > 0 && html`<svg width=${width} height=${height} role="img" aria-label=${title + ": " + told}>
+      ${ticks.map((tick) => html`<line class=${tick ? "grid" : "axis"} x1=${LEFT} x2=${LEFT + wide} y1=${Math.round(y(tick)) + 0.5} y2=${Math.round(y(tick)) + 0.5}/><text x=${LEFT - 8} y=${y(tick) + 4} text-anchor="end">${unit(tick)}</text>`)}
+      ${[0, 0.5, 1].map((part) => html`<text x=${LEFT + part * wide} y=${height - 4} text-anchor=${["start", "middle", "end"][part * 2]}>${minute(from + part * number * step)}</text>`)}
+      ${stacked ? sums.map((values, level) => html`<path class=${"f-" + series[level].tone} d=${area(values, level)}/>`) : series.map((one) => html`<path class=${"ln c-" + one.tone} stroke-dasharray=${one.dash || ""} d=${runs(one.values, x, y)}/>`)}
+      ${!stacked && ends.map((end) => { low = Math.max(y(end.at) + 4, low + 13); return html`<text class="end" x=${LEFT + wide + 6} y=${low}>${end.one.name} ${unit(end.at)}</text>`; })}
+    </svg>`}</div></section>`;
+}
+
+// How a pool is divided, in one bar.
+export const Parts = ({ parts }) => {
+  const all = parts.reduce((sum, [, number]) => sum + number, 0) || 1;
+  let at = 0;
+  return html`<svg width="100%" height="10" role="img" aria-label=${parts.map(([name, number]) => name + " " + number).join(", ")}>${parts.map(([, number, tone]) => { const x = at; at += (100 * number) / all; return number > 0 && html`<rect x=${x + "%"} width=${(100 * number) / all + "%"} height="10" class=${"f-" + tone}/>`; })}</svg>`;
+};
