@@ -151,7 +151,7 @@ def test_all_can_be_read(page: Page, gateway: RunningGateway, width: str, path: 
     page.locator("h1, h2").first.wait_for(state="attached")
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
     expect(page.get_by_text("Loading…")).to_have_count(0)
-    assert page.evaluate("document.documentElement.scrollWidth") <= wide
+    expect(page.locator("html")).to_have_js_property("scrollWidth", wide)
     page.evaluate(AXE.read_text())
     found = page.evaluate(
         "axe.run({resultTypes: ['violations']}).then((found) => found.violations"
