@@ -181,7 +181,7 @@ async def test_a_peer_is_measured(
     upstream: targets.Upstreams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BENCH_SECRET", "a key of the user")
-    load = measure.Load(requests=20, streams=2, rate=20, seconds=0.2, lone_requests=3)
+    load = measure.Load(requests=20, streams=2, rate=20, seconds=1.5, lone_requests=3)
     with running(RECIPE, tmp_path, CORES, upstream.plain) as peer:
         assert await closes(peer, CHAT_TO_CHAT)
         rows = rows_of({peer.name: peer}, None, {peer.name: RECIPE.all_cells()})

@@ -315,6 +315,25 @@ async def test_an_error_after_events_is_one_of_the_stream(client: UpstreamClient
         )
 
 
+async def test_an_answer_in_one_piece_before_the_end_is_whole(client: UpstreamClient) -> None:
+    """However many events it has, and though the upstream closes without a word."""
+
+    def script(peer: Peer, message: dict[str, Any], number: int) -> None:
+        events: list[Any] = [{"type": "response.created", "response": {"id": "r"}}]
+        events += [{"type": "response.x.delta", "n": n} for n in range(1500)]
+        done = {"id": "r", "output": [REPLY]}
+        events.append({"type": "response.completed", "response": done})
+        peer.writer.write(b"".join(text_frame(json.dumps(event).encode()) for event in events))
+        peer.writer.close()
+
+    async with serving(script) as (_, url):
+        for _ in range(5):
+            status, body = await whole(client, asked(url, [USER]))
+            assert status == 200
+            assert body.count(b"response.x.delta") == 2 * 1500
+            assert b"response.completed" in body
+
+
 async def test_cut_in_the_middle(client: UpstreamClient) -> None:
     def script(peer: Peer, message: dict[str, Any], number: int) -> None:
         peer.send({"type": "response.created", "response": {"id": "r"}})

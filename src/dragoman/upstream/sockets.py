@@ -108,6 +108,9 @@ class SocketConnection(asyncio.Protocol):
         self._full = False
         self._looks_on = False
         """Whether frames that came will be looked at in a later turn of the loop."""
+        self._lost: Exception | None = None
+        """Why the connection is no more, while frames that came before are still to be taken."""
+        self._aborted = False
 
     @property
     def is_open(self) -> bool:
@@ -163,6 +166,7 @@ class SocketConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once: there is no other way to cancel a response."""
+        self._aborted = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -174,9 +178,9 @@ class SocketConnection(asyncio.Protocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-                if not self._looks_on:
-                    self._looks_on = True
-                    self._loop.call_soon(self._look_on)
+        if not paused and not self._looks_on and (self.is_open or self._lost is not None):
+            self._looks_on = True
+            self._loop.call_soon(self._look_on)
 
     def unsent(self) -> int:
         """Bytes of the request that were not taken yet."""
@@ -201,10 +205,9 @@ class SocketConnection(asyncio.Protocol):
         opened = self._opened
         if opened is not None and not opened.done():
             opened.set_result(0)
-        incoming, self._incoming = self._incoming, None
-        if incoming is not None:
-            # A stream without its last event is cut off, whoever closed it.
-            incoming.on_lost(exc or ConnectionError())
+        self._lost = exc or ConnectionError()
+        if not self._looks_on:
+            self._look()
         self._on_lost(self)
 
     def data_received(self, data: bytes) -> None:
@@ -236,13 +239,12 @@ class SocketConnection(asyncio.Protocol):
 
     def _look_on(self) -> None:
         self._looks_on = False
-        if self.is_open:
-            self._look()
+        self._look()
 
     def _look(self) -> None:
         left = _TURN
         try:
-            while self.is_open and (self._incoming is None or not self._incoming.paused):
+            while self._may_take():
                 piece = self._reader.next()
                 if piece is None:
                     break
@@ -272,6 +274,24 @@ class SocketConnection(asyncio.Protocol):
             self.abort()
         if self._incoming is not None:
             self._incoming.on_read()
+        if self._lost is not None and not self._looks_on and not self._is_paused():
+            self._give_up(self._lost)
+
+    def _may_take(self) -> bool:
+        """Whether frames are taken: also those that came before the upstream went away."""
+        there = self.is_open or (self._lost is not None and not self._aborted)
+        return there and not self._is_paused()
+
+    def _is_paused(self) -> bool:
+        return self._incoming is not None and self._incoming.paused
+
+    def _give_up(self, why: Exception) -> None:
+        """Nothing more comes."""
+        self._lost = None
+        incoming, self._incoming = self._incoming, None
+        if incoming is not None:
+            # A stream without its last event is cut off, whoever closed it.
+            incoming.on_lost(why)
 
     def _closed(self, payload: bytes) -> None:
         self._write(masked_frame(CLOSE, payload[:2]))
