@@ -57,4 +57,4 @@ def named_delta(delta: JsonObject) -> JsonObject | None:
 def is_hosted(kind: str) -> bool:
     """Whether a block is of what the vendor's own tools do, or of how it serves: nothing the model
     says to the client."""
-    return kind in wire.FOREIGN_BLOCKS or kind.endswith("tool_result")
+    return kind in wire.FOREIGN_BLOCKS or kind.endswith(("tool_result", "_tool_use"))

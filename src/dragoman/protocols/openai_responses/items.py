@@ -510,7 +510,10 @@ def as_message(item: JsonObject) -> JsonObject:
     kind = item.get("type")
     if kind is not None and not isinstance(kind, str):
         return item
-    if kind in _NAMED or (kind is not None and kind.endswith(("_output", "_result"))):
+    if kind in _NAMED or item.get("role", "assistant") in _OTHERS:
+        return item
+    # What a service's own tools do is nothing that the model says or asks of the client.
+    if kind is not None and kind.endswith(_HOSTED) and kind not in _LOOSE_CALLS:
         return item
     if word(item, "name") and word(item, "call_id") and "arguments" in item:
         return {**item, "type": "function_call"}
@@ -525,6 +528,9 @@ def as_message(item: JsonObject) -> JsonObject:
 
 
 _NAMED = {"message", "reasoning", *CALLS, *wire.FOREIGN_ASSISTANT_ITEMS, *wire.CLIENT_ACTIONS}
+_OTHERS = ("user", "system", "developer", "tool")
+_HOSTED = ("_output", "_result", "_results", "_call")
+_LOOSE_CALLS = ("tool_call", "function_call")
 _OF_PARTS = ("type", "text", "refusal", "annotations", "logprobs")
 
 
