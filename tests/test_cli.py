@@ -250,3 +250,33 @@ def test_what_every_command_imports_is_small(module: str, light: tuple[str, ...]
     ).stdout.split()
     heavy = ("asyncio", "uvloop", "httptools", "dragoman.gateway", "dragoman.protocols")
     assert [name for name in heavy if name in loaded and name not in light] == []
+
+
+def test_the_store_is_looked_at_without_the_environment_of_the_service(tmp_path: Path) -> None:
+    config = tmp_path / "dragoman.toml"
+    config.write_text(GOOD + '[admin]\nkey = "env:SOME_ADMIN_KEY"\n' + _CLIENT, encoding="utf-8")
+    at = ("-c", str(config))
+    for command in (
+        ("usage", "--cost"),
+        ("audit",),
+        ("accounts", "list"),
+        ("accounts", "disable", "openai-1"),
+        ("key", "add", "bob"),
+        ("admin", "list"),
+        ("store", "check"),
+    ):
+        done = run(*command, *at)
+        assert done.returncode == 0, (command, done.stderr)
+    tested = run("accounts", "test", "openai-1", "--model", "gpt-x", *at)
+    assert tested.returncode == 1
+    assert "environment variable SOME_OPENAI_KEY is not set" in tested.stderr
+    checked = run("check", *at)
+    assert checked.returncode == 1
+    assert checked.stderr.count("is not set") == 3
+
+
+_CLIENT = """
+[[clients]]
+name = "me"
+key = "env:SOME_CLIENT_KEY"
+"""

@@ -178,10 +178,14 @@ def test_over_http(gateway: RunningGateway, simulator: RunningSimulator) -> None
 @pytest.mark.parametrize(
     ("status", "body"), [(500, b"{}"), (404, b""), (200, b"<html>"), (200, b'{"data": {}}')]
 )
-def test_an_upstream_that_cannot_list_is_left_out(start: Start, status: int, body: bytes) -> None:
+def test_an_upstream_that_cannot_list_is_left_out(
+    start: Start, status: int, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     with answering(status, "application/json", body) as base_url:
         gateway = start(base_url=base_url, routes=(Route(match="mine", upstream="chat"),))
         assert names(call(gateway.base_url, "GET", "/v1/models").json["data"]) == ["mine"]
+    reason = f"status {status}" if status != 200 else "the answer is no list"
+    assert f"does not list its models: {reason}" in caplog.text
 
 
 def test_both_sdks(gateway: RunningGateway) -> None:

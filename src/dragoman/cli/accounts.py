@@ -58,7 +58,7 @@ def accounts() -> None:
 @contextmanager
 def opened(path: Path) -> Iterator[Administration]:
     """The administration of the configuration at `path`; what cannot be done ends the command."""
-    config = read_config(path, warn=False)
+    config = read_config(path, serving=False)
     from dragoman.administration.opening import open_administration
 
     with failures_told(), open_administration(config) as found:
@@ -426,7 +426,7 @@ def test(
     """
     if bool(names) == every:
         raise click.UsageError("name accounts, or give --all")
-    settings = read_config(config, warn=False)
+    settings = read_config(config, serving=False)
     from dragoman.administration.opening import open_administration
     from dragoman.gateway.operation.probe import probe_all
 

@@ -30,7 +30,7 @@ def admin() -> None:
 @contextmanager
 def opened(path: Path) -> Iterator[AdminAdministration]:
     """The administration's own keys; what is wrong is told as commands do."""
-    config = read_config(path, warn=False)
+    config = read_config(path, serving=False)
     from dragoman.administration.admins import AdminAdministration
     from dragoman.administration.errors import Conflict
     from dragoman.administration.keys import Unknown

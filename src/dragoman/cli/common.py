@@ -53,10 +53,14 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scr
 
 
 def read_config(
-    path: Path, *, warn: bool = True, server: Mapping[str, object] | None = None
+    path: Path, *, serving: bool = True, server: Mapping[str, object] | None = None
 ) -> Config:
-    """The configuration at `path`, with its warnings printed if wanted; faults are all printed and
-    end the command. `server` has settings that win over those of its `[server]`."""
+    """The configuration at `path`; faults are all printed and end the command. `server` has
+    settings that win over those of its `[server]`.
+
+    Commands that are about `serving` with it need its secrets, and print its warnings; others get
+    by without what they do not use.
+    """
     from dragoman.config import ConfigError
     from dragoman.config import read_config as read
 
@@ -66,12 +70,12 @@ def read_config(
             "let `dragoman init` write one"
         )
     try:
-        loaded = read(path, server=server or {})
+        loaded = read(path, server=server or {}, secrets_needed=serving)
     except ConfigError as error:
         for problem in error.problems:
             click.echo(f"error: {problem.located(error.file)}", err=True)
         raise click.exceptions.Exit(1) from None
-    for warning in loaded.warnings if warn else ():
+    for warning in loaded.warnings if serving else ():
         click.echo(f"warning: {warning.located(str(path))}", err=True)
     return loaded.config
 
@@ -82,6 +86,7 @@ def failures_told() -> Iterator[None]:
     from dragoman.accounts.store import StoreError
     from dragoman.administration.drafts import InvalidDraft
     from dragoman.administration.errors import Conflict, UnknownAccount
+    from dragoman.config import SecretError
 
     try:
         yield
@@ -89,7 +94,7 @@ def failures_told() -> Iterator[None]:
         for fault in error.faults:
             click.echo(f"error: {fault.field}: {fault.message}", err=True)
         raise click.exceptions.Exit(1) from None
-    except (Conflict, StoreError, UnknownAccount) as error:
+    except (Conflict, SecretError, StoreError, UnknownAccount) as error:
         raise click.ClickException(str(error)) from None
 
 

@@ -154,7 +154,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def opened(path: Path) -> Iterator[KeyAdministration]:
     """The administration of keys of a configuration; what is wrong is told as commands do."""
-    config = read_config(path, warn=False)
+    config = read_config(path, serving=False)
     from dragoman.administration.errors import Conflict
     from dragoman.administration.keys import KeyAdministration, Unknown
     from dragoman.storage.opening import store_for

@@ -68,7 +68,7 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
             lists = [[one for one in used.models if one.provider == name] for name in names]
             places = {provider: PriceList((), lists)}
         else:
-            settings = read_config(config, warn=False)
+            settings = read_config(config, serving=False)
             used, found = load_table(settings.pricing.table), settings
             places = dict(load_prices(settings).lists)
     if model is None:
@@ -176,7 +176,7 @@ def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) 
         begin, end = parse_time(since, now), now if until == "now" else parse_time(until, now)
     except InvalidTime as error:
         raise click.ClickException(str(error)) from None
-    settings = read_config(config, warn=False)
+    settings = read_config(config, serving=False)
     store = store_for(settings)
     if store is None:
         raise click.ClickException('[storage] path is "", so nothing was counted')

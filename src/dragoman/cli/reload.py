@@ -33,7 +33,7 @@ def reload(config: Path, host: str | None, port: int | None, as_json: bool) -> N
     given = {"host": host, "port": port}
     settings = read_config(
         config,
-        warn=False,
+        serving=False,
         server={name: value for name, value in given.items() if value is not None},
     ).server
     try:

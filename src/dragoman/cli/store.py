@@ -71,7 +71,7 @@ def vacuum(config: Path) -> None:
 
 
 def _path(config: Path) -> str:
-    path = read_config(config, warn=False).storage.path
+    path = read_config(config, serving=False).storage.path
     if not path:
         raise click.ClickException("storage.path is empty: nothing is kept")
     return path

@@ -13,6 +13,7 @@ from dragoman.config.access_checks import access_faults, key_fault
 from dragoman.config.access_rules import ANYONE
 from dragoman.config.convert import suggestion
 from dragoman.config.names import covers
+from dragoman.config.secret import Secret, UnavailableSecret
 from dragoman.config.settings import Client, Config, Route, Storage
 from dragoman.config.toml_lines import Path
 from dragoman.protocols import CODECS
@@ -41,17 +42,17 @@ def errors(config: Config) -> Iterator[Fault]:
             able = [name for name, codec in CODECS.items() if codec.endpoint.socket_turn]
             yield path, f"only an {' or '.join(able)} upstream can be called over WebSocket"
         if upstream.proxy is not None:
-            yield from _url(upstream.proxy.reveal(), ("upstreams", index, "proxy"), _PROXIES)
+            yield from _secret_url(upstream.proxy, ("upstreams", index, "proxy"), _PROXIES)
         for number, proxy in enumerate(upstream.proxies):
-            yield from _url(proxy.reveal(), ("upstreams", index, "proxies", number), _PROXIES)
+            yield from _secret_url(proxy, ("upstreams", index, "proxies", number), _PROXIES)
         yield from rule_checks.errors(upstream.rules, ("upstreams", index, "rules"))
     for index, account in enumerate(config.accounts):
         if account.proxy is not None:
-            yield from _url(account.proxy.reveal(), ("accounts", index, "proxy"), _PROXIES)
+            yield from _secret_url(account.proxy, ("accounts", index, "proxy"), _PROXIES)
     for index, route in enumerate(config.routes):
         yield from _fallbacks(route, [entry.name for entry in config.upstreams], index)
     if config.webhook.url is not None:
-        yield from _url(config.webhook.url.reveal(), ("webhook", "url"), ("http", "https"))
+        yield from _secret_url(config.webhook.url, ("webhook", "url"), ("http", "https"))
     yield from _storage(config.storage)
     yield from _prices(config)
     yield from _traces(config)
@@ -155,11 +156,15 @@ def _admin_key(config: Config) -> Iterator[Fault]:
     key = config.admin.key
     if key is None:
         return
-    if len(key.reveal()) < _SHORTEST_ADMIN_KEY:
+    if _is_short(key, _SHORTEST_ADMIN_KEY):
         yield ("admin", "key"), f"too short to be safe: at least {_SHORTEST_ADMIN_KEY} characters"
     for index, client in enumerate(config.clients):
         if key in client.secrets:
             yield ("admin", "key"), f"clients[{index}] has the same key"
+
+
+def _is_short(secret: Secret, least: int) -> bool:
+    return not isinstance(secret, UnavailableSecret) and len(secret.reveal()) < least
 
 
 def _client_keys(clients: Sequence[Client]) -> Iterator[Fault]:
@@ -174,6 +179,8 @@ def _client_keys(clients: Sequence[Client]) -> Iterator[Fault]:
             path: Path = ("clients", index, "key")
             if client.key is None or number:
                 path = ("clients", index, "keys", number - (client.key is not None))
+            if isinstance(secret, UnavailableSecret):
+                continue
             key = secret.reveal()
             fault = key_fault(key)
             if fault is not None:
@@ -225,13 +232,13 @@ def _fallbacks(route: Route, known: Sequence[str], index: int) -> Iterator[Fault
 
 def _storage(storage: Storage) -> Iterator[Fault]:
     for name, key in (("key", storage.key), ("previous_key", storage.previous_key)):
-        if key is not None and len(key.reveal()) < _SHORTEST_STORAGE_KEY:
+        if key is not None and _is_short(key, _SHORTEST_STORAGE_KEY):
             yield (
                 ("storage", name),
                 f"shorter than {_SHORTEST_STORAGE_KEY} characters: whoever has the file could "
                 "try all there are",
             )
-    if storage.url is not None:
+    if storage.url is not None and not isinstance(storage.url, UnavailableSecret):
         if not storage.url.reveal().startswith(_POSTGRESQL):
             yield ("storage", "url"), f"expected a URL that begins with {_POSTGRESQL[0]}"
         elif not _can_import("psycopg"):
@@ -277,6 +284,11 @@ def _prices(config: Config) -> Iterator[Fault]:
         first = seen.setdefault((whose, price.tier, price.above), index)
         if first != index:
             yield ("prices", index, "model"), f"prices[{first}] is the same price"
+
+
+def _secret_url(url: Secret, path: Path, schemes: tuple[str, ...]) -> Iterator[Fault]:
+    if not isinstance(url, UnavailableSecret):
+        yield from _url(url.reveal(), path, schemes)
 
 
 def _url(url: str, path: Path, schemes: tuple[str, ...]) -> Iterator[Fault]:

@@ -6,6 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,7 @@ from dragoman.config import checks
 from dragoman.config.convert import Converter, Resolve, dotted
 from dragoman.config.errors import ConfigError, Problem
 from dragoman.config.names import ALIASES, LEGACY, PREFIXES
-from dragoman.config.secret import Secret, resolve_secret
+from dragoman.config.secret import Secret, resolve_later, resolve_secret
 from dragoman.config.settings import Config, Models, Route
 from dragoman.config.toml_lines import Path as KeyPath
 from dragoman.config.toml_lines import TomlLines
@@ -41,16 +42,25 @@ def read_config(
     *,
     environ: Mapping[str, str] = os.environ,
     server: Mapping[str, object] = MappingProxyType({}),
+    secrets_needed: bool = True,
 ) -> Loaded:
     """Read the configuration file at `path`, taking `env:` references from `environ`. `server` has
     settings that win over those of its `[server]`.
+
+    Without `secrets_needed`, a secret that cannot be had here is no fault until it is used: the
+    shell of an operator seldom has the environment of the service.
 
     Raises:
         ConfigError: the file cannot be read or used; it names every line and key at fault.
     """
     text, directory = read_text(path), Path(path).parent
+    resolve = resolve_secret if secrets_needed else resolve_later
     loaded = parse_config(
-        text, file=os.fspath(path), environ=environ, directory=directory, server=server
+        text,
+        file=os.fspath(path),
+        directory=directory,
+        server=server,
+        resolve=partial(resolve, environ=environ, directory=directory),
     )
     return with_files(loaded, directory)
 

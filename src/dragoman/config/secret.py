@@ -43,6 +43,23 @@ class Secret:
         raise TypeError("a secret cannot be pickled")
 
 
+class UnavailableSecret(Secret):
+    """Stands for a secret whose reference could not be resolved where that does not matter yet:
+    whoever asks for the text gets the reason as a `SecretError`. It equals itself alone."""
+
+    __slots__ = ()
+
+    def reveal(self) -> str:
+        """Raises `SecretError` with the reason."""
+        raise SecretError(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
 def fingerprint(secret: Secret | None) -> str:
     """What distinguishes one key from another without showing the key: 16 hexadecimal digits, empty
     for no key."""
@@ -85,3 +102,11 @@ def resolve_secret(reference: str, *, environ: Mapping[str, str], directory: Pat
     if not (value.isascii() and value.isprintable()):
         raise SecretError(f"{source} has characters that an HTTP header cannot carry")
     return Secret(value)
+
+
+def resolve_later(reference: str, *, environ: Mapping[str, str], directory: Path) -> Secret:
+    """`resolve_secret`, where a reference that cannot be resolved matters to who uses it only."""
+    try:
+        return resolve_secret(reference, environ=environ, directory=directory)
+    except SecretError as error:
+        return UnavailableSecret(str(error))

@@ -89,7 +89,8 @@ def starting_configuration(
 
 def _head(host: str, port: int) -> str:
     return f"""\
-# The configuration of dragoman. Every setting is in docs/configuration.md.
+# The configuration of dragoman. `GET /` on the running gateway links the documentation, where
+# configuration.md has every setting.
 # dragoman check            names the line and key of each fault
 # dragoman check --online   asks each upstream for its models, with each key
 # dragoman serve            serves

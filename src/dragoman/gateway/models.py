@@ -15,6 +15,7 @@ from dragoman.gateway.edge.auth import Caller
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.operation.listing import read_models
+from dragoman.gateway.serving.failures import Failure
 from dragoman.gateway.serving.routing import Router, may_use, model_not_found
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.protocols.base import ModelList, to_json
@@ -99,8 +100,9 @@ class Catalogue:
                     self._lists[upstream.name] = await self._fetch(upstream)
             except Exception as error:
                 patience = min(patience, _RETRY_S)
-                kind = type(error).__name__
-                _log.warning("upstream %s does not list its models: %s", upstream.name, kind)
+                _log.warning(
+                    "upstream %s does not list its models: %s", upstream.name, _reason(error)
+                )
         self._due[upstream.name] = self._clock() + patience
 
     def _list_all(self) -> Mapping[str, ListedModel]:
@@ -165,6 +167,13 @@ class ModelEndpoints:
             raise model_not_found(name)
         entry = self._form.write_model(name, model.owner, model.details)
         await incoming.reply(200, to_json(entry))
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no list, in words that hold nothing an upstream said."""
+    if isinstance(error, Failure):
+        return f"status {error.status}" if error.status else error.cause or "no answer"
+    return "the answer is no list" if isinstance(error, ValueError) else type(error).__name__
 
 
 async def fetch_models(upstreams: Upstreams, upstream: Upstream) -> list[JsonObject]:
