@@ -147,10 +147,10 @@ SAID: dict[str, Said] = {
         text="Good",
         passes=True,
     ),
-    "messages as pieces": Said(
+    "messages that say all so far": Said(
         "chat",
-        [whole_chunk({"content": text}) for text in ("ha", "ha", "ha!")] + [STOP, DONE],
-        text="hahaha!",
+        [whole_chunk({"content": text}) for text in ("ha", "ha", "haha!")] + [STOP, DONE],
+        text="haha!",
         passes=True,
     ),
     "odd words": Said(

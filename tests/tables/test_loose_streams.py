@@ -47,6 +47,9 @@ def unended(chunk: JsonObject) -> JsonObject:
     return {**chunk, "choices": [{**chunk["choices"][0], "finish_reason": "null"}]}
 
 
+CALLED = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+CALLED_TOO = {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}
+
 CHAT_ROWS = [
     *(
         Row(f"the role {role}", chat_stream(delta(role=role), X, STOP), PLAIN)
@@ -108,13 +111,46 @@ CHAT_ROWS = [
         {"choices[0].message": "knob"},
     ),
     Row(
-        "messages of which two are alike",
+        "messages that say all so far, with calls",
         chat_stream(
-            whole_chunk({"content": "ha"}),
-            whole_chunk({"content": "ha"}),
-            whole_chunk({"content": "ha!"}, "stop"),
+            whole_chunk({"content": "Good"}),
+            whole_chunk({"content": "Good", "tool_calls": [CALLED]}),
+            whole_chunk({"content": "Good", "tool_calls": [CALLED, CALLED_TOO]}, "tool_calls"),
         ),
-        said("hahaha!"),
+        chat_stream(
+            delta(content="Good"), first(0, "c1", "f", '{"a":1}'), first(1, "c2", "g", "{}"), CALLS
+        ),
+        {"choices[0].message": "knob"},
+    ),
+    *(
+        Row(f"messages that are {what}", chat_stream(*map(whole_chunk, messages), STOP))
+        for what, messages in {
+            "pieces": ({"content": "Go"}, {"content": "od"}),
+            "pieces, and then all of them": (
+                {"content": "Go"},
+                {"content": "od"},
+                {"content": "Good"},
+            ),
+            "one text and then another": (
+                {"content": "an"},
+                {"content": "antelope an"},
+                {"content": "d"},
+            ),
+            "other calls": ({"tool_calls": [CALLED]}, {"tool_calls": [CALLED_TOO]}),
+        }.items()
+    ),
+    Row(
+        "deltas after a whole message",
+        chat_stream(whole_chunk({"content": "Good"}), delta(content="Good"), STOP),
+    ),
+    Row(
+        "texts of completions",
+        chat_stream(
+            {**X, "choices": [{"index": 0, "text": "Go", "finish_reason": None}]},
+            {**X, "choices": [{"index": 0, "text": "Go", "finish_reason": None}]},
+            {**X, "choices": [{"index": 0, "text": "", "finish_reason": "stop"}]},
+        ),
+        said("GoGo"),
     ),
     Row(
         "two calls of one name at one index",

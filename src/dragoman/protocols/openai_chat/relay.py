@@ -18,7 +18,7 @@ from dragoman.protocols.finish_words import failure, is_failure
 from dragoman.protocols.openai_chat.errors import error_frames
 from dragoman.protocols.openai_chat.relayed_calls import RelayedCalls
 from dragoman.protocols.openai_chat.usage import read_usage
-from dragoman.protocols.openai_chat.whole_message import Said, numbered
+from dragoman.protocols.openai_chat.whole_message import Said, WholeCalls, numbered
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.raw import blank_pattern, blank_run
 from dragoman.sse import DONE, Frame, encode, escape
@@ -108,8 +108,8 @@ class ChatRelay:
         self._blank: set[int] = set()
         """Indexes of those whose last chunk was an empty one with an empty finish reason."""
         self._calls = RelayedCalls()
-        self._messages: dict[int, Said] = {}
-        """What whole messages said that are the pieces of a choice, by its index."""
+        self._messages: dict[int, tuple[Said, WholeCalls]] = {}
+        """What whole messages said in place of deltas, by the index of their choice."""
         self._is_odd = False
         """Whether every frame has to be decoded."""
         self._before = self._behind = b""
@@ -259,6 +259,8 @@ class ChatRelay:
         """A chunk that has a whole message where its delta belongs, as clients read it; None of any
         other."""
         choices = chunk.get("choices")
+        if self._messages:
+            self._check_deltas(choices)
         if type(choices) is not list or not any(map(_is_whole, choices)):
             return None
         said = self._said() if begun else frozenset()
@@ -271,25 +273,27 @@ class ChatRelay:
             ],
         }
 
+    def _check_deltas(self, choices: Any) -> None:
+        """Raises UpstreamError: a choice goes on with deltas, of which messages said the first."""
+        for choice in choices if type(choices) is list else ():
+            index = choice.get("index") if type(choice) is dict else None
+            if (index or 0) in self._messages and _is_filled(choice.get("delta")):
+                raise UpstreamError.unreadable("deltas go on after a whole message")
+
     def _with_delta(self, choice: JsonObject, said: frozenset[str]) -> JsonObject:
         """A choice with a delta that has what its message says beyond `said` and what the messages
         before it said."""
         kept = {name: value for name, value in choice.items() if name not in ("message", "text")}
         message = choice.get("message")
-        message = numbered(message) if message else {"content": _text(choice.get("text"))}
-        index = choice.get("index")
+        if not message:
+            return {**kept, "delta": {"content": _text(choice.get("text"))}}
+        message, index = numbered(message), choice.get("index")
         index = index if type(index) is int else 0
-        before = self._messages.get(index)
-        if before is None and said:
+        known = self._messages.get(index)
+        if known is None and said:
             return {**kept, "delta": {name: message[name] for name in message if name not in said}}
-        if before is not None and (not before.by_message or before.is_repeated_by(message)):
-            before.by_message = False
-            message = before.rest(message, {}, None)
-            if self._calls:
-                message.pop("tool_calls", None)
-        if before is None:
-            before = self._messages[index] = Said()
-            before.by_message = True
+        before, calls = self._messages.setdefault(index, (Said(), WholeCalls()))
+        message = before.rest(message, {}, calls)
         before.add(message)
         return {**kept, "delta": message}
 

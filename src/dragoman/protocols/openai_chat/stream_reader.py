@@ -50,6 +50,7 @@ from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
 _TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
+_WHOLE = "text of a whole message"
 
 
 class ChatReader:
@@ -75,6 +76,7 @@ class ChatReader:
         "_said",
         "_source",
         "_started",
+        "_text",
         "_tools",
         "_usage",
         "fault",
@@ -93,6 +95,8 @@ class ChatReader:
         """The first failure."""
         self._kind = _NONE
         """Kind of the open block that is not a tool call."""
+        self._text = _TEXT
+        """Kind of blocks of text: another one once a whole message said something new."""
         self._index = -1
         # Not a method: the tools would hold the reader that holds them, for the collector to find.
         self._allocate = count().__next__
@@ -206,6 +210,8 @@ class ChatReader:
         self._report_unknown(choice, wire.CHOICE_FIELDS, "choices[0]")
         self._last_choice = choice
         delta = choice.get(self._source)
+        if self._text is _WHOLE and delta and (type(delta) is str or _has_content(delta)):
+            raise UpstreamError.unreadable("deltas go on after a whole message")
         if type(delta) is dict and delta:
             self._delta(delta, choice.get("logprobs"), events)
         elif type(delta) is str and delta:
@@ -217,21 +223,23 @@ class ChatReader:
             self._finish(reason, choice, events)
 
     def _whole(self, choice: JsonObject, delta: JsonObject, events: list[Event]) -> None:
-        """What a chunk says in another member than `delta`: a piece, or all of the answer."""
+        """What a chunk says in another member than `delta`: all of the answer so far, or a text,
+        of completions that know no chats, which is a piece."""
         message, text = choice.get("message"), choice.get("text")
-        if type(message) is not dict:
-            message = {"content": message or text}
-        if not _has_content(message):
+        if type(message) is str and message:
+            message = {"content": message}
+        if type(message) is not dict or not _has_content(message):
+            if type(text) is str and text and not _has_content(delta):
+                self._delta({"content": text}, choice.get("logprobs"), events)
             return
-        rest, said = numbered(message), self._said
-        began = said.text or said.refusal or said.reasoning or self._tools is not None
-        if not began or (said.by_message and not said.is_repeated_by(message)):
-            said.by_message = True
-        else:
-            said.by_message = False
-            rest = said.rest(message, delta, self._tools)
-            self._lose("choices[0].message", LossKind.KNOB, "it repeats what its deltas said")
+        rest = numbered(message)
+        if self._said or self._tools is not None:
+            rest = self._said.rest(message, delta, self._tools)
+            self._lose("choices[0].message", LossKind.KNOB, "it says again what was said")
         if rest:
+            if self._kind == _TEXT:
+                self._kind = _WHOLE
+            self._text = _WHOLE
             self._delta(rest, choice.get("logprobs"), events)
 
     def _delta(self, delta: JsonObject, logprobs: Any, events: list[Event]) -> None:
@@ -268,7 +276,7 @@ class ChatReader:
         if thought or details:
             self._reason(thought, details, events)
         records = logprobs if type(logprobs) is dict else _EMPTY
-        self._say(_TEXT, content, records.get("content"), events)
+        self._say(self._text, content, records.get("content"), events)
         annotations = delta.get("annotations")
         if annotations:
             self._annotate(annotations, events)
@@ -292,14 +300,14 @@ class ChatReader:
         if type(text) is not str or not text:
             return
         if self._kind != kind:
-            self._open(kind, _NO_TEXT if kind == _TEXT else Refusal(text=""), events)
-        (self._note if kind == _TEXT else self._said.refusal.append)(text)
+            self._open(kind, Refusal(text="") if kind is _REFUSAL else _NO_TEXT, events)
+        (self._said.refusal.append if kind is _REFUSAL else self._note)(text)
         if self._logprobs:
             events.append(Delta(self._index, text, tuple(self._logprobs)))
             self._logprobs.clear()
         else:
             events.append(Delta(self._index, text))
-        if self._pending and kind == _TEXT:
+        if self._pending and kind is self._text:
             held, self._pending = self._pending, []
             self._annotate(held, events)
 
@@ -353,7 +361,7 @@ class ChatReader:
         for raw in annotations if type(annotations) is list else ():
             if type(raw) is not dict:
                 continue
-            if self._kind != _TEXT:
+            if self._kind != self._text:
                 self._pending.append(raw)
                 continue
             self._said.cited += 1

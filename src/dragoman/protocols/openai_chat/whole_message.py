@@ -72,17 +72,16 @@ def numbered(message: JsonObject) -> JsonObject:
 
 
 class Said:
-    """All that the pieces of a stream said, for a whole message may follow them, or stand beside
-    each.
+    """All that a stream said, for whole messages may follow its deltas, stand beside each, or in
+    their place.
 
-    What such a message says is a repetition where it is the same as all that was said before, or as
-    the delta in its chunk. What goes on after all that was said is new, and anything else is a
-    contradiction, with which the answer fails. Calls and annotations are known by their order.
-    Where whole messages are the pieces, one that begins with all that was said before is no piece
-    of an answer but all of it so far.
+    A delta is a piece of the answer; a message is all of the answer so far. What it has beyond what
+    was said is new, whatever it says again is a repetition, and one that does not begin with all
+    that was said is a contradiction, with which the answer fails: so does an answer that goes on
+    with deltas after a message said something new. Calls and annotations are known by their order.
     """
 
-    __slots__ = ("by_message", "cited", "reasoning", "refusal", "text")
+    __slots__ = ("cited", "reasoning", "refusal", "text")
 
     def __init__(self) -> None:
         self.text: list[str] = []
@@ -90,32 +89,23 @@ class Said:
         self.reasoning: list[str] = []
         self.cited = 0
         """Annotations."""
-        self.by_message = False
-        """Whether a message said the first of it: messages are the pieces then."""
+
+    def __bool__(self) -> bool:
+        """Whether anything was said."""
+        return bool(self.text or self.refusal or self.reasoning)
 
     def add(self, message: JsonObject) -> None:
         """A message was passed on."""
         for said, text in zip(
             (self.reasoning, self.text, self.refusal), texts_of(message), strict=True
         ):
-            if type(text) is str:
+            if type(text) is str and text:
                 said.append(text)
-
-    def is_repeated_by(self, message: JsonObject) -> bool:
-        """Whether a message says all that was said before, and more. Where that is the same, or a
-        letter, it may be a piece that looks alike."""
-        for said, text in zip(
-            (self.reasoning, self.text, self.refusal), texts_of(message), strict=True
-        ):
-            before = "".join(said)
-            if type(text) is str and len(before) > 1 and text.startswith(before):
-                longer = len(text) > len(before)
-                if longer or len(text) >= _SURELY_ALIKE:
-                    return True
-        return False
+        annotations = message.get("annotations")
+        self.cited += len(annotations) if type(annotations) is list else 0
 
     def rest(
-        self, message: JsonObject, delta: JsonObject, calls: ToolFragments | None
+        self, message: JsonObject, delta: JsonObject, calls: ToolFragments | WholeCalls | None
     ) -> JsonObject:
         """What a message has beyond what was said; `delta` stands in the same chunk.
 
@@ -142,8 +132,25 @@ class Said:
         return {**others, **{name: value for name, value in rest.items() if value}}
 
 
-_SURELY_ALIKE = 16
-"""Characters of a text that no second piece of an answer happens to repeat."""
+class WholeCalls:
+    """The calls of messages that are passed through."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self) -> None:
+        self._calls: list[Any] = []
+
+    def after(self, whole: list[Any]) -> list[Any]:
+        """The calls of a message that no message before it had.
+
+        Raises:
+            UpstreamError: it has others than they had.
+        """
+        known = len(self._calls)
+        if whole and whole[:known] != self._calls:
+            raise UpstreamError.unreadable("a whole message has other calls than those before it")
+        self._calls += whole[known:]
+        return whole[known:]
 
 
 def _after(said: list[str], whole: Any, delta: JsonObject) -> str:
