@@ -43,12 +43,18 @@ def read_error_body(body: bytes) -> ErrorBody:
     return ErrorBody(error_in(_told_in(value) if isinstance(value, dict) else value), report)
 
 
+def says_error(error: Any) -> bool:
+    """Whether the `error` member of an answer tells of one. Some servers always have an object
+    there, whose members are null or empty where there is none."""
+    return any(error.values()) if isinstance(error, dict) else bool(error)
+
+
 def stray_error(value: JsonObject, *answer: str) -> Any:
     """The error in an answer or event that has none of the members `answer`: its `error`, or the
     whole object where that says what is wrong itself, as servers and proxies write it. None if it
     tells of no error."""
     if not value.keys().isdisjoint(answer):
-        return value.get("error") or None
+        return value["error"] if says_error(value.get("error")) else None
     told = _told_in(value)
     if told is not value or any(_is_told(value.get(name)) for name in _MESSAGES):
         return told

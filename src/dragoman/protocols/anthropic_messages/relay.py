@@ -11,7 +11,7 @@ from dragoman.canonical.errors import Fault, FaultKind, UpstreamError
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError
 from dragoman.protocols.anthropic_messages.errors import error_event, fault_of
-from dragoman.protocols.anthropic_messages.repetition import is_said_again
+from dragoman.protocols.anthropic_messages.repetition import index_of, is_said_again
 from dragoman.protocols.anthropic_messages.usage import merge_usage, read_usage
 from dragoman.protocols.base import NOTHING, to_json
 from dragoman.protocols.error_body import is_readable, is_typed, stray_error
@@ -141,13 +141,11 @@ class MessagesRelay:
         """A block begins: under an index of its own, for clients put together what has one index.
         Nothing of a start that is said again."""
         event = _decoded(frame.data)
-        index, block = event.get("index"), event.get("content_block")
+        index, block = index_of(event, self._next), event.get("content_block")
         if not self.begun:
             self.begun = _has_content(block)
         if type(block) is not dict:
             return frame.raw
-        if type(index) is not int:
-            index = self._next
         before = self._heads.get(index)
         if before is not None and is_said_again(before[0], block, fresh=False):
             return b""
@@ -163,9 +161,7 @@ class MessagesRelay:
     def _placed(self, frame: Frame, *, is_over: bool = False) -> Frame:
         """A piece or the end of a block under the index at which the block is shown."""
         event = _decoded(frame.data)
-        index = event.get("index")
-        if type(index) is not int:
-            index = next(reversed(self._heads), 0)
+        index = index_of(event, next(reversed(self._heads), 0))
         head = self._heads.get(index)
         if head is not None and is_over:
             self._heads[index] = _OVER, head[1]

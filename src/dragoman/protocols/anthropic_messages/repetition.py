@@ -16,6 +16,14 @@ _TEXTS = {"text": "text", "thinking": "thinking"}
 """Types of the blocks that are texts, and the member that has it."""
 
 
+def index_of(event: JsonObject, otherwise: int) -> int:
+    """The index of an event, which some servers write as text or leave out."""
+    index = event.get("index")
+    if type(index) is str and index.isascii() and index.isdecimal():
+        return int(index[:9])
+    return index if type(index) is int else otherwise
+
+
 def is_said_again(head: JsonObject | None, block: JsonObject, fresh: bool) -> bool:
     """Whether the start `block` is `head`, that of the block which is open at its index, once
     more: it is the same and has an id, or nothing came of a call since (`fresh`). A text or

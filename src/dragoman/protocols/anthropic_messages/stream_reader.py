@@ -41,7 +41,11 @@ from dragoman.protocols.anthropic_messages.finish import (
     read_finish,
 )
 from dragoman.protocols.anthropic_messages.loose import as_known, is_hosted, named_delta
-from dragoman.protocols.anthropic_messages.repetition import Repetition, is_said_again
+from dragoman.protocols.anthropic_messages.repetition import (
+    Repetition,
+    index_of,
+    is_said_again,
+)
 from dragoman.protocols.anthropic_messages.usage import (
     lost_tier_field,
     merge_usage,
@@ -52,6 +56,7 @@ from dragoman.protocols.base import Inbound, to_json_text
 from dragoman.protocols.error_body import is_typed, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import unknown_finish
+from dragoman.protocols.heads import Head
 from dragoman.sse import DONE, Frame
 
 _NO_TEXT = Text(text="")
@@ -63,6 +68,7 @@ _SEARCH = "search"
 _NO_INPUT = "{}"
 _SKIPPED = "skipped"
 _REPEATED = "repeated"
+_HEADED = "headed"
 _CLOSED = "closed"
 _NONE = "none"
 _NO_BLOCK = (_NONE, -1)
@@ -70,6 +76,9 @@ _NO_BLOCK = (_NONE, -1)
 _OPENS = {"text_delta": _TEXT, "thinking_delta": _THINKING, "signature_delta": _THINKING}
 """Deltas from which the kind of a block is known even when its start is missing. The kind is also
 the member that has the text."""
+
+_TEXTS = frozenset({_TEXT, _THINKING})
+"""Kinds of blocks that are a text, which is the member of that name."""
 
 _SAYING = frozenset({"delta", "text", "thinking", "completion", "content", "content_block"})
 """Members of events that say something of an answer."""
@@ -101,6 +110,7 @@ class MessagesReader:
         "_started",
         "_stop",
         "_strays",
+        "_texts",
         "_usage",
         "fault",
     )
@@ -116,6 +126,8 @@ class MessagesReader:
         """Numbers of blocks whose pieces came under the index of a block of another kind."""
         self._heads: dict[int, JsonObject] = {}
         """The starts of the blocks that are open, by index."""
+        self._texts: dict[int, tuple[str, Head]] = {}
+        """Kind and text of blocks that began with a text, by index, until it is passed on."""
         self._first: JsonObject = {}
         """The start of the message, if it had content."""
         self._repetitions: dict[int, Repetition] = {}
@@ -254,7 +266,7 @@ class MessagesReader:
     def _block_start(self, event: JsonObject) -> list[Event]:
         index, block = event.get("index"), event.get("content_block")
         if type(index) is not int:
-            index = self._index_of(event, self._last + 1)
+            index = index_of(event, self._last + 1)
         if not isinstance(block, dict):
             if not isinstance(block, str):
                 return self._fail("a content_block_start event is malformed")
@@ -291,6 +303,11 @@ class MessagesReader:
         if not known.issuperset(block):
             self._report_unknown_in_block(block, known, f"content[{number}].")
         self._blocks[index] = kind, number
+        text = block.get(kind) if kind in _TEXTS else None
+        if isinstance(text, str) and text and len(block) == 2:
+            self._blocks[index] = _HEADED, number
+            self._texts[index] = kind, Head(text)
+            block = {**block, kind: ""}
         if kind == _TEXT:
             return self._text_start(number, block)
         if kind == _TOOL:
@@ -393,7 +410,7 @@ class MessagesReader:
     def _delta(self, event: JsonObject) -> Iterable[Event]:
         index, delta = event.get("index"), event.get("delta")
         if type(index) is not int:
-            index = self._index_of(event, max(self._last, 0))
+            index = index_of(event, max(self._last, 0))
         if type(delta) is not dict:
             return self._fail("a content_block_delta event is malformed")
         kind, number = self._blocks.get(index, _NO_BLOCK)
@@ -432,6 +449,8 @@ class MessagesReader:
         if kind is _REPEATED:
             self._repetitions[index].add(delta)
             return []
+        if kind is _HEADED:
+            return self._after_head(index, number, what, delta)
         if what not in wire.DELTA_FIELDS and (named := named_delta(delta)) is not None:
             return list(self._delta({"index": index, "delta": named}))
         if kind is _NONE or kind is _CLOSED:
@@ -446,6 +465,23 @@ class MessagesReader:
             loss = LossKind.KNOB if what in wire.DELTA_FIELDS else LossKind.CONTENT
             self._inbound.ledger.add(f"content[{number}].{what[:60]}", loss, _DETAIL)
         return []
+
+    def _after_head(self, index: int, number: int, what: str, delta: JsonObject) -> list[Event]:
+        """A piece of a block that began with a text."""
+        kind, head = self._texts[index]
+        piece = delta.get(kind)
+        if _OPENS.get(what) != kind or not isinstance(piece, str):
+            begun = self._end_head(index, number, head.end())
+            return [*begun, *self._delta({"index": index, "delta": delta})]
+        text = head.add(piece)
+        return self._end_head(index, number, text) if head.is_over else []
+
+    def _end_head(self, index: int, number: int, text: str) -> list[Event]:
+        kind, head = self._texts.pop(index)
+        self._blocks[index] = kind, number
+        if head.repeated:
+            self._lose(f"content[{number}].{kind}", "its pieces say again what it began with")
+        return [Delta(number, text)]
 
     def _unannounced(self, index: int, kind: str, what: str, delta: JsonObject) -> list[Event]:
         """A piece of a block that never began, or that is over."""
@@ -481,22 +517,16 @@ class MessagesReader:
         return []
 
     def _block_stop(self, event: JsonObject) -> list[Event]:
-        index = event.get("index")
-        return self._close(index if type(index) is int else self._index_of(event, self._last))
-
-    def _index_of(self, event: JsonObject, otherwise: int) -> int:
-        """The index of an event, which some servers write as text or leave out."""
-        index = event.get("index")
-        if type(index) is str and index.isascii() and index.isdecimal():
-            return int(index[:9])
-        return index if type(index) is int else otherwise
+        return self._close(index_of(event, self._last))
 
     def _close(self, index: int) -> list[Event]:
         kind, number = self._blocks.get(index, _NO_BLOCK)
         if kind is _NONE or kind is _CLOSED:
             return []
-        self._blocks[index] = _CLOSED, number
         events: list[Event] = []
+        if kind is _HEADED:
+            events = self._end_head(index, number, self._texts[index][1].end())
+        self._blocks[index] = _CLOSED, number
         if kind is _REPEATED:
             if not self._repetitions.pop(index).is_whole():
                 return self._fail("its blocks are not those that its start has")

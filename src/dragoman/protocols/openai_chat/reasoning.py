@@ -28,8 +28,11 @@ BREAK = "\n\n"
 _FORMATS = {"anthropic_messages": "anthropic", "openai_responses": "openai"}
 """The `format` of an entry, by the origin of its opaque state."""
 
-OTHER_FIELDS = ("thinking", "reasoning_text")
-"""Fields in which few servers have it, in answers."""
+TEXT_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_text")
+"""Fields that have its text in answers; few servers use the last two."""
+
+_TEXTS = ("text", "content", "thinking", "summary")
+"""Members that have the text of a part of it."""
 
 _FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})
 """The fields of an assistant message that hold reasoning."""
@@ -46,11 +49,19 @@ def pick_text(first: Any, second: Any) -> str:
 
 
 def text_of(message: JsonObject) -> str:
-    """The reasoning text of a message or delta."""
-    text = pick_text(message.get("reasoning_content"), message.get("reasoning"))
-    for name in OTHER_FIELDS:
-        text = text or pick_text(message.get(name), "")
-    return text
+    """The reasoning text of a message or delta: of the first field that holds any."""
+    return next(filter(None, (said_in(message.get(name)) for name in TEXT_FIELDS)), "")
+
+
+def said_in(value: Any) -> str:
+    """The text of a field of reasoning, which few servers give as parts or as an object."""
+    if type(value) is str:
+        return value
+    if type(value) is list:
+        return "".join(map(said_in, value))
+    if type(value) is dict:
+        return next(filter(None, (said_in(value.get(name)) for name in _TEXTS)), "")
+    return ""
 
 
 def readable(entry: JsonObject) -> str:

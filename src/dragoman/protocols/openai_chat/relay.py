@@ -28,11 +28,13 @@ _MODEL = re.compile(rb'("model"\s*:\s*)("(?:[^"\\]|\\.)*")')
 
 _NEEDS_DECODING = re.compile(
     rb'"(?:finish_reason"\s*:\s*["{]|usage"\s*:\s*["{]|error"\s*:|message"\s*:'
-    rb'|index"\s*:\s*[1-9]|name"\s*:\s*"[^"])'
+    rb'|index"\s*:\s*[1-9]|name"\s*:\s*"[^"]|delta"\s*:\s*")'
 )
 """What makes a frame with choices worth decoding: a finish reason, usage, an error, a message where
-a delta belongs, a choice (else a tool call) that is not the first, or the name of a tool that is
-called."""
+a delta belongs, a choice (else a tool call) that is not the first, the name of a tool that is
+called, or a text in place of a delta."""
+
+_DELTA_TEXT = re.compile(rb'"delta"\s*:\s*"')
 
 _BLANK = blank_pattern("arguments")
 """Arguments of a tool call that are nothing but white space."""
@@ -175,13 +177,13 @@ class ChatRelay:
                 return self._error(chunk, frame)
             after = self._check(chunk)
             changed = chunk if self._says_null else None
-            if self._has_no_deltas or b'"message"' in data:
-                try:
+            try:
+                if self._has_no_deltas or b'"message"' in data or _DELTA_TEXT.search(data):
                     changed = self._streamed(chunk, begun) or changed
-                except UpstreamError as error:
-                    return self.fail(error.fault)
-            if self._calls.renumber(changed or chunk):
-                changed = changed or chunk
+                if self._calls.renumber(changed or chunk):
+                    changed = changed or chunk
+            except UpstreamError as error:
+                return self.fail(error.fault)
             self._is_odd = self._calls.moved or self._has_no_deltas or bool(self._blank)
             if self._is_odd:
                 self._before, self._likely_alike = b"", 0
@@ -190,7 +192,7 @@ class ChatRelay:
                 frame = Frame(b"", data, encode(data))
         elif arguments:
             if _NO_ARGUMENTS.search(data) is None:
-                self._calls.fill()
+                self._calls.pass_on(data)
         elif self._likely_alike and self._texts and begun:
             self._remember(data)
         raw = encode(data) if frame.event else frame.raw  # Chat's events have no names
@@ -285,8 +287,12 @@ class ChatRelay:
         before it said."""
         kept = {name: value for name, value in choice.items() if name not in ("message", "text")}
         message = choice.get("message")
-        if not message:
+        if type(choice.get("delta")) is str:
+            return {**kept, "delta": {"content": choice["delta"]}}
+        if not message and (self._has_no_deltas or not said):
             return {**kept, "delta": {"content": _text(choice.get("text"))}}
+        if type(message) is not dict:
+            message = {"content": message or choice.get("text")}
         message, index = numbered(message), choice.get("index")
         index = index if type(index) is int else 0
         known = self._messages.get(index)
@@ -367,13 +373,18 @@ class ChatRelay:
 
 def _is_filled(delta: Any) -> bool:
     """Whether a delta holds something of an answer besides the role that gives it."""
+    if type(delta) is str:
+        return bool(delta)
     return type(delta) is dict and any(delta[name] for name in delta if name != "role")
 
 
 def _is_whole(choice: Any) -> bool:
-    if type(choice) is not dict or choice.get("delta"):
+    if type(choice) is not dict:
         return False
-    return type(choice.get("message")) is dict or bool(_text(choice.get("text")))
+    delta, message = choice.get("delta"), choice.get("message")
+    if delta:
+        return type(delta) is str
+    return type(message) is dict or bool(_text(message) or _text(choice.get("text")))
 
 
 def _text(value: Any) -> str:

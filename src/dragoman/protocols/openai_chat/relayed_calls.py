@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman import jsontext
 from dragoman.canonical.call_ids import CallIds, made_id
+from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.tools import is_json_object
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
@@ -17,25 +19,34 @@ from dragoman.protocols.fields import JsonObject
 class _Call:
     """The latest call at an index of the upstream; `filled`: arguments of it came."""
 
-    __slots__ = ("filled", "id", "name", "pieces", "shown")
+    __slots__ = ("_kept", "filled", "id", "name", "pieces", "shown")
 
     def __init__(self, shown: int) -> None:
         self.id = self.name = ""
         self.filled = False
-        self.pieces: list[str] | None = []
-        """Its arguments, None once pieces passed that nobody looked at."""
+        self.pieces: list[str | bytes] | None = []
+        """Its arguments, and chunks with such that nobody looked at; None of too many of those."""
+        self._kept = 0
+        """Bytes of the chunks."""
         self.shown = shown
         """Index that the client sees."""
 
-    def is_followed_by(self, text: str) -> bool:
-        """Whether `text` is of another call, since the arguments of this one are a whole JSON
-        object; if they are not known, since it is one."""
-        if not text.strip():
-            return False
+    def keep(self, data: bytes) -> None:
+        """A chunk was passed on that goes on with it."""
+        self.filled = True
+        self._kept += len(data)
+        if self._kept > _MOST_KEPT:
+            self.pieces = None
+        elif self.pieces is not None:
+            self.pieces.append(data)
+
+    def arguments(self) -> str | None:
+        """All of its arguments so far, None if they are not known."""
         if self.pieces is None:
-            return is_json_object(text)
-        is_over = bool(self.pieces) and self.pieces[-1].rstrip().endswith("}")
-        return is_over and is_json_object("".join(self.pieces))
+            return None
+        text = "".join(piece if type(piece) is str else _more(piece) for piece in self.pieces)
+        self.pieces = [text]
+        return text
 
 
 class RelayedCalls:
@@ -56,11 +67,10 @@ class RelayedCalls:
         """Whether there was any."""
         return self._last is not None
 
-    def fill(self) -> None:
-        """Arguments came of the call that was named last."""
+    def pass_on(self, data: bytes) -> None:
+        """A chunk was passed on that has arguments of the call that was named last."""
         if self._last is not None:
-            self._last.filled = True
-            self._last.pieces = None
+            self._last.keep(data)
 
     def renumber(self, chunk: JsonObject) -> bool:
         """Give the calls that begin in a chunk, and those that go on, the indexes that they are to
@@ -87,7 +97,11 @@ class RelayedCalls:
         return changed
 
     def _renumbered(self, choice: int, fragment: JsonObject, answer_id: Any) -> bool | None:
-        """Whether a fragment was changed; None of one that repeats a whole call."""
+        """Whether a fragment was changed; None of one that repeats a whole call.
+
+        Raises:
+            UpstreamError: it may do so, but what the call said is not known any more.
+        """
         index = fragment.get("index")
         at = index if type(index) is int else _NO_INDEX
         body = fragment.get("custom") or fragment.get("function")
@@ -99,9 +113,15 @@ class RelayedCalls:
         text = _text(body.get("arguments")) or _text(body.get("input"))
         name, call_id = _text(body.get("name")), _text(fragment.get("id"))
         call = self._at.get((choice, at))
-        if call is not None and name and name == call.name and call.is_followed_by(text):
-            if call_id and call_id == call.id and call.pieces and "".join(call.pieces) == text:
+        known = None
+        if call is not None and name and name == call.name and text.strip() and call.filled:
+            known = call.arguments()
+            is_same = bool(call_id) and call_id == call.id
+            if is_same and known == text and is_json_object(text):
                 return None
+            if is_same and known is None and is_json_object(text):
+                raise UpstreamError.unreadable("a long tool call may be said twice")
+        if known is not None and is_json_object(known):
             call = self._begin(choice, at, call)
             if not call_id:
                 # Two without an id could not be told apart.
@@ -138,6 +158,23 @@ class RelayedCalls:
 
 
 _NO_INDEX = -1
+
+_MOST_KEPT = 256 * 1024
+"""Bytes of chunks that are kept of a call, to know whether it is said again."""
+
+
+def _more(data: bytes) -> str:
+    """The arguments in a chunk that goes on with a call."""
+    choices = (jsontext.object_of(data) or {}).get("choices")
+    choice = choices[0] if type(choices) is list and choices else None
+    delta = choice.get("delta") if type(choice) is dict else None
+    calls = delta.get("tool_calls") if type(delta) is dict else None
+    texts = []
+    for fragment in calls if type(calls) is list else ():
+        body = fragment.get("custom") or fragment.get("function")
+        if type(body) is dict:
+            texts.append(_text(body.get("arguments")) or _text(body.get("input")))
+    return "".join(texts)
 
 
 def _is_another(call: _Call, call_id: str, name: str) -> bool:

@@ -34,14 +34,14 @@ from dragoman.canonical.events import (
 from dragoman.canonical.losses import LossKind, Policy
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound, to_json_text
-from dragoman.protocols.error_body import stray_error
+from dragoman.protocols.error_body import says_error, stray_error
 from dragoman.protocols.fields import UNKNOWN, Field, JsonObject
 from dragoman.protocols.finish_words import failure, is_failure, plain, unknown_finish
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
 from dragoman.protocols.openai_chat.finish import is_known_reason, read_finish
-from dragoman.protocols.openai_chat.reasoning import Details, text_of
+from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, said_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_chat.whole_message import Said, numbered, split_parts
@@ -51,6 +51,7 @@ from dragoman.sse import DONE, Frame
 _NO_TEXT = Text(text="")
 _TEXT, _REFUSAL, _REASONING, _NONE = "text", "refusal", "reasoning", ""
 _WHOLE = "text of a whole message"
+_COMPLETION = "text in the place of deltas"
 
 
 class ChatReader:
@@ -96,7 +97,8 @@ class ChatReader:
         self._kind = _NONE
         """Kind of the open block that is not a tool call."""
         self._text = _TEXT
-        """Kind of blocks of text: another one once a whole message said something new."""
+        """Kind of blocks of text: another one once a whole message said something new, or where
+        texts are the pieces."""
         self._index = -1
         # Not a method: the tools would hold the reader that holds them, for the collector to find.
         self._allocate = count().__next__
@@ -161,7 +163,7 @@ class ChatReader:
 
     def _take(self, chunk: JsonObject, event: bytes, events: list[Event]) -> None:
         error = chunk.get("error")
-        if error or event == b"error":
+        if event == b"error" or (error and says_error(error)):
             raise UpstreamError(fault_of(stray_error(chunk)))
         if "choices" not in chunk and (error := stray_error(chunk, "choices", "usage")) is not None:
             raise UpstreamError(fault_of(error))
@@ -229,9 +231,13 @@ class ChatReader:
         if type(message) is str and message:
             message = {"content": message}
         if type(message) is not dict or not _has_content(message):
-            if type(text) is str and text and not _has_content(delta):
-                self._delta({"content": text}, choice.get("logprobs"), events)
-            return
+            if type(text) is not str or not text or _has_content(delta):
+                return
+            message = {"content": text}
+            if self._text is _COMPLETION or not (self._said or self._tools):
+                self._text = _COMPLETION
+                self._delta(message, choice.get("logprobs"), events)
+                return
         rest = numbered(message)
         if self._said or self._tools is not None:
             rest = self._said.rest(message, delta, self._tools)
@@ -258,11 +264,7 @@ class ChatReader:
         if not is_speech:
             thought = text_of(delta)
             details = delta.get("reasoning_details")
-            other = delta.get("reasoning")
-            if other and other != thought:
-                detail = "reasoning_content is used" if thought else "reasoning that is no text"
-                loss = LossKind.KNOB if thought else LossKind.CONTENT
-                self._lose(f"choices[0].{self._source}.reasoning", loss, detail)
+            self._report_other_reasoning(delta, thought)
         if content is None or type(content) is str:
             pass
         elif type(content) is not list and type(content) is not dict:
@@ -291,6 +293,15 @@ class ChatReader:
         legacy = delta.get("function_call")
         if legacy:
             self._call({"function": legacy}, events)
+
+    def _report_other_reasoning(self, delta: JsonObject, thought: str) -> None:
+        """Report reasoning beside that which is used, and such as is no text."""
+        for name in TEXT_FIELDS:
+            other = delta.get(name)
+            if other and other != thought and said_in(other) != thought:
+                detail = "other reasoning is used" if thought else "reasoning that is no text"
+                loss = LossKind.KNOB if thought else LossKind.CONTENT
+                self._lose(f"choices[0].{self._source}.{name}", loss, detail)
 
     # --- blocks ---------------------------------------------------------------------------------
 

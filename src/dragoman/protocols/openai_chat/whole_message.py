@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from dragoman.canonical.errors import UpstreamError
 from dragoman.jsontext import mended
 from dragoman.protocols.fields import JsonObject
-from dragoman.protocols.openai_chat.reasoning import OTHER_FIELDS, text_of
+from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, said_in, text_of
 from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
 
 
@@ -32,10 +32,8 @@ def split_parts(content: list[Any] | JsonObject) -> Parts:
         thinking, text = part.get("thinking"), part.get("text")
         if type(text) is dict:
             text = text.get("value")
-        if type(thinking) is list:
-            thoughts += [_text_of(piece) for piece in thinking]
-        elif type(thinking) is str:
-            thoughts.append(thinking)
+        if thinking:
+            thoughts.append(said_in(thinking))
         elif type(part.get("refusal")) is str:
             refusals.append(part["refusal"])
         elif type(text) is str:
@@ -43,11 +41,6 @@ def split_parts(content: list[Any] | JsonObject) -> Parts:
         elif part:
             unknown.append(str(part.get("type"))[:60])
     return Parts("".join(texts), "".join(thoughts), "".join(refusals), tuple(unknown))
-
-
-def _text_of(piece: Any) -> str:
-    text = piece.get("text") if type(piece) is dict else piece
-    return text if type(text) is str else ""
 
 
 def texts_of(message: JsonObject) -> tuple[str, Any, Any]:
@@ -127,7 +120,7 @@ class Said:
             rest["reasoning_details"] = message.get("reasoning_details")
         if calls is None:
             rest["function_call"] = message.get("function_call")
-        known = rest.keys() | {"reasoning", "role", *OTHER_FIELDS}
+        known = rest.keys() | {"role", *TEXT_FIELDS}
         others = {name: value for name, value in message.items() if name not in known}
         return {**others, **{name: value for name, value in rest.items() if value}}
 

@@ -158,6 +158,7 @@ UNREAD = Field(CONTENT, "nobody reads it")
 BESIDES: dict[str, Field] = ANSWER | dict.fromkeys(
     (
         "cache_control",
+        "channel",  # Groq: reasoning or not, as the members of the delta say
         "content_filter_results",
         "context",  # Azure: what it searched
         "executed_tools",  # Groq: what its own tools did

@@ -506,11 +506,14 @@ _PARTS = {*TEXTS, "reasoning_text"}
 def as_message(item: JsonObject) -> JsonObject:
     """An item of a type that nobody knows, but with text, as the message that it is, or with a name
     and arguments as a call; else itself. So is a part of a message that stands in an item's place.
+    A message of anybody but the model is an `ECHO`.
     """
     kind = item.get("type")
     if kind is not None and not isinstance(kind, str):
         return item
-    if kind in _NAMED or item.get("role", "assistant") in _OTHERS:
+    if item.get("role", "assistant") in _OTHERS:
+        return {**item, "type": ECHO} if kind == "message" else item
+    if kind in _NAMED:
         return item
     # What a service's own tools do is nothing that the model says or asks of the client.
     if kind is not None and kind.endswith(_HOSTED) and kind not in _LOOSE_CALLS:
@@ -528,6 +531,8 @@ def as_message(item: JsonObject) -> JsonObject:
 
 
 _NAMED = {"message", "reasoning", *CALLS, *wire.FOREIGN_ASSISTANT_ITEMS, *wire.CLIENT_ACTIONS}
+ECHO = "echo"
+"""The type that messages of others get, which servers repeat before what the model says."""
 _OTHERS = ("user", "system", "developer", "tool")
 _HOSTED = ("_output", "_result", "_results", "_call")
 _LOOSE_CALLS = ("tool_call", "function_call")

@@ -37,6 +37,7 @@ from dragoman.protocols.openai_responses import wire
 from dragoman.protocols.openai_responses.content_reader import read_annotation
 from dragoman.protocols.openai_responses.items import (
     CALLS,
+    ECHO,
     TEXTS,
     Item,
     OpenBlock,
@@ -67,6 +68,7 @@ class OutputReader:
         "_last_call",
         "_next",
         "_thoughts",
+        "_thoughts_in_parts",
         "answer_id",
         "cut",
         "goes_on",
@@ -84,7 +86,8 @@ class OutputReader:
         self.cut = False
         self.goes_on = False
         self._thoughts: list[Segment] = []
-        """All readable reasoning."""
+        """Readable reasoning of items that no part of a message said again."""
+        self._thoughts_in_parts: dict[tuple[int, int], str] = {}
 
     def announce(self, item: Item, value: JsonObject, path: str) -> list[Event]:
         """An item begins; `value` is its head, `path` where it stands.
@@ -136,7 +139,7 @@ class OutputReader:
         kind = str(value.get("type"))
         if kind not in TEXTS:
             if kind == "reasoning_text":
-                return self._thought(str(value.get("text") or ""))
+                return self._thought((item.number, at), str(value.get("text") or ""))
             detail = "content part of an unknown type"
             self._inbound.ledger.add(path, LossKind.CONTENT, detail)
             return []
@@ -153,14 +156,28 @@ class OutputReader:
             item, known, at if known is None else known.at, value, path, over=over
         )
 
-    def _thought(self, text: str) -> list[Event]:
-        """Reasoning in a part of a message, unless it came as reasoning before."""
-        if not text or any(segment.text() == text for segment in self._thoughts):
+    def _thought(self, place: tuple[int, int], text: str) -> list[Event]:
+        """Reasoning in the part of a message that is at `place`, the item's number and its own:
+        what neither it nor an item of reasoning said before.
+
+        Raises:
+            UpstreamError: the part said something else.
+        """
+        before = self._thoughts_in_parts.get(place)
+        if before is None:
+            self._thoughts_in_parts[place] = text
+            same = next((known for known in self._thoughts if known.text() == text), None)
+            if same is not None:
+                self._thoughts.remove(same)
+                return []
+        rest = rest_of(before or "", text)
+        if rest is None:
+            raise _contradictory("reasoning")
+        if not rest:
             return []
         events: list[Event] = []
         block = self._open(Reasoning(style="raw"), events)
-        self._thoughts.append(Segment(0, [text]))
-        return [*events, Delta(block.index, text), *_close(block)]
+        return [*events, Delta(block.index, rest), *_close(block)]
 
     def _rest_of_part(
         self,
@@ -500,7 +517,8 @@ class OutputReader:
         """Report what of an item nobody reads: a field, or all of it."""
         known = wire.ITEM_FIELDS.get(kind)
         if known is None:
-            loss = LossKind.KNOB if kind in wire.HOSTED_ITEMS else LossKind.CONTENT
+            beside = kind == ECHO or kind in wire.HOSTED_ITEMS
+            loss = LossKind.KNOB if beside else LossKind.CONTENT
             detail = f"{kind} items have no counterpart for the client"
             self._inbound.ledger.add(path, loss, detail)
             return

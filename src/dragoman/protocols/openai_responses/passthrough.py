@@ -17,7 +17,7 @@ from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
 from dragoman.jsontext import JsonError, decoder
 from dragoman.protocols.base import NOTHING, Beginning, Passthrough, to_json
-from dragoman.protocols.error_body import is_readable, is_typed, stray_error
+from dragoman.protocols.error_body import is_readable, is_typed, says_error, stray_error
 from dragoman.protocols.finish_words import is_failure
 from dragoman.protocols.limits import within
 from dragoman.protocols.openai_errors import fault_of
@@ -252,7 +252,7 @@ def forward_response(
 def _has_failed(answer: _Answer) -> bool:
     """Whether a response says that it is no answer, whatever its event says. In any other status it
     may be one that is made in the background."""
-    return bool(answer.error) or is_failure(answer.status)
+    return says_error(answer.error) or is_failure(answer.status)
 
 
 def _usage_of(answer: _Answer) -> Usage | None:

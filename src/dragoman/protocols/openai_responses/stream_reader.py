@@ -18,9 +18,10 @@ from dragoman.canonical.events import Delta, Ended, Event, Failed, Finished, Met
 from dragoman.canonical.losses import LossKind
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import Inbound
-from dragoman.protocols.error_body import is_typed, stray_error
+from dragoman.protocols.error_body import is_typed, says_error, stray_error
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.finish_words import unknown_finish
+from dragoman.protocols.heads import Head
 from dragoman.protocols.numbers import whole_number
 from dragoman.protocols.openai_errors import fault_of
 from dragoman.protocols.openai_responses import wire
@@ -118,7 +119,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
         UpstreamError: the answer failed, is not finished, or is not an answer.
     """
     status = body.get("status")
-    if not body.get("error") and status not in _FAILED:
+    if not says_error(body.get("error")) and status not in _FAILED:
         if not isinstance(body.get("output"), list) and (error := stray_error(body)) is not None:
             raise UpstreamError(fault_of(error))
         if status not in _FINISHED:
@@ -139,7 +140,7 @@ _UNFINISHED = ("in_progress",)
 class ResponsesReader:
     """Turns one stream's frames into events."""
 
-    __slots__ = ("_answer", "_block", "_inbound", "_items", "_over", "_place", "_started")
+    __slots__ = ("_answer", "_block", "_heads", "_inbound", "_items", "_over", "_place", "_started")
 
     def __init__(self, inbound: Inbound) -> None:
         self._inbound = inbound
@@ -150,6 +151,8 @@ class ResponsesReader:
         self._place: tuple[int, int, str | None] = (-1, -1, None)
         self._block: OpenBlock | None = None
         """The text part that grew last, and where it is."""
+        self._heads: dict[tuple[int, int], tuple[Item, Head]] = {}
+        """The texts that parts began with, by the number of the item and the part's index."""
 
     def read(self, frame: Frame) -> Iterable[Event]:
         """The events of one frame, in order."""
@@ -198,7 +201,7 @@ class ResponsesReader:
         if not isinstance(value, dict):
             raise UpstreamError.unreadable("an event is not a JSON object")
         kind = word(value, "type") or frame.event.decode(errors="replace")
-        if kind == "error" or (value.get("error") and not kind.startswith("response.")):
+        if kind == "error" or (says_error(value.get("error")) and not kind.startswith("response.")):
             raise UpstreamError(fault_of(stray_error(value)))
         if not is_typed(kind) and (error := stray_error(value)) is not None:
             raise UpstreamError(fault_of(error))
@@ -252,7 +255,10 @@ class ResponsesReader:
 
     def _text_delta(self, value: JsonObject) -> list[Event]:
         item, at = self._item(value, "message"), _index(value, "content_index")
-        events = self._answer.text(item, at, _text(value, "delta"), _list(value, "logprobs"))
+        text = _text(value, "delta")
+        if self._heads:
+            text = self._after_head(item, at, text)
+        events = self._answer.text(item, at, text, _list(value, "logprobs"))
         number = _number(value)
         self._place = (-1 if number is None else number, at, word(value, "item_id"))
         self._block = self._answer.text_block(item, at)
@@ -277,8 +283,31 @@ class ResponsesReader:
             return []  # the first piece tells where it begins
         if as_known(part).get("type") != "output_text":
             return []
-        text = text_in(as_known(part))
-        return self._text_delta({**value, "delta": text}) if text else []
+        item, at = self._item(value, "message"), _index(value, "content_index")
+        self._heads[item.number, at] = item, Head(text_in(as_known(part)))
+        self._block = None
+        return []
+
+    def _after_head(self, item: Item, at: int, piece: str) -> str:
+        """What is to be passed on with a piece of a part, which may have begun with a text."""
+        place = item.number, at
+        if place not in self._heads:
+            return piece
+        head = self._heads[place][1]
+        text = head.add(piece)
+        if head.is_over:
+            del self._heads[place]
+            if head.repeated:
+                self._lose("response.content_part.added.part", "its pieces say again what it has")
+        return text
+
+    def _ended_heads(self) -> list[Event]:
+        """The texts that parts began with of which nothing else came."""
+        events: list[Event] = []
+        for (_, at), (item, head) in self._heads.items():
+            if not any(part.at == at for part in item.parts):
+                events += self._answer.text(item, at, head.end())
+        return events
 
     def _part_done(self, value: JsonObject) -> list[Event]:
         part = value.get("part")
@@ -351,6 +380,7 @@ class ResponsesReader:
         missing = self._missing(response, "response.")
         if self._items.has_strays():
             raise UpstreamError.unreadable("pieces of it are of no item that it has")
+        missing += self._ended_heads()
         open_ = [event for item in self._items for event in self._answer.close(item)]
         return [*begun, *missing, *open_, *self._end(response, "response.", complete=complete)]
 
@@ -366,8 +396,7 @@ class ResponsesReader:
 
     def _missing(self, response: JsonObject, path: str) -> list[Event]:
         """What was not passed on yet of the items of the response object at `path`."""
-        error = response.get("error")
-        if error or response.get("status") in _FAILED:
+        if says_error(response.get("error")) or response.get("status") in _FAILED:
             raise UpstreamError(fault_of(stray_error(response)))
         events: list[Event] = []
         for position, whole in enumerate(_list(response, "output")):
