@@ -3,8 +3,9 @@
 The property: if a client is told that an answer succeeded, then it was shown every text and all
 reasoning of the upstream's stream, once, and its calls, as many as there were, each with its name
 and arguments, in their order, and under ids that differ. Real streams have their indexes, ids,
-names, terminators and order damaged, events left out and sent twice; what they say is read before
-that (`readings`). DRAGOMAN_FUZZ_STREAMS sets how many are tried.
+names, terminators and order damaged, events left out and sent twice, and are written in the shapes
+of other servers (`spellings`); what they say is read before that (`readings`).
+DRAGOMAN_FUZZ_STREAMS sets how many are tried.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dragoman.protocols.settings import make_options
 from tests.checkers import CHECKERS
 from tests.fuzz.counts import STREAMS
 from tests.fuzz.readings import Reading, Step, Told, reading_of, says_the_same, steps_of
+from tests.fuzz.spellings import SPELLINGS, Spelling, respell
 from tests.library import translate_request
 from tests.losses.clients import asking
 from tests.losses.requests import CHAT, MESSAGES, PROTOCOLS, RESPONSES
@@ -151,11 +153,13 @@ class Damaged:
         return objects([step.event for step in self.steps])
 
 
-def damage(rng: random.Random, steps: list[Step]) -> Damaged:
-    """A damaged copy of a stream."""
-    made = Damaged(copy.deepcopy(steps))
-    for _ in range(rng.randint(1, 3)):
-        rng.choice(DAMAGES)(rng, made)
+def damage(rng: random.Random, protocol: str, steps: list[Step]) -> Damaged:
+    """A damaged copy of a stream, or one in other shapes, or both. What says things again does
+    so in order and in their place."""
+    spelled = rng.random() < 0.4
+    made = Damaged(respell(rng, protocol, steps) if spelled else copy.deepcopy(steps))
+    for _ in range(rng.randint(0 if spelled else 1, 3)):
+        rng.choice(IN_ORDER if spelled else DAMAGES)(rng, made)
     return made
 
 
@@ -261,6 +265,7 @@ DAMAGES = (
     _swapped,
     _renamed,
 )
+IN_ORDER = tuple(one for one in DAMAGES if one not in (_indexes, _twice, _swapped))
 IDS_OF = frozenset(IDS)
 
 
@@ -317,7 +322,7 @@ def test_all_that_is_said_arrives_or_the_answer_fails(batch: int) -> None:
     outcomes = {True: 0, False: 0}
     for number in range(STREAMS // BATCHES):
         upstream = PROTOCOLS[number % 3]
-        made = damage(rng, rng.choice(STEPS[upstream]))
+        made = damage(rng, upstream, rng.choice(STEPS[upstream]))
         for client in PROTOCOLS:
             if client == upstream:
                 continue
@@ -327,6 +332,25 @@ def test_all_that_is_said_arrives_or_the_answer_fails(batch: int) -> None:
                 pytest.fail(f"{upstream} to {client}: {error}")
 
     assert min(outcomes.values()) > STREAMS // BATCHES // 10, "the damage is too small or too great"
+
+
+@pytest.mark.parametrize(
+    ("upstream", "spelling"),
+    [
+        pytest.param(upstream, spelling, id=f"{upstream}{spelling.__name__}")
+        for upstream in PROTOCOLS
+        for spelling in SPELLINGS[upstream]
+    ],
+)
+def test_other_shapes_say_the_same_or_fail(upstream: str, spelling: Spelling) -> None:
+    rng = random.Random(spelling.__name__)
+    outcomes = {True: 0, False: 0}
+    for steps in STEPS[upstream] * 8:
+        made = Damaged(spelling(rng, copy.deepcopy(steps)))
+        for client in PROTOCOLS:
+            if client != upstream:
+                outcomes[check(client, upstream, made)] += 1
+    assert outcomes[True] > outcomes[False], f"{spelling.__name__} is read by nobody: {outcomes}"
 
 
 @pytest.mark.parametrize("upstream", PROTOCOLS)

@@ -47,6 +47,11 @@ def unended(chunk: JsonObject) -> JsonObject:
     return {**chunk, "choices": [{**chunk["choices"][0], "finish_reason": "null"}]}
 
 
+def message_chunk(message: Any) -> JsonObject:
+    """A chunk with a whole message and no end."""
+    return whole_chunk(message)
+
+
 CALLED = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
 CALLED_TOO = {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}
 
@@ -123,7 +128,7 @@ CHAT_ROWS = [
         {"choices[0].message": "knob"},
     ),
     *(
-        Row(f"messages that are {what}", chat_stream(*map(whole_chunk, messages), STOP))
+        Row(f"messages that are {what}", chat_stream(*map(message_chunk, messages), STOP))
         for what, messages in {
             "pieces": ({"content": "Go"}, {"content": "od"}),
             "pieces, and then all of them": (

@@ -304,7 +304,11 @@ class MessagesReader:
             self._report_unknown_in_block(block, known, f"content[{number}].")
         self._blocks[index] = kind, number
         text = block.get(kind) if kind in _TEXTS else None
-        if isinstance(text, str) and text and len(block) == 2:
+        if (
+            isinstance(text, str)
+            and text
+            and not any(value for name, value in block.items() if name not in ("type", kind))
+        ):
             self._blocks[index] = _HEADED, number
             self._texts[index] = kind, Head(text)
             block = {**block, kind: ""}

@@ -44,7 +44,7 @@ class _Call:
         """All of its arguments so far, None if they are not known."""
         if self.pieces is None:
             return None
-        text = "".join(piece if type(piece) is str else _more(piece) for piece in self.pieces)
+        text = "".join(piece if isinstance(piece, str) else _more(piece) for piece in self.pieces)
         self.pieces = [text]
         return text
 

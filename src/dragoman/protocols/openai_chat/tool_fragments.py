@@ -29,6 +29,7 @@ class _Call:
         "block",
         "closed",
         "custom",
+        "held",
         "id",
         "name",
         "number",
@@ -48,6 +49,8 @@ class _Call:
         self.opened = False
         self.closed = False
         self.pieces: list[str] = []
+        self.held = False
+        """Whether its only piece is `{}`, which servers send where nothing is known of them yet."""
 
     def repeats(self) -> bool:
         """Whether it is, so far, the call that it is alike."""
@@ -121,9 +124,12 @@ class ToolFragments:
                 raise UpstreamError.unreadable("a tool call goes on after the next one began")
             return
         if text:
+            if call.held:
+                call.pieces.clear()
+            call.held = not (call.pieces or call.custom) and text.strip() == "{}"
             call.pieces.append(text)
         if call.opened:
-            if text:
+            if text and not call.held:
                 events.append(Delta(call.block, text))
         elif call.id and call.name and (call.pieces or not self._names.may_go_on(call.name)):
             self._open(call, events)
@@ -234,11 +240,13 @@ class ToolFragments:
         call.opened = True
         head = ToolCall(id=call.id, name=call.name, custom=call.custom)
         events.append(Opened(call.block, head))
-        if call.pieces:
+        if call.pieces and not call.held:
             events.append(Delta(call.block, "".join(call.pieces)))
 
     def _close(self, call: _Call, events: list[Event]) -> None:
         call.closed = True
+        if call.held:
+            events.append(Delta(call.block, call.pieces[0]))
         events.append(Closed(call.block))
 
 

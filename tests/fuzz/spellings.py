@@ -1,0 +1,262 @@
+"""Streams that say the same in other shapes: those of servers that read a protocol their own way.
+
+What a stream says stays with its events, so each shape has to be read as the stream before it, or
+to fail. `respell` gives a stream one of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from tests.fuzz.readings import CALL, REASONING, TEXT, Step, Told
+from tests.losses.requests import CHAT, MESSAGES, RESPONSES
+
+Json = dict[str, Any]
+Spelling = Callable[[random.Random, list[Step]], list[Step]]
+
+
+def respell(rng: random.Random, protocol: str, steps: list[Step]) -> list[Step]:
+    """A copy of a stream in another shape."""
+    return rng.choice(SPELLINGS[protocol])(rng, copy.deepcopy(steps))
+
+
+def _silent_error(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """Errors that say nothing, where an answer has none."""
+    error: Json = rng.choice(({}, {"code": None, "message": None}, {"type": "", "message": ""}))
+    for step in steps:
+        if isinstance(step.event, dict):
+            holder = step.event.get("response", step.event)
+            if "choices" in holder or "output" in holder:
+                holder["error"] = error
+    return steps
+
+
+def _indexes_as_texts(rng: random.Random, steps: list[Step]) -> list[Step]:
+    for step in steps:
+        if isinstance(step.event, dict) and type(step.event.get("index")) is int:
+            step.event["index"] = str(step.event["index"])
+    return steps
+
+
+# --- Chat -----------------------------------------------------------------------------------------
+
+
+def _choices(steps: list[Step]) -> Iterator[tuple[Step, Json]]:
+    for step in steps:
+        for choice in step.event["choices"] if isinstance(step.event, dict) else ():
+            yield step, choice
+
+
+def _said(steps: list[Step], kind: str) -> str:
+    """All the text of a kind that a stream of pieces says."""
+    return "".join(told.text for step in steps for told in step.told if told.kind == kind)
+
+
+def _is_plain(steps: list[Step]) -> bool:
+    return not any(
+        told.kind == CALL or (told.owner == "refusal" and told.text)
+        for step in steps
+        for told in step.told
+    )
+
+
+def _message_of(steps: list[Step]) -> Json:
+    said = {"reasoning_content": _said(steps, REASONING), "content": _said(steps, TEXT)}
+    return {name: text for name, text in said.items() if text}
+
+
+def _messages_in_place_of_deltas(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """All so far in each chunk, or a piece."""
+    if not _is_plain(steps):
+        return steps
+    so_far = rng.random() < 0.5
+    for number, (_, choice) in enumerate(list(_choices(steps))):
+        choice["message"] = _message_of(steps[: number + 1]) if so_far else choice["delta"]
+        choice["delta"] = {}
+    return steps
+
+
+def _whole_at_the_end(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """A whole message beside the finish reason, or in each chunk from some place on."""
+    if not _is_plain(steps):
+        return steps
+    found = list(_choices(steps))
+    first = rng.randrange(len(found)) if rng.random() < 0.5 else len(found) - 1
+    for number, (_, choice) in enumerate(found):
+        if number >= first:
+            choice["message"] = _message_of(steps[: number + 1])
+    return steps
+
+
+def _reasoning_elsewhere(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """Reasoning under another name, or as an object or parts."""
+    name = rng.choice(("reasoning", "thinking", "reasoning_text", "reasoning_content"))
+    member = rng.choice(("text", "content", ""))
+    many = rng.random() < 0.5
+    for _, choice in _choices(steps):
+        text = choice["delta"].pop("reasoning_content", None)
+        if text:
+            shown: Any = {member: text} if member else text
+            choice["delta"][name] = [shown] if many else shown
+    return steps
+
+
+def _call_again(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """A call whole, once more, behind its last piece."""
+    heads: dict[int, Json] = {}
+    pieces: dict[int, str] = {}
+    last: dict[int, int] = {}
+    for number, step in enumerate(steps):
+        for told in step.told:
+            if told.kind == CALL:
+                pieces[told.owner] = pieces.get(told.owner, "") + told.text
+                last[told.owner] = number
+        for choice in step.event["choices"] if isinstance(step.event, dict) else ():
+            for call in choice["delta"].get("tool_calls") or ():
+                if call.get("id"):
+                    heads[call["index"]] = call
+    if not last:
+        return steps
+    at = rng.choice(list(last))
+    whole = copy.deepcopy(heads[at])
+    body = whole.get("function") or whole["custom"]
+    body["arguments" if "function" in whole else "input"] = pieces[at]
+    event = copy.deepcopy(steps[last[at]].event)
+    event["choices"][0]["delta"] = {"tool_calls": [whole]}
+    event["choices"][0]["finish_reason"] = None
+    told = Told(CALL, at, pieces[at], whole=True, name=body["name"])
+    steps.insert(last[at] + 1, Step(event, (told,), again=True))
+    return steps
+
+
+def _placeholder(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """`{}` as the arguments before the first piece of them."""
+    for _, choice in _choices(steps):
+        for call in choice["delta"].get("tool_calls") or ():
+            body = call.get("function") or {}
+            if call.get("id") and body.get("arguments") == "":
+                body["arguments"] = "{}"
+    return steps
+
+
+# --- Messages -------------------------------------------------------------------------------------
+
+
+def _full_starts(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """Blocks that begin with all of their text or input, which their pieces say again."""
+    for step in steps:
+        event = step.event if isinstance(step.event, dict) else {}
+        block = event.get("content_block")
+        if block is None or rng.random() < 0.3:
+            continue
+        own = [
+            told.text
+            for other in steps
+            if isinstance(other.event, dict) and other.event.get("index") == event["index"]
+            for told in other.told
+        ]
+        if block["type"] == "tool_use":
+            block["input"] = json.loads("".join(own) or "{}")
+        elif block["type"] in ("text", "thinking"):
+            block[block["type"]] = "".join(own)
+    return steps
+
+
+def _first_piece_in_start(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """Blocks that begin with their first piece, which no delta says."""
+    starts: dict[int, tuple[int, Json]] = {}
+    kept: list[Step] = []
+    for step in steps:
+        event = step.event if isinstance(step.event, dict) else {}
+        block, delta = event.get("content_block"), event.get("delta") or {}
+        if block is not None and block["type"] in ("text", "thinking"):
+            starts[event["index"]] = len(kept), block
+        elif event.get("index") in starts and event["type"] == "content_block_delta":
+            at, head = starts.pop(event["index"])
+            kind = head["type"]
+            if delta.get(kind):
+                head[kind] += delta[kind]
+                kept[at] = replace(kept[at], told=step.told)
+                continue
+        kept.append(step)
+    return kept
+
+
+def _blocks_of_others(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """Blocks of a service's own tools before the first."""
+    first = next(
+        at
+        for at, step in enumerate(steps)
+        if isinstance(step.event, dict) and step.event["type"] == "content_block_start"
+    )
+    block = rng.choice(
+        (
+            {"type": "x_search_tool_use", "id": "s", "name": "x_search", "input": {"q": 1}},
+            {"type": "x_search_tool_result", "tool_use_id": "s", "content": []},
+        )
+    )
+    for step in steps:
+        if isinstance(step.event, dict) and type(step.event.get("index")) is int:
+            step.event["index"] += 1
+    start = {"type": "content_block_start", "index": 0, "content_block": block}
+    added = [Step(start, ()), Step({"type": "content_block_stop", "index": 0}, ())]
+    return [*steps[:first], *added, *steps[first:]]
+
+
+# --- Responses ------------------------------------------------------------------------------------
+
+
+def _full_parts(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """Parts that are announced with all of their text, or its first piece."""
+    begun = rng.random() < 0.5
+    for number, step in enumerate(steps):
+        event = step.event if isinstance(step.event, dict) else {}
+        if event.get("type") != "response.content_part.added" or rng.random() < 0.3:
+            continue
+        place = event["output_index"], event["content_index"]
+        pieces = [
+            told.text
+            for other in steps[number:]
+            for told in other.told
+            if told.kind == TEXT and told.owner == place and not told.whole
+        ]
+        if "text" in event["part"]:
+            event["part"]["text"] = (pieces[:1] or [""])[0] if begun else "".join(pieces)
+    return steps
+
+
+def _items_of_others(rng: random.Random, steps: list[Step]) -> list[Step]:
+    """What others said, and what a service's own tools did, among the output items."""
+    item = rng.choice(
+        (
+            {"type": "message", "role": "user", "id": "o", "content": [{"text": "Hi"}]},
+            {"type": "search_results", "id": "o", "content": [{"type": "text", "text": "page"}]},
+            {"type": "x_search_call", "id": "o", "call_id": "c", "name": "x", "arguments": "{}"},
+        )
+    )
+    for step in steps:
+        if isinstance(step.event, dict) and step.event.get("response", {}).get("output"):
+            step.event["response"]["output"].append(item)
+    event = {"type": "response.output_item.done", "output_index": 90, "item": item}
+    steps.insert(len(steps) - 1, Step(event, ()))
+    return steps
+
+
+SPELLINGS: dict[str, tuple[Spelling, ...]] = {
+    CHAT: (
+        _silent_error,
+        _messages_in_place_of_deltas,
+        _whole_at_the_end,
+        _reasoning_elsewhere,
+        _call_again,
+        _placeholder,
+        _indexes_as_texts,
+    ),
+    MESSAGES: (_indexes_as_texts, _full_starts, _first_piece_in_start, _blocks_of_others),
+    RESPONSES: (_silent_error, _full_parts, _items_of_others),
+}
