@@ -101,6 +101,7 @@ TWINS = [
     function_item('{"a":1}', name="get_weather"),
     function_item('{"b":2}', id="fc_u2", name="h"),
 ]
+SILENT = {**response(message(output_text("Good"))), "error": {"code": None, "message": None}}
 SAID: dict[str, Said] = {
     "calls of one index, name and no id": Said(
         "chat",
@@ -152,6 +153,111 @@ SAID: dict[str, Said] = {
         [whole_chunk({"content": text}) for text in ("ha", "ha", "haha!")] + [STOP, DONE],
         text="haha!",
         passes=True,
+    ),
+    "texts in place of deltas": Said(
+        "chat",
+        [{**chat_chunk({}), "choices": [{"index": 0, "delta": text}]} for text in ("Go", "od")]
+        + [STOP, DONE],
+        text="Good",
+        passes=True,
+    ),
+    "a call in pieces, and then whole": Said(
+        "chat",
+        [
+            named(0, "get_weather", "", "x"),
+            fragment(0, '{"a":'),
+            fragment(0, "1}"),
+            named(0, "get_weather", '{"a":1}', "x"),
+            CALLING,
+            DONE,
+        ],
+        calls=[F],
+        passes=True,
+    ),
+    "nothing in the place of arguments, and then they": Said(
+        "chat",
+        [
+            named(0, "get_weather", "{}", "x"),
+            fragment(0, '{"a":'),
+            fragment(0, "1}"),
+            CALLING,
+            DONE,
+        ],
+        calls=[F],
+    ),
+    "an error that says nothing": Said(
+        "chat",
+        [{**chat_chunk({"content": "Good"}), "error": {"code": "", "message": None}}, STOP, DONE],
+        {**chat_answer({"content": "Good"}), "error": {"code": "", "message": None}},
+        "Good",
+        passes=True,
+    ),
+    "a response with an error that says nothing": Said(
+        "responses",
+        events_of(SILENT),
+        SILENT,
+        "Good",
+        passes=True,
+    ),
+    "blocks that begin with what their pieces say": Said(
+        "messages",
+        [
+            message_start(),
+            *block(
+                0,
+                {"type": "text", "text": "Good"},
+                {"type": "text_delta", "text": "Go"},
+                {"type": "text_delta", "text": "od"},
+            ),
+            *block(
+                1,
+                used("get_weather", {"a": 1}),
+                {"type": "input_json_delta", "partial_json": '{"a": 1}'},
+            ),
+            *message_end("tool_use"),
+        ],
+        text="Good",
+        calls=[F],
+    ),
+    "indexes in words, of blocks beside each other": Said(
+        "messages",
+        [
+            message_start(),
+            *(
+                {**event, "index": str(event["index"])}
+                for event in sorted(
+                    [*tool_block(0, 1, '{"a":1}'), *tool_block(1, 2, '{"b":2}', name="h")],
+                    key=lambda event: str(event["type"]) != "content_block_start",
+                )
+            ),
+            *message_end("tool_use"),
+        ],
+        calls=[F, H],
+        passes=True,
+    ),
+    "parts that begin with what their pieces say": Said(
+        "responses",
+        [
+            {**event, "part": {**event["part"], "text": "Good"}}
+            if event["type"] == "response.content_part.added"
+            else event
+            for event in events_of(response(message(output_text("Good"))))
+        ],
+        text="Good",
+    ),
+    "what others said, among the items": Said(
+        "responses",
+        [
+            CREATED,
+            ended(
+                {"type": "message", "role": "user", "content": [{"text": "Hi"}]},
+                message(output_text("Good")),
+            ),
+        ],
+        response(
+            {"type": "message", "role": "user", "content": "Hi"}, message(output_text("Good"))
+        ),
+        "Good",
     ),
     "odd words": Said(
         "chat",
