@@ -24,6 +24,7 @@ from dragoman.config import Config, Team
 from dragoman.gateway.admin.events import Events
 from dragoman.gateway.admin.operators import Operators
 from dragoman.gateway.admin.service import Admin, ReloadRequest
+from dragoman.gateway.admin.workbench import WorkbenchRoutes
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Keyring
 from dragoman.gateway.models import Catalogue, fetch_models
@@ -229,7 +230,8 @@ class Services:
             )
         pool, server = upstreams.pool, config.server
         proxies = Proxies(server.trusted_proxies)
-        router = Router(config, _sealer(config))
+        sealer = _sealer(config)
+        router = Router(config, sealer)
         exchange = Exchange(
             server,
             router,
@@ -301,6 +303,7 @@ class Services:
                 None if self.request_log is None else self.request_log.files,
                 self._watching.series,
                 self.events,
+                WorkbenchRoutes(router, sealer.key),
                 self._reload,
             ),
         )

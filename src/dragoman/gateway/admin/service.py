@@ -55,6 +55,7 @@ from dragoman.gateway.admin.keys import AdminKeyRoutes, KeyRoutes
 from dragoman.gateway.admin.operators import Operators, check_json
 from dragoman.gateway.admin.requests import RequestRoutes
 from dragoman.gateway.admin.series import SeriesRoutes
+from dragoman.gateway.admin.workbench import WorkbenchRoutes
 from dragoman.gateway.edge.errors import Headers, fault_of
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.operation.scrape import Scrape
@@ -111,6 +112,7 @@ class Admin:
         requests: RequestLogFiles | None,
         series: SeriesFile,
         events: Events,
+        workbench: WorkbenchRoutes,
         reload: ReloadRequest | None = None,
     ) -> None:
         self._reload = reload
@@ -130,6 +132,7 @@ class Admin:
                 *RequestRoutes(requests).routes(),
                 *SeriesRoutes(series).routes(),
                 *EventRoutes(events, operators.holds).routes(),
+                *workbench.routes(),
                 AdminRoute("usage", {"GET": self._usage}),
                 AdminRoute("audit", {"GET": self._audit}),
                 AdminRoute("prices", {"GET": self._prices_of}),

@@ -8,12 +8,14 @@ import { session, resume, signIn, signOut } from "./api.js";
 import { Accounts } from "./accounts.js";
 import { Overview } from "./overview.js";
 import { Requests, Request } from "./requests.js";
+import { Workbench } from "./workbench.js";
 
-const GROUPS = [["Watch", ["overview", "requests"]], ["Manage", ["accounts"]]];
+const GROUPS = [["Watch", ["overview", "requests"]], ["Manage", ["accounts"]], ["Try", ["workbench"]]];
 const SCREENS = {
   overview: { title: "Overview", of: () => html`<${Overview}/>` },
   accounts: { title: "Accounts", of: (rest) => html`<${Accounts} name=${rest[0]}/>` },
   requests: { title: "Requests", of: (rest) => (rest[0] ? html`<${Request} id=${rest[0]}/>` : html`<${Requests}/>`) },
+  workbench: { title: "Workbench", of: () => html`<${Workbench}/>` },
 };
 const WARN_S = 120;
 
