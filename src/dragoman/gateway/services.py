@@ -24,9 +24,10 @@ from dragoman.config import Config, Team
 from dragoman.gateway.admin.events import Events
 from dragoman.gateway.admin.operators import Operators
 from dragoman.gateway.admin.service import Admin, ReloadRequest
-from dragoman.gateway.admin.workbench import WorkbenchRoutes
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Keyring
+from dragoman.gateway.edge.incoming import IncomingRequest
+from dragoman.gateway.edge.record import Record
 from dragoman.gateway.models import Catalogue, fetch_models
 from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.listed import listed_models
@@ -56,6 +57,7 @@ from dragoman.gateway.stored.upstream_responses import UpstreamResponses
 from dragoman.gateway.telemetry.exporting import Exporting
 from dragoman.gateway.telemetry.sampling import is_disabled
 from dragoman.gateway.telemetry.traces import Traces, places_of
+from dragoman.gateway.workbench.sending import Bench
 from dragoman.http.addresses import Proxies
 from dragoman.http.limits import files_to_share
 from dragoman.keys.admission import Crossing
@@ -232,18 +234,22 @@ class Services:
         proxies = Proxies(server.trusted_proxies)
         sealer = _sealer(config)
         router = Router(config, sealer)
-        exchange = Exchange(
-            server,
-            router,
-            upstreams,
-            self.large,
-            prices,
-            self._foreign,
-            self._admission,
-            None if self.account_sync is None else Attributor(config.usage),
-            shows_cost=config.pricing.header,
-            traces=self._traces,
-        )
+
+        def exchange_of(router: Router, upstreams: Upstreams) -> Exchange:
+            return Exchange(
+                server,
+                router,
+                upstreams,
+                self.large,
+                prices,
+                self._foreign,
+                self._admission,
+                None if self.account_sync is None else Attributor(config.usage),
+                shows_cost=config.pricing.header,
+                traces=self._traces,
+            )
+
+        exchange = exchange_of(router, upstreams)
         upstream_responses = UpstreamResponses(
             config,
             pool,
@@ -303,7 +309,8 @@ class Services:
                 None if self.request_log is None else self.request_log.files,
                 self._watching.series,
                 self.events,
-                WorkbenchRoutes(router, sealer.key),
+                Bench(config, router, upstreams, exchange_of, self._count),
+                sealer.key,
                 self._reload,
             ),
         )
@@ -330,6 +337,13 @@ class Services:
         self.generation = self.current.generation = generation
         self.prober.start()
         self.alerts.start()
+
+    def _count(self, incoming: IncomingRequest, record: Record) -> None:
+        """A request that came from no client has ended."""
+        self.tally.request(incoming, record)
+        if self._log is not None:
+            route = f"{incoming.method} {incoming.path}"
+            self._log(record.line(incoming.request_id, route, incoming.status))
 
     def _sessions(self) -> Sessions:
         """Who is signed in to the administration."""

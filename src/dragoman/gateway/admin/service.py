@@ -61,6 +61,7 @@ from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.gateway.processes.reload import Report
 from dragoman.gateway.serving.limits_told import moment_text
+from dragoman.gateway.workbench.sending import Bench
 from dragoman.http import ClientGone
 from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import cipher_for
@@ -112,7 +113,8 @@ class Admin:
         requests: RequestLogFiles | None,
         series: SeriesFile,
         events: Events,
-        workbench: WorkbenchRoutes,
+        bench: Bench,
+        envelope_key: bytes,
         reload: ReloadRequest | None = None,
     ) -> None:
         self._reload = reload
@@ -132,7 +134,7 @@ class Admin:
                 *RequestRoutes(requests).routes(),
                 *SeriesRoutes(series).routes(),
                 *EventRoutes(events, operators.holds).routes(),
-                *workbench.routes(),
+                *WorkbenchRoutes(bench, envelope_key, self._note_sent).routes(),
                 AdminRoute("usage", {"GET": self._usage}),
                 AdminRoute("audit", {"GET": self._audit}),
                 AdminRoute("prices", {"GET": self._prices_of}),
@@ -352,6 +354,9 @@ class Admin:
         return await self._account_sync.ask(
             lambda store: work(AdminAdministration(store.admins, actor))
         )
+
+    async def _note_sent(self, request: str, after: dict[str, object]) -> None:
+        await self._ask(lambda administration: administration.note_sent(request, after))
 
     async def _ask(self, work: Callable[[Administration], T]) -> T:
         if self._account_sync is None:
