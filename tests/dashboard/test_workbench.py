@@ -17,6 +17,15 @@ CURL = f"""curl https://llm.example.com/v1/chat/completions -H 'Authorization: B
   -d '{json.dumps(CHAT)}'"""
 
 
+def broken_rules(page: Page) -> object:
+    """The rules of accessibility that a page breaks badly as it is."""
+    page.evaluate(test_screens.AXE.read_text())
+    return page.evaluate(
+        "axe.run({resultTypes: ['violations']}).then((found) => found.violations"
+        ".filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => one.id))"
+    )
+
+
 def test_a_request_side_by_side(page: Page, gateway: RunningGateway, told: Told) -> None:
     sign_in(page, gateway, path="/workbench?example=tools")
     messages = page.get_by_role("region", name="Messages request")
@@ -49,3 +58,28 @@ def test_a_request_side_by_side(page: Page, gateway: RunningGateway, told: Told)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_it_can_be_read(page: Page, gateway: RunningGateway, width: str) -> None:
     test_screens.test_all_can_be_read(page, gateway, width, "/workbench")
+
+
+def test_what_is_sent_is_seen_frame_by_frame(
+    page: Page, gateway: RunningGateway, told: Told
+) -> None:
+    sign_in(page, gateway, path="/workbench?example=tools")
+    page.get_by_role("button", name="Send…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Scenario").fill("reasoning_tool")
+    dialog.get_by_role("button", name="Send", exact=True).click()
+    frames = page.get_by_role("region", name="Frames")
+    expect(frames).to_contain_text("Attempt 1")
+    expect(page.get_by_text("Answered with 200")).to_be_visible()
+    expect(frames.get_by_text("message_stop")).to_have_count(1)
+    expect(frames.get_by_text("reasoning_content").first).to_be_visible()
+
+    page.get_by_role("button", name="Send…").click()
+    dialog.get_by_label("By a route").check()
+    dialog.get_by_label("Model").fill("chat/sim-text?text=seven")
+    dialog.get_by_role("button", name="Send", exact=True).click()
+    expect(frames).to_contain_text("seven")
+    link = page.locator(".framespanel .note a")
+    expect(link).to_have_attribute("href", f"/ui/requests/{link.text_content()}")
+    assert broken_rules(page) == []
+    assert (told.console, told.elsewhere) == ([], [])

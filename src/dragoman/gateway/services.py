@@ -235,7 +235,7 @@ class Services:
         sealer = _sealer(config)
         router = Router(config, sealer)
 
-        def exchange_of(router: Router, upstreams: Upstreams) -> Exchange:
+        def exchange_of(router: Router, upstreams: Upstreams, prices: Prices = prices) -> Exchange:
             return Exchange(
                 server,
                 router,

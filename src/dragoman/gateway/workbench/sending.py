@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +24,7 @@ from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.workbench.tap import Tap, Told, WatchedClient, WatchedRequest
 from dragoman.http import ClientGone
+from dragoman.prices.lookup import Prices
 from dragoman.protocols import CODECS, ProtocolName
 from dragoman.upstream.client import UpstreamClient
 
@@ -66,6 +67,12 @@ class Done(Struct, frozen=True, tag_field="event", tag="done"):
     left_out: int
 
 
+class ExchangeOf(Protocol):
+    """Makes what answers requests by other routes, upstreams or prices."""
+
+    def __call__(self, router: Router, upstreams: Upstreams, prices: Prices = ...) -> Exchange: ...
+
+
 class Bench(Struct, frozen=True):
     """What requests are sent with: the parts of one configuration, and what counts a request that
     has ended."""
@@ -73,7 +80,7 @@ class Bench(Struct, frozen=True):
     config: Config
     router: Router
     upstreams: Upstreams
-    exchange: Callable[[Router, Upstreams], Exchange]
+    exchange: ExchangeOf
     count: Callable[[IncomingRequest, Record], None]
 
 
@@ -126,8 +133,8 @@ class Sending:
             if self._wish.scenario:
                 await self._simulated()
             else:
-                client = WatchedClient(self._bench.upstreams.client, self._tap)
-                await self._answer(self._bench.router, self._bench.upstreams, client)
+                bench = self._bench
+                await self._answer(bench.exchange(bench.router, self._watched(bench.upstreams)))
         except ClientGone:
             record.error = CLIENT_GONE
         except Exception as error:
@@ -141,11 +148,14 @@ class Sending:
                 self._bench.count(incoming, record)
             self._tap.queue.put_nowait(None)
 
-    async def _answer(self, router: Router, upstreams: Upstreams, client: WatchedClient) -> None:
-        over = msgspec.structs.replace(upstreams, client=client)
-        exchange = self._bench.exchange(router, over)
+    async def _answer(self, exchange: Exchange) -> None:
         self._record.caller = CALLER
         await exchange.serve(self._incoming, self._caller, self._record)
+
+    def _watched(self, upstreams: Upstreams) -> Upstreams:
+        """The same upstreams, called by a client that notes what they answer."""
+        client = WatchedClient(upstreams.client, self._tap)
+        return Upstreams(upstreams.pool, upstreams.builders, client)
 
     async def _simulated(self) -> None:
         """Ask a simulator, which is there for this request alone."""
@@ -157,9 +167,9 @@ class Sending:
             config = _simulated(self._bench.config, running.base_url, self._wish)
             async with UpstreamClient() as client:
                 builders = UpstreamRequestBuilders(config.upstreams)
-                upstreams = Upstreams(AccountPool(config), builders, client)
-                watched = WatchedClient(client, self._tap)
-                await self._answer(Router(config), upstreams, watched)
+                upstreams = self._watched(Upstreams(AccountPool(config), builders, client))
+                free = Prices({}, "simulated")
+                await self._answer(self._bench.exchange(Router(config), upstreams, free))
         finally:
             await asyncio.to_thread(simulator.__exit__, None, None, None)
 

@@ -1,8 +1,9 @@
 // Workbench: what would become of this request, and what each policy says of it.
 import { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, Copy, Dialog, Glyph, LossKind, Protocol, PROTOCOLS } from "./kit.js";
-import { ask } from "./api.js";
+import { ask, isAdmin } from "./api.js";
 import { EXAMPLES } from "./examples.js";
+import { Frames } from "./frames.js";
 import { coloured, lineOf, linesOf } from "./lines.js";
 
 const POLICIES = ["strict", "balanced", "lenient"], SOON_MS = 200;
@@ -73,6 +74,7 @@ export function Workbench() {
     <div class="json3"><div class="ptabs only-phone" role="tablist" aria-label="Protocols">${shown.map((one, i) => html`<button role="tab" aria-selected=${String(i === pane)} onClick=${() => setPane(i)}>${PROTOCOLS[one.protocol][1]}</button>`)}</div>
       ${shown.map((one, i) => html`<${Pane} key=${one.protocol} of=${one} chosen=${i === Math.min(pane, shown.length - 1)}/>`)}</div>
     ${targets.length > 0 && html`<div class="cols wbcols"><${Ledger} targets=${targets} own=${own}/><${Verdicts} targets=${targets} policy=${policy} choose=${setPolicy} got=${got}/></div>`}
+    ${isAdmin() && html`<${Frames} request=${{ source, body, model, valid: targets.length > 0 }} policy=${policy}/>`}
     ${pasting && html`<${Paste} body=${body} onClose=${() => setPasting(false)} onDone=${paste}/>`}`;
 }
 
