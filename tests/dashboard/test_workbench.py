@@ -22,7 +22,8 @@ def broken_rules(page: Page) -> object:
     page.evaluate(test_screens.AXE.read_text())
     return page.evaluate(
         "axe.run({resultTypes: ['violations']}).then((found) => found.violations"
-        ".filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => one.id + one.nodes.map((node) => node.target + node.failureSummary)))"
+        ".filter((one) => ['serious', 'critical'].includes(one.impact))"
+        ".map((one) => one.id + ': ' + one.nodes.map((node) => node.failureSummary)))"
     )
 
 

@@ -270,12 +270,13 @@ class Services:
             server.keepalive_s,
             server.max_concurrent,
         )
+        keys = Keyring(self.keys, requires_key=server.require_key)
         return Generation(
             number=number,
             config=config,
             pool=pool,
             upstreams=upstreams,
-            keys=Keyring(self.keys, requires_key=server.require_key),
+            keys=keys,
             proxies=proxies,
             prices=prices,
             exchange=exchange,
@@ -309,6 +310,7 @@ class Services:
                 None if self.request_log is None else self.request_log.files,
                 self._watching.series,
                 self.events,
+                keys,
                 Bench(config, router, upstreams, exchange_of, self._count),
                 sealer.key,
                 self._reload,

@@ -50,12 +50,14 @@ from dragoman.gateway.admin.calls import (
     read_query,
     times,
 )
+from dragoman.gateway.admin.clients import ClientRoutes
 from dragoman.gateway.admin.events import EventRoutes, Events
 from dragoman.gateway.admin.keys import AdminKeyRoutes, KeyRoutes
 from dragoman.gateway.admin.operators import Operators, check_json
 from dragoman.gateway.admin.requests import RequestRoutes
 from dragoman.gateway.admin.series import SeriesRoutes
 from dragoman.gateway.admin.workbench import WorkbenchRoutes
+from dragoman.gateway.edge.auth import Keyring
 from dragoman.gateway.edge.errors import Headers, fault_of
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.operation.scrape import Scrape
@@ -113,6 +115,7 @@ class Admin:
         requests: RequestLogFiles | None,
         series: SeriesFile,
         events: Events,
+        keys: Keyring,
         bench: Bench,
         envelope_key: bytes,
         reload: ReloadRequest | None = None,
@@ -134,6 +137,7 @@ class Admin:
                 *RequestRoutes(requests).routes(),
                 *SeriesRoutes(series).routes(),
                 *EventRoutes(events, operators.holds).routes(),
+                *ClientRoutes(config, bench.router, self._ask_keys, lambda: keys.is_open).routes(),
                 *WorkbenchRoutes(bench, envelope_key, self._note_sent).routes(),
                 AdminRoute("usage", {"GET": self._usage}),
                 AdminRoute("audit", {"GET": self._audit}),

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 from dragoman.canonical.errors import DragomanError
 from dragoman.canonical.losses import Policy
 from dragoman.gateway.admin.calls import (
+    STREAMED,
     AdminRoute,
     Call,
     Refusal,
@@ -27,11 +28,6 @@ from dragoman.gateway.workbench.translations import translations
 from dragoman.http import ClientGone
 from dragoman.protocols import CODECS, ProtocolName
 
-_HEADERS = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-]
 _SCENARIO = re.compile(r"[a-z_]{1,40}(\?[\x21-\x7e]{0,400})?")
 _MOST_OUTPUT = 1024
 
@@ -71,7 +67,7 @@ class WorkbenchRoutes:
             sending = Sending(self._bench, wish)
             where = {"scenario": wish.scenario} if wish.scenario else {"model": wish.model}
             await self._note(sending.request_id, {"from": wish.source, **where})
-            call.incoming.start(200, _HEADERS)
+            call.incoming.start(200, STREAMED)
             await while_connected(call.incoming, sending.run(call.incoming.write))
             call.incoming.end()
         except ClientGone:
