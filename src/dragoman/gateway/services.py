@@ -26,6 +26,8 @@ from dragoman.gateway.admin.operators import Operators
 from dragoman.gateway.admin.service import Admin, ReloadRequest
 from dragoman.gateway.count import Counter
 from dragoman.gateway.edge.auth import Keyring
+from dragoman.gateway.edge.incoming import IncomingRequest
+from dragoman.gateway.edge.record import Record
 from dragoman.gateway.models import Catalogue, fetch_models
 from dragoman.gateway.operation.current import Current
 from dragoman.gateway.operation.listed import listed_models
@@ -55,6 +57,7 @@ from dragoman.gateway.stored.upstream_responses import UpstreamResponses
 from dragoman.gateway.telemetry.exporting import Exporting
 from dragoman.gateway.telemetry.sampling import is_disabled
 from dragoman.gateway.telemetry.traces import Traces, places_of
+from dragoman.gateway.workbench.sending import Bench
 from dragoman.http.addresses import Proxies
 from dragoman.http.limits import files_to_share
 from dragoman.keys.admission import Crossing
@@ -229,19 +232,24 @@ class Services:
             )
         pool, server = upstreams.pool, config.server
         proxies = Proxies(server.trusted_proxies)
-        router = Router(config, _sealer(config))
-        exchange = Exchange(
-            server,
-            router,
-            upstreams,
-            self.large,
-            prices,
-            self._foreign,
-            self._admission,
-            None if self.account_sync is None else Attributor(config.usage),
-            shows_cost=config.pricing.header,
-            traces=self._traces,
-        )
+        sealer = _sealer(config)
+        router = Router(config, sealer)
+
+        def exchange_of(router: Router, upstreams: Upstreams, prices: Prices = prices) -> Exchange:
+            return Exchange(
+                server,
+                router,
+                upstreams,
+                self.large,
+                prices,
+                self._foreign,
+                self._admission,
+                None if self.account_sync is None else Attributor(config.usage),
+                shows_cost=config.pricing.header,
+                traces=self._traces,
+            )
+
+        exchange = exchange_of(router, upstreams)
         upstream_responses = UpstreamResponses(
             config,
             pool,
@@ -262,12 +270,13 @@ class Services:
             server.keepalive_s,
             server.max_concurrent,
         )
+        keys = Keyring(self.keys, requires_key=server.require_key)
         return Generation(
             number=number,
             config=config,
             pool=pool,
             upstreams=upstreams,
-            keys=Keyring(self.keys, requires_key=server.require_key),
+            keys=keys,
             proxies=proxies,
             prices=prices,
             exchange=exchange,
@@ -301,6 +310,9 @@ class Services:
                 None if self.request_log is None else self.request_log.files,
                 self._watching.series,
                 self.events,
+                keys,
+                Bench(config, router, upstreams, exchange_of, self._count),
+                sealer.key,
                 self._reload,
             ),
         )
@@ -327,6 +339,13 @@ class Services:
         self.generation = self.current.generation = generation
         self.prober.start()
         self.alerts.start()
+
+    def _count(self, incoming: IncomingRequest, record: Record) -> None:
+        """A request that came from no client has ended."""
+        self.tally.request(incoming, record)
+        if self._log is not None:
+            route = f"{incoming.method} {incoming.path}"
+            self._log(record.line(incoming.request_id, route, incoming.status))
 
     def _sessions(self) -> Sessions:
         """Who is signed in to the administration."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dragoman.guides.agents import AGENTS
 from dragoman.guides.editors import EDITORS
-from dragoman.guides.guide import Guide, filled
+from dragoman.guides.guide import Guide, base_url, filled, model_name
 from dragoman.guides.libraries import LIBRARIES
 from dragoman.guides.page import DEMO_MODEL, DEMO_URL, page
 
@@ -17,8 +17,10 @@ __all__ = [
     "DEMO_URL",
     "GUIDES",
     "Guide",
+    "base_url",
     "filled",
     "find_guide",
+    "model_name",
     "page",
     "settings_of",
 ]

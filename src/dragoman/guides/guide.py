@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 
@@ -27,3 +29,30 @@ class Guide(Struct, frozen=True):
 def filled(text: str, url: str, key: str, model: str) -> str:
     """A text with the instance's values in it."""
     return text.replace("{url}", url).replace("{key}", key).replace("{model}", model)
+
+
+_URL = re.compile(r"https?://[A-Za-z0-9.:/~%+\[\]_-]+")
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:/@+_-]*")
+"""Texts that mean nothing but themselves in JSON, TOML, YAML, Python, JavaScript and a shell."""
+
+
+def base_url(url: str) -> str:
+    """The URL without `/v1`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not _URL.fullmatch(url):
+        raise ValueError(f"{url!r} is no base URL such as https://llm.example.com")
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def model_name(model: str) -> str:
+    """The name of a model, as it may stand in a guide.
+
+    Raises:
+        ValueError: it may not.
+    """
+    if not _MODEL.fullmatch(model):
+        raise ValueError(f"{model!r} cannot stand in a file of settings as it is")
+    return model

@@ -32,6 +32,14 @@ _LATEST = 1e11
 _BODY_BYTES = 1024 * 1024
 
 
+STREAMED = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+"""Headers of an answer that is server-sent events."""
+
+
 class Operator(Struct, frozen=True):
     """Who asks: by the name of a key of the administration, and what it may do. `session` is the
     one that the cookie names, `digest` its own; None of who sent a key."""

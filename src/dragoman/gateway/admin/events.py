@@ -18,7 +18,15 @@ from msgspec import Struct
 
 from dragoman.accounts.states import AccountState
 from dragoman.accounts.store import StoreError
-from dragoman.gateway.admin.calls import AdminRoute, Call, Operator, Refusal, Reply, bad
+from dragoman.gateway.admin.calls import (
+    STREAMED,
+    AdminRoute,
+    Call,
+    Operator,
+    Refusal,
+    Reply,
+    bad,
+)
 from dragoman.gateway.admin.requests import FILTER_PARAMETERS, filters_of, list_rows
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
 from dragoman.gateway.operation.counts import Outcomes
@@ -222,20 +230,13 @@ class EventRoutes:
         stream = _Stream(call, self._events, set(topics), filters_of(query), self._holds)
         self._events.begin()
         try:
-            call.incoming.start(200, _HEADERS)
+            call.incoming.start(200, STREAMED)
             await while_connected(call.incoming, stream.run())
         except ClientGone:
             pass  # as pages do
         finally:
             self._events.end()
         return None
-
-
-_HEADERS = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-]
 
 
 class _Stream:

@@ -50,16 +50,20 @@ from dragoman.gateway.admin.calls import (
     read_query,
     times,
 )
+from dragoman.gateway.admin.clients import ClientRoutes
 from dragoman.gateway.admin.events import EventRoutes, Events
 from dragoman.gateway.admin.keys import AdminKeyRoutes, KeyRoutes
 from dragoman.gateway.admin.operators import Operators, check_json
 from dragoman.gateway.admin.requests import RequestRoutes
 from dragoman.gateway.admin.series import SeriesRoutes
+from dragoman.gateway.admin.workbench import WorkbenchRoutes
+from dragoman.gateway.edge.auth import Keyring
 from dragoman.gateway.edge.errors import Headers, fault_of
 from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.gateway.processes.reload import Report
 from dragoman.gateway.serving.limits_told import moment_text
+from dragoman.gateway.workbench.sending import Bench
 from dragoman.http import ClientGone
 from dragoman.prices.lookup import Prices
 from dragoman.storage.opening import cipher_for
@@ -111,6 +115,9 @@ class Admin:
         requests: RequestLogFiles | None,
         series: SeriesFile,
         events: Events,
+        keys: Keyring,
+        bench: Bench,
+        envelope_key: bytes,
         reload: ReloadRequest | None = None,
     ) -> None:
         self._reload = reload
@@ -130,6 +137,8 @@ class Admin:
                 *RequestRoutes(requests).routes(),
                 *SeriesRoutes(series).routes(),
                 *EventRoutes(events, operators.holds).routes(),
+                *ClientRoutes(config, bench.router, self._ask_keys, lambda: keys.is_open).routes(),
+                *WorkbenchRoutes(bench, envelope_key, self._note_sent).routes(),
                 AdminRoute("usage", {"GET": self._usage}),
                 AdminRoute("audit", {"GET": self._audit}),
                 AdminRoute("prices", {"GET": self._prices_of}),
@@ -349,6 +358,9 @@ class Admin:
         return await self._account_sync.ask(
             lambda store: work(AdminAdministration(store.admins, actor))
         )
+
+    async def _note_sent(self, request: str, after: dict[str, object]) -> None:
+        await self._ask(lambda administration: administration.note_sent(request, after))
 
     async def _ask(self, work: Callable[[Administration], T]) -> T:
         if self._account_sync is None:

@@ -33,6 +33,21 @@ export async function ask(method, path, body) {
   return value;
 }
 
+// Asks for what comes in pieces: each event as it comes, until there are no more.
+export async function follow(path, body, each, signal) {
+  const headers = { "content-type": "application/json", "x-dragoman-csrf": session.value.csrf };
+  const answer = await fetch("/admin/" + path, { method: "POST", headers, body: JSON.stringify(body), cache: "no-store", signal });
+  if (answer.status === 401) session.value = null;
+  if (!answer.ok) throw new Refused(answer.status, (await answer.json().catch(() => ({}))).error || {});
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let piece; !(piece = await reader.read()).done; ) {
+    const events = (rest + piece.value).split("\n\n");
+    rest = events.pop();
+    for (const event of events) if (event.startsWith("data: ")) each(JSON.parse(event.slice(6)));
+  }
+}
+
 export async function resume() {
   const found = await ask("GET", "session").catch(() => ({}));
   session.value = found.name ? found : null;

@@ -6,14 +6,18 @@ import { html, Said, now, left } from "./kit.js";
 import { Icon, Mark } from "./icons.js";
 import { session, resume, signIn, signOut } from "./api.js";
 import { Accounts } from "./accounts.js";
+import { Clients } from "./clients.js";
 import { Overview } from "./overview.js";
 import { Requests, Request } from "./requests.js";
+import { Workbench } from "./workbench.js";
 
-const GROUPS = [["Watch", ["overview", "requests"]], ["Manage", ["accounts"]]];
+const GROUPS = [["Watch", ["overview", "requests"]], ["Manage", ["accounts"]], ["Try", ["workbench", "clients"]]];
 const SCREENS = {
   overview: { title: "Overview", of: () => html`<${Overview}/>` },
   accounts: { title: "Accounts", of: (rest) => html`<${Accounts} name=${rest[0]}/>` },
   requests: { title: "Requests", of: (rest) => (rest[0] ? html`<${Request} id=${rest[0]}/>` : html`<${Requests}/>`) },
+  workbench: { title: "Workbench", of: () => html`<${Workbench}/>` },
+  clients: { title: "Clients", of: (rest) => html`<${Clients} name=${rest[0]}/>` },
 };
 const WARN_S = 120;
 

@@ -1,7 +1,7 @@
 // What all screens are made of: nodes, numbers, states, dialogs. Text is always a text node, so
 // nothing that a client or an upstream named can become markup.
 import { h } from "./vendor/preact.js";
-import { useEffect, useRef } from "./vendor/hooks.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
 import htm from "./vendor/htm.js";
 
@@ -58,6 +58,7 @@ const SHAPES = {
   cooling: () => html`${ring("c-cool")}<path d="M6 1.4a4.6 4.6 0 0 1 0 9.2z" class="f-cool"/>`,
   exhausted: () => ring("c-out"),
   disabled: () => html`<path d="M2 2l8 8M10 2l-8 8" class="c-off" fill="none" stroke-width="1.9"/>`,
+  bad: () => html`<rect x="1.5" y="1.5" width="9" height="9" rx="1.5" class="f-err"/>`,
   trial: () => html`<path d="M6 1l5 5-5 5-5-5z" class="c-info" fill="none" stroke-width="1.6"/>`,
 };
 export const Glyph = ({ state, size = 11 }) => html`<svg width=${size} height=${size} viewBox="0 0 12 12" aria-hidden="true">${(SHAPES[state] || SHAPES.active)()}</svg>`;
@@ -106,3 +107,14 @@ export function Dialog({ title, onClose, children }) {
 // One timer for all that counts down.
 export const now = signal(Date.now() / 1000);
 setInterval(() => { if (!document.hidden) now.value = Date.now() / 1000; }, 1000);
+
+// Copies the exact text, and says so.
+export function Copy({ text, label = "Copy", word }) {
+  const [done, setDone] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    setDone(true);
+    setTimeout(() => setDone(false), 1500);
+  };
+  return html`<button class="btn quiet copy" aria-label=${done ? "Copied" : label} onClick=${copy}>${done ? "Copied" : word || "Copy"}</button>`;
+}

@@ -1,0 +1,39 @@
+"""The screen of clients in a browser."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dragoman.gateway.testing import RunningGateway
+from tests.dashboard import test_screens
+from tests.dashboard.conftest import Told
+from tests.dashboard.test_screens import WIDTHS, sign_in
+from tests.dashboard.test_workbench import broken_rules
+
+
+def test_a_guide_is_for_this_instance_and_the_doctor_runs(
+    page: Page, gateway: RunningGateway, told: Told
+) -> None:
+    sign_in(page, gateway, path="/clients/codex?model=chat/sim-text")
+    expect(page.get_by_role("heading", name="Codex")).to_be_visible()
+    step = page.locator(".step").first
+    expect(step).to_contain_text(f'base_url = "{gateway.base_url}/v1"')
+    expect(step).to_contain_text('model = "chat/sim-text"')
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    step.get_by_role("button", name="Copy").click()
+    expect(step.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == step.locator("pre").text_content()
+
+    page.get_by_label("Clients").get_by_role("link", name="Claude Code").click()
+    expect(page.locator(".step").first).to_contain_text("export ANTHROPIC_MODEL=chat/sim-text")
+    page.get_by_role("button", name="Run for chat/sim-text").click()
+    page.get_by_role("button", name="Show all checks").click()
+    expect(page.locator(".checks")).to_contain_text("chat.done")
+    assert broken_rules(page) == []
+    assert (told.console, told.elsewhere) == ([], [])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_can_be_read(page: Page, gateway: RunningGateway, width: str) -> None:
+    test_screens.test_all_can_be_read(page, gateway, width, "/clients")

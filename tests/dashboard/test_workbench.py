@@ -1,0 +1,86 @@
+"""The workbench in a browser."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dragoman.gateway.testing import RunningGateway
+from tests.dashboard import test_screens
+from tests.dashboard.conftest import Told
+from tests.dashboard.test_screens import WIDTHS, ask, sign_in
+
+CHAT = {"model": "m", "seed": 7, "messages": [{"role": "user", "content": "<img src=x>" * 30}]}
+CURL = f"""curl https://llm.example.com/v1/chat/completions -H 'Authorization: Bearer sk-secret' \\
+  -d '{json.dumps(CHAT)}'"""
+
+
+def broken_rules(page: Page) -> object:
+    """The rules of accessibility that a page breaks badly as it is."""
+    page.evaluate(test_screens.AXE.read_text())
+    return page.evaluate(
+        "axe.run({resultTypes: ['violations']}).then((found) => found.violations"
+        ".filter((one) => ['serious', 'critical'].includes(one.impact))"
+        ".map((one) => one.id + ': ' + one.nodes.map((node) => node.failureSummary)))"
+    )
+
+
+def test_a_request_side_by_side(page: Page, gateway: RunningGateway, told: Told) -> None:
+    sign_in(page, gateway, path="/workbench?example=tools")
+    messages = page.get_by_role("region", name="Messages request")
+    expect(messages.locator("li.lost-knob").first).to_contain_text('"top_k": 40')
+    responses = page.get_by_role("region", name="Responses request")
+    expect(responses).to_contain_text("max_output_tokens")
+    verdicts = page.locator(".verdicts")
+    expect(verdicts.get_by_text("400")).to_have_count(2)
+
+    page.get_by_role("button", name="Paste…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Request").fill('{"model": "m",\n"messages"}')
+    dialog.get_by_role("button", name="Show it").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("line 2, column")
+    dialog.get_by_label("Request").fill(CURL)
+    dialog.get_by_role("button", name="Show it").click()
+
+    chat = page.get_by_role("region", name="Chat request")
+    expect(chat.locator("li.lost-knob")).to_contain_text('"seed": 7')
+    assert "sk-secret" not in page.content()
+    assert page.locator("img").count() == 0
+    asked = {"from": "openai_chat", "body": json.dumps(CHAT)}
+    made = ask(gateway, "POST", "translate", asked)
+    assert isinstance(made, dict)
+    losses = {loss["path"] for one in made["targets"] for loss in one["losses"]}
+    expect(page.locator(".ledger tbody tr")).to_have_count(len(losses))
+    assert (told.console, told.elsewhere) == ([], [])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_can_be_read(page: Page, gateway: RunningGateway, width: str) -> None:
+    test_screens.test_all_can_be_read(page, gateway, width, "/workbench")
+
+
+def test_what_is_sent_is_seen_frame_by_frame(
+    page: Page, gateway: RunningGateway, told: Told
+) -> None:
+    sign_in(page, gateway, path="/workbench?example=tools")
+    page.get_by_role("button", name="Send…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Scenario").fill("reasoning_tool")
+    dialog.get_by_role("button", name="Send", exact=True).click()
+    frames = page.get_by_role("region", name="Frames")
+    expect(frames).to_contain_text("Attempt 1")
+    expect(page.get_by_text("Answered with 200")).to_be_visible()
+    expect(frames.get_by_text("message_stop")).to_have_count(1)
+    expect(frames.get_by_text("reasoning_content").first).to_be_visible()
+
+    page.get_by_role("button", name="Send…").click()
+    dialog.get_by_label("By a route").check()
+    dialog.get_by_label("Model").fill("chat/sim-text?text=seven")
+    dialog.get_by_role("button", name="Send", exact=True).click()
+    expect(frames).to_contain_text("seven")
+    link = page.locator(".framespanel .note a")
+    expect(link).to_have_attribute("href", f"/ui/requests/{link.text_content()}")
+    assert broken_rules(page) == []
+    assert (told.console, told.elsewhere) == ([], [])
