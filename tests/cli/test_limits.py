@@ -92,3 +92,24 @@ def test_numbers_that_there_are_not(shop: Shop) -> None:
         assert "numbered from 1 to 1" in told
     twice = ("--kind", "requests", "--amount", "9", "--window", "1m")
     assert "counts the same" in shop.run("limit", "add", "ci", *twice, status=1).stderr
+
+
+def test_the_command_grants(shop: Shop) -> None:
+    shop.run("key", "add", "ci")
+    shop.run("limit", "add", "ci", "--kind", "cost", "--amount", "10", "--window", "month")
+    shop.run("limit", "add", "ci", "--kind", "concurrent", "--amount", "1")
+    shop.run("limit", "grant", "ci", "1", "--amount", "5.50")
+    told = shop.run("limit", "grant", "ci", "2", "--amount", "4", "--until", "2h", "--json").stdout
+    cost, concurrent = [one["limit"] for one in json.loads(told)]
+    assert cost["granted"] == "5.50"
+    assert concurrent["granted"] == 4
+    assert "$5.50" in shop.run("limit", "list", "ci").stdout
+    shop.run("limit", "grant", "ci", "2", "--amount", "none")
+    told = shop.run("limit", "list", "ci", "--json").stdout
+    assert "granted" not in json.loads(told)[1]["limit"]
+    for options, fault in (
+        (("3", "--amount", "1"), "ci has no limit 3"),
+        (("1", "--amount", "x"), "US dollars"),
+        (("1", "--amount", "1", "--windows", "0"), "windows"),
+    ):
+        assert fault in shop.run("limit", "grant", "ci", *options, status=1).stderr

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from dragoman.cli.common import CONFIG, JSON, print_json, table
-from dragoman.cli.keys import opened
+from dragoman.cli.keys import Moment, opened
 
 if TYPE_CHECKING:
     from dragoman.administration.limits import LimitAdministration, NumberedLimit, Owner
+    from dragoman.config.limits import Limit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -111,11 +113,53 @@ def reset(config: Path, of_team: bool, name: str, number: int | None) -> None:
         administration.reset(_owner(of_team), name, number)
 
 
+@limit.command("grant")
+@CONFIG
+@_TEAM
+@click.option("--amount", required=True, help="How much more; none ends what was granted.")
+@click.option("--windows", type=int, help="Until so many windows are over; 1 if nothing is said.")
+@click.option("--until", type=Moment(), help="Until then: 2h, 2027-01-31.")
+@JSON
+@click.argument("name")
+@click.argument("number", type=int)
+def grant(
+    config: Path,
+    of_team: bool,
+    amount: str,
+    windows: int | None,
+    until: datetime | None,
+    as_json: bool,
+    name: str,
+    number: int,
+) -> None:
+    """Allow the key NAME more for a time than limit NUMBER has."""
+    with _opened(config) as administration:
+        owner = _owner(of_team)
+        kinds = {one.number: one.limit.kind for one in administration.limits(owner, name)}
+        fields: dict[str, Any] = {"amount": None if amount == "none" else amount}
+        if kinds.get(number) != "cost" and amount.lstrip("-").isdecimal():
+            fields["amount"] = int(amount)
+        fields |= {"windows": windows, "until": until}
+        limits = administration.grant(owner, name, number, fields)
+    _print(limits, as_json)
+
+
 def _print(limits: tuple[NumberedLimit, ...], as_json: bool) -> None:
     if as_json:
         print_json(limits)
         return
-    heading = ("NUMBER", "KIND", "AMOUNT", "WINDOW", "ZONE", "MODE", "MODELS", "SINCE")
+    heading = (
+        "NUMBER",
+        "KIND",
+        "AMOUNT",
+        "WINDOW",
+        "ZONE",
+        "MODE",
+        "MODELS",
+        "SINCE",
+        "GRANTED",
+        "UNTIL",
+    )
     click.echo(table(heading, [_line(one) for one in limits]))
 
 
@@ -124,10 +168,20 @@ def _line(numbered: NumberedLimit) -> tuple[str, ...]:
     return (
         str(numbered.number),
         one.kind,
-        f"${one.amount}" if one.kind == "cost" else str(one.amount),
+        _amount(one, one.amount),
         one.window or "",
         one.zone if one.window in ("hour", "day", "week", "month") else "",
         one.mode,
         " ".join(one.models or ()),
-        "" if one.since is None else f"{one.since:%Y-%m-%d %H:%M}",
+        _moment(one.since),
+        "" if one.granted is None else _amount(one, one.granted),
+        _moment(one.granted_until),
     )
+
+
+def _amount(limit: Limit, amount: int | str) -> str:
+    return f"${amount}" if limit.kind == "cost" else str(amount)
+
+
+def _moment(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M}"

@@ -35,6 +35,9 @@ def _told(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
     told: dict[str, Any] = {"scope": "team" if bound.is_team else "key", "kind": limit.kind}
     if shows_amounts:
         told["amount"] = amount_text(bound.kind, bound.amount)
+        if bound.amount != limit.units:
+            told["granted"] = amount_text(bound.kind, bound.amount - limit.units)
+            told["granted_until"] = moment_text(limit.granted_ends)
     told["window"] = limit.window
     if limit.window is not None:
         told["zone"] = limit.zone

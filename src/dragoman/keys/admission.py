@@ -153,6 +153,10 @@ class BoundLimit:
         self.window = window_of(limit)
         self.counter: Counter = counter_of(self.window, row.cells)
 
+    def note_time(self, now: float) -> None:
+        """What is granted for a time holds at `now`, or holds no longer."""
+        self.amount = self.limit.units_at(now)
+
     @property
     def refuses_unpriced(self) -> bool:
         """Whether models may not be used that have no price."""

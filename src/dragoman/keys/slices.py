@@ -262,6 +262,11 @@ class LentLimit(BoundLimit):
             when_away=limit.when_away,
         )
 
+    def note_time(self, now: float) -> None:
+        """See `BoundLimit.note_time`."""
+        super().note_time(now)
+        self.slice.amount = self.amount
+
     def used(self, now: float) -> int:
         """See `BoundLimit.used`."""
         return self.slice.used_by_all(now)

@@ -110,6 +110,12 @@ class KeyRoutes:
             fields = await read_object(call.incoming)
             return await on(lambda limits, name, _: limits.add(owner, name, fields), 201)(call)
 
+        async def grant(call: Call) -> Reply:
+            fields = await read_object(call.incoming)
+            return await on(lambda limits, name, number: limits.grant(owner, name, number, fields))(
+                call
+            )
+
         return [
             AdminRoute(
                 f"{parent}/*/limits",
@@ -127,6 +133,7 @@ class KeyRoutes:
                 f"{parent}/*/limits/*/reset",
                 {"POST": on(lambda limits, name, number: limits.reset(owner, name, number))},
             ),
+            AdminRoute(f"{parent}/*/limits/*/grant", {"POST": grant}),
         ]
 
     async def _list(self, call: Call) -> Reply:

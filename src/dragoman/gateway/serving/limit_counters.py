@@ -110,6 +110,7 @@ class LimitCounters:
         self._restoring = asyncio.Lock()
         self._audited: dict[Row, BoundLimit] = {}
         self._doubted: dict[Row, int] = {}
+        self._granted: list[BoundLimit] = []
         self.drift = 0.0
         """By how much the last comparison with rows of usage found a counter wrong, at most, as a
         share of its limit."""
@@ -210,8 +211,20 @@ class LimitCounters:
         name = "\n".join([kind, owner, *map(str, limit.counted_as)])
         row = self._open().row(name, cells_of(window_of(limit)))
         if self.slices is not None:
-            return self.slices.bound(self.shared, limit, owner, row, name, is_team)
-        return BoundLimit(limit, owner, row, is_team=is_team)
+            bound = self.slices.bound(self.shared, limit, owner, row, name, is_team)
+        else:
+            bound = BoundLimit(limit, owner, row, is_team=is_team)
+        if limit.granted_ends > (now := time.time()):
+            bound.note_time(now)
+            self._granted.append(bound)
+        return bound
+
+    def _end_grants(self) -> None:
+        """What was granted for a time that is over holds no longer."""
+        now = time.time()
+        for bound in self._granted:
+            bound.note_time(now)
+        self._granted = [one for one in self._granted if now < one.limit.granted_ends]
 
     async def _restore(self, limit: BoundLimit) -> None:
         """Count what was used before the counter was made, as far as rows of usage tell. These are
@@ -250,6 +263,8 @@ class LimitCounters:
         due = time.monotonic() + _AUDIT_S
         while True:
             await asyncio.sleep(_RECLAIM_S)
+            if self._granted:
+                self._end_grants()
             if counters.reclaim_lost():
                 self.on_freed()
                 # What it had just written may have been taken back as if it had not.
