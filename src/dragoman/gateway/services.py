@@ -45,6 +45,7 @@ from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.limit_counters import LimitCounters, UsedSince
 from dragoman.gateway.serving.limit_slices import LimitSlices
 from dragoman.gateway.serving.routing import Router
+from dragoman.gateway.serving.simulated_admission import SimulatedAdmission
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.stored.background import Background, BackgroundTasks
@@ -301,6 +302,9 @@ class Services:
                 None if self.request_log is None else self.request_log.files,
                 self._watching.series,
                 self.events,
+                SimulatedAdmission(
+                    self.keys, router, prices, self.limits, self._admission.expected_output
+                ),
                 self._reload,
             ),
         )
