@@ -11,7 +11,10 @@ from tests.cli.conftest import Shop
 
 
 def listed(shop: Shop, *arguments: str) -> Any:
-    return json.loads(shop.run("limit", "list", *arguments, "--json").stdout)
+    found = json.loads(shop.run("limit", "list", *arguments, "--json").stdout)
+    for one in found:
+        assert one.pop("state")["reserved"] in (0, "0")
+    return found
 
 
 def test_limits_are_added_listed_reset_and_removed(shop: Shop) -> None:
@@ -92,3 +95,51 @@ def test_numbers_that_there_are_not(shop: Shop) -> None:
         assert "numbered from 1 to 1" in told
     twice = ("--kind", "requests", "--amount", "9", "--window", "1m")
     assert "counts the same" in shop.run("limit", "add", "ci", *twice, status=1).stderr
+
+
+def test_the_command_grants(shop: Shop) -> None:
+    shop.run("key", "add", "ci")
+    shop.run("limit", "add", "ci", "--kind", "cost", "--amount", "10", "--window", "month")
+    shop.run("limit", "add", "ci", "--kind", "concurrent", "--amount", "1")
+    shop.run("limit", "grant", "ci", "1", "--amount", "5.50")
+    told = shop.run("limit", "grant", "ci", "2", "--amount", "4", "--until", "2h", "--json").stdout
+    cost, concurrent = [one["limit"] for one in json.loads(told)]
+    assert cost["granted"] == "5.50"
+    assert concurrent["granted"] == 4
+    assert "$5.50" in shop.run("limit", "list", "ci").stdout
+    shop.run("limit", "grant", "ci", "2", "--amount", "none")
+    assert "granted" not in listed(shop, "ci")[1]["limit"]
+    for options, fault in (
+        (("3", "--amount", "1"), "ci has no limit 3"),
+        (("1", "--amount", "x"), "US dollars"),
+        (("1", "--amount", "1", "--windows", "0"), "windows"),
+    ):
+        assert fault in shop.run("limit", "grant", "ci", *options, status=1).stderr
+
+
+def test_it_is_told_whether_a_request_would_pass(shop: Shop) -> None:
+    shop.run("key", "add", "ci")
+    shop.run("limit", "add", "ci", "--kind", "tokens", "--amount", "1000", "--window", "day")
+    shop.run("limit", "add", "ci", "--kind", "cost", "--amount", "1", "--window", "month",
+             "--mode", "soft")  # fmt: skip
+    asked = ("limit", "simulate", "ci", "--model", "sim-text", "--input-tokens", "400")
+    assert "would be admitted" in shop.run(*asked, "--output-tokens", "600").stdout
+    told = shop.run(*asked, "--output-tokens", "601", status=1).stdout
+    assert "key:tokens:day refuses it" in told
+    answer = json.loads(shop.run(*asked, "--output-tokens", "601", "--json", status=1).stdout)
+    first, second = answer["limits"]
+    assert (answer["admitted"], answer["upstream"], answer["cost_usd"]) == (False, "chat", None)
+    assert (first["asks"], first["remaining"], first["admits"]) == (1001, 1000, False)
+    assert (second["limit"], second["mode"], second["admits"]) == ("key:cost:month", "soft", True)
+    assert not (shop.folder / "dragoman.db-limits").exists(), "whoever looks makes no file"
+    for options, told in (
+        (("--model", "no-such"), "does not exist"),
+        (("--model", "sim-text", "--tier", "gold"), "tier"),
+        (("--model", "sim-text", "--address", "here"), "address"),
+        (("--model", "sim-text", "--input-tokens", "-1"), "input_tokens"),
+    ):
+        run = shop.run("limit", "simulate", "ci", *options, status=1)
+        assert told in run.stdout + run.stderr
+    shop.run("key", "disable", "ci")
+    assert "disabled" in shop.run(*asked, status=1).stdout
+    assert "no key named x" in shop.run("limit", "simulate", "x", "--model", "m", status=1).stderr

@@ -235,6 +235,8 @@ def test_the_holder_of_a_key_sees_its_limits(simulator: RunningSimulator) -> Non
         shown = told(gateway)
         assert (shown["name"], shown["expires_at"]) == ("tester", None)
         first, cost, concurrent, of_team = shown["limits"]
+        assert {"exhausted_at"} <= first.keys() & cost.keys() & concurrent.keys()
+        assert first.pop("exhausted_at") is None
         assert first.pop("resets_at") is not None
         assert first == {
             "scope": "key",

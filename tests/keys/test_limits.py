@@ -111,6 +111,8 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"clamp": True}, "clamp", "nothing for requests"),
     ({"queue_s": 5.0}, "queue_s", "nothing for requests"),
     ({"unpriced": "allow"}, "unpriced", "nothing for requests"),
+    ({"granted": 5}, "granted_until", "goes with"),
+    ({"granted": -5, "granted_until": datetime.now(ZoneInfo("UTC"))}, "granted", "whole number"),
     ({"count_cached": True, "kind": "output_tokens"}, "count_cached", "nothing for output_tokens"),
 ]
 

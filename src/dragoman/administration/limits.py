@@ -3,17 +3,20 @@ runs or not. Those of the configuration file are shown, and changed there."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from dragoman.administration.drafts import FieldError, InvalidDraft
 from dragoman.administration.keys import KeyAdministration
 from dragoman.config import AccessRules
 from dragoman.config.limits import Limit
+from dragoman.config.windows import Rolling, parse_window, span_of
 
 Owner = Literal["key", "team"]
 """Whose limits they are."""
@@ -32,6 +35,14 @@ class NumberedLimit(Struct, frozen=True, kw_only=True):
 
     number: int
     limit: Limit
+
+
+class _Grant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is granted: how much, and for how many windows or until when."""
+
+    amount: int | str | None
+    windows: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    until: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class LimitAdministration:
@@ -91,6 +102,32 @@ class LimitAdministration:
 
         return self._change(owner, name, begun_anew)
 
+    def grant(
+        self, owner: Owner, name: str, number: int, fields: Mapping[str, Any]
+    ) -> tuple[NumberedLimit, ...]:
+        """Allow more than a limit has, for a time: `amount` beside its own, until the end of the
+        present window, of so many `windows`, or `until` a time. It takes the place of what was
+        granted before; an amount of None ends that. Returns all limits.
+
+        Raises:
+            UnknownLimit: there is none of this number.
+            InvalidDraft: a field is wrong.
+        """
+        grant = _read_grant(fields)
+
+        def granted(limits: Sequence[Limit]) -> list[Any]:
+            _find(name, limits, number)
+            plain = [_plain(one) for one in limits]
+            limit, one = limits[number - 1], plain[number - 1]
+            for field in ("granted", "granted_until"):
+                one.pop(field, None)
+            if grant.amount is not None:
+                until = _grant_ends(limit, grant, self._clock())
+                one |= {"granted": grant.amount, "granted_until": until.isoformat()}
+            return plain
+
+        return self._change(owner, name, granted)
+
     def _change(
         self, owner: Owner, name: str, change: Callable[[Sequence[Limit]], list[Any]]
     ) -> tuple[NumberedLimit, ...]:
@@ -100,6 +137,34 @@ class LimitAdministration:
         if owner == "team":
             return _numbered(self._keys.change_team(name, fields).rules.limits)
         return _numbered(self._keys.change(name, fields).rules.limits)
+
+
+def _read_grant(fields: Mapping[str, Any]) -> _Grant:
+    try:
+        return msgspec.convert(fields, _Grant)
+    except msgspec.ValidationError as error:
+        raise InvalidDraft((FieldError("grant", str(error)),)) from None
+
+
+def _grant_ends(limit: Limit, grant: _Grant, now: float) -> datetime:
+    """When a grant ends: a whole second, after which the window is another."""
+    if grant.until is not None:
+        if grant.windows is not None:
+            raise InvalidDraft((FieldError("until", "goes not with windows"),))
+        if grant.until.timestamp() <= now:
+            raise InvalidDraft((FieldError("until", "is past"),))
+        return grant.until
+    windows = 1 if grant.windows is None else grant.windows
+    window = None if limit.window is None else parse_window(limit.window, limit.zone)
+    end = now
+    if isinstance(window, Rolling):
+        end = math.ceil(now + windows * window.seconds)
+    elif window is not None and window.unit is not None:
+        for _ in range(windows):
+            end = span_of(window, end)[1]
+    else:
+        raise InvalidDraft((FieldError("until", "required: the limit has no window that ends"),))
+    return datetime.fromtimestamp(end, UTC)
 
 
 def _numbered(limits: Sequence[Limit]) -> tuple[NumberedLimit, ...]:

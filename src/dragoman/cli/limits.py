@@ -6,18 +6,23 @@ second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dragoman.cli.common import CONFIG, JSON, print_json, table
-from dragoman.cli.keys import opened
+from dragoman.cli.common import CONFIG, JSON, failures_told, print_json, read_config, table
+from dragoman.cli.keys import Moment, opened
 
 if TYPE_CHECKING:
+    from dragoman.accounts.store import Store
     from dragoman.administration.limits import LimitAdministration, NumberedLimit, Owner
+    from dragoman.config import Config
+    from dragoman.config.limits import Limit
+    from dragoman.gateway.serving.simulated_admission import LimitState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,6 +43,18 @@ def _opened(path: Path) -> Iterator[LimitAdministration]:
             yield LimitAdministration(keys)
         except UnknownLimit as error:
             raise click.ClickException(str(error)) from None
+
+
+@contextmanager
+def _stored(path: Path) -> Iterator[tuple[Config, Store]]:
+    """A configuration and its store."""
+    config = read_config(path, warn=False)
+    from dragoman.storage.opening import store_for
+
+    store = store_for(config)
+    assert store is not None, "there is a key in it"
+    with failures_told(), closing(store):
+        yield config, store
 
 
 def _owner(of_team: bool) -> Owner:
@@ -80,10 +97,69 @@ def add(config: Path, of_team: bool, as_json: bool, name: str, **options: Any) -
 @JSON
 @click.argument("name")
 def list_limits(config: Path, of_team: bool, as_json: bool, name: str) -> None:
-    """List the limits of the key NAME."""
+    """List the limits of the key NAME, and what is left of them."""
     with _opened(config) as administration:
         limits = administration.limits(_owner(of_team), name)
-    _print(limits, as_json)
+    from dragoman.cli.limit_states import states
+
+    with _stored(config) as (settings, store):
+        stand = states(settings, store, name, limits, is_team=of_team)
+    if as_json:
+        pairs = zip(limits, stand, strict=True)
+        print_json(
+            [{"number": one.number, "limit": one.limit, "state": state} for one, state in pairs]
+        )
+        return
+    click.echo(_table(limits, stand))
+
+
+@limit.command("simulate")
+@CONFIG
+@click.option("--model", required=True, help="Model that would be asked for.")
+@click.option("--input-tokens", type=int, default=0, help="Tokens of the prompt.")
+@click.option("--output-tokens", type=int, help="Output limit; as for a request without one.")
+@click.option("--tier", help="Service tier: batch, flex, priority or fast.")
+@click.option("--address", help="Address that it would come from.")
+@JSON
+@click.argument("name")
+def simulate(config: Path, as_json: bool, name: str, **options: Any) -> None:
+    """Tell whether a request with the key NAME would be admitted, and what each limit says.
+
+    Nothing is sent, and nothing counted. Ends with 1 if it would be refused.
+    """
+    fields = {field: value for field, value in options.items() if value is not None}
+    with opened(config) as keys:
+        keys.key(name)
+    from dragoman.cli.limit_states import simulated
+    from dragoman.prices.table import PriceError
+
+    with _stored(config) as (settings, store):
+        try:
+            answer = simulated(settings, store, name, fields)
+        except PriceError as error:
+            raise click.ClickException(str(error)) from None
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(answer.reason or "It would be admitted.")
+        if answer.clamped_to is not None:
+            click.echo(f"Its output limit would be {answer.clamped_to} tokens.")
+        if answer.limits:
+            rows = [
+                (
+                    one.limit,
+                    one.mode,
+                    str(one.asks),
+                    str(one.remaining),
+                    "yes" if one.admits else "no",
+                    one.free_at or "",
+                )
+                for one in answer.limits
+            ]
+            heading = ("LIMIT", "MODE", "ASKS", "REMAINING", "ADMITS", "FREE AT")
+            click.echo(table(heading, rows))
+    if not answer.admitted:
+        raise click.exceptions.Exit(1)
 
 
 @limit.command("remove")
@@ -111,12 +187,66 @@ def reset(config: Path, of_team: bool, name: str, number: int | None) -> None:
         administration.reset(_owner(of_team), name, number)
 
 
+@limit.command("grant")
+@CONFIG
+@_TEAM
+@click.option("--amount", required=True, help="How much more; none ends what was granted.")
+@click.option("--windows", type=int, help="Until so many windows are over; 1 if nothing is said.")
+@click.option("--until", type=Moment(), help="Until then: 2h, 2027-01-31.")
+@JSON
+@click.argument("name")
+@click.argument("number", type=int)
+def grant(
+    config: Path,
+    of_team: bool,
+    amount: str,
+    windows: int | None,
+    until: datetime | None,
+    as_json: bool,
+    name: str,
+    number: int,
+) -> None:
+    """Allow the key NAME more for a time than limit NUMBER has."""
+    with _opened(config) as administration:
+        owner = _owner(of_team)
+        kinds = {one.number: one.limit.kind for one in administration.limits(owner, name)}
+        fields: dict[str, Any] = {"amount": None if amount == "none" else amount}
+        if kinds.get(number) != "cost" and amount.lstrip("-").isdecimal():
+            fields["amount"] = int(amount)
+        fields |= {"windows": windows, "until": until}
+        limits = administration.grant(owner, name, number, fields)
+    _print(limits, as_json)
+
+
 def _print(limits: tuple[NumberedLimit, ...], as_json: bool) -> None:
     if as_json:
         print_json(limits)
         return
-    heading = ("NUMBER", "KIND", "AMOUNT", "WINDOW", "ZONE", "MODE", "MODELS", "SINCE")
-    click.echo(table(heading, [_line(one) for one in limits]))
+    click.echo(_table(limits))
+
+
+_HEADING = (
+    *("NUMBER", "KIND", "AMOUNT", "WINDOW", "ZONE", "MODE", "MODELS"),
+    *("SINCE", "GRANTED", "UNTIL"),
+)
+_STATE = ("USED", "RESERVED", "REMAINING", "RESETS", "EXHAUSTED")
+
+
+def _table(limits: Sequence[NumberedLimit], states: Sequence[LimitState] = ()) -> str:
+    rows = [_line(one) for one in limits]
+    if not states:
+        return table(_HEADING, rows)
+    told = [
+        (
+            str(one.used),
+            str(one.reserved),
+            str(one.remaining),
+            one.resets_at or "",
+            one.exhausted_at or "",
+        )
+        for one in states
+    ]
+    return table([*_HEADING, *_STATE], [a + b for a, b in zip(rows, told, strict=True)])
 
 
 def _line(numbered: NumberedLimit) -> tuple[str, ...]:
@@ -124,10 +254,20 @@ def _line(numbered: NumberedLimit) -> tuple[str, ...]:
     return (
         str(numbered.number),
         one.kind,
-        f"${one.amount}" if one.kind == "cost" else str(one.amount),
+        _amount(one, one.amount),
         one.window or "",
         one.zone if one.window in ("hour", "day", "week", "month") else "",
         one.mode,
         " ".join(one.models or ()),
-        "" if one.since is None else f"{one.since:%Y-%m-%d %H:%M}",
+        _moment(one.since),
+        "" if one.granted is None else _amount(one, one.granted),
+        _moment(one.granted_until),
     )
+
+
+def _amount(limit: Limit, amount: int | str) -> str:
+    return f"${amount}" if limit.kind == "cost" else str(amount)
+
+
+def _moment(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M}"

@@ -63,13 +63,30 @@ class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     limit. Means nothing on one machine."""
     since: Annotated[datetime, Meta(tz=True)] | None = None
     """What was used before this time is not counted. `dragoman limit reset` sets it."""
+    granted: int | str | None = None
+    """What may be used beside `amount` until `granted_until`, written as that is.
+    `dragoman limit grant` sets both."""
+    granted_until: Annotated[datetime, Meta(tz=True)] | None = None
+    """When `granted` ends."""
 
     @property
     def units(self) -> int:
         """The amount in whole units: tokens, requests, pico-dollars."""
-        if self.kind != "cost":
-            return int(self.amount)
-        return int(Decimal(self.amount) * _PICO)
+        return self._in_units(self.amount)
+
+    def units_at(self, now: float) -> int:
+        """The amount with what is granted beside it at `now` (Unix seconds)."""
+        if self.granted is None or now >= self.granted_ends:
+            return self.units
+        return self.units + self._in_units(self.granted)
+
+    @property
+    def granted_ends(self) -> float:
+        """When a grant ends, in Unix seconds; 0 if there is none."""
+        return 0.0 if self.granted_until is None else self.granted_until.timestamp()
+
+    def _in_units(self, amount: int | str) -> int:
+        return int(Decimal(amount) * _PICO) if self.kind == "cost" else int(amount)
 
     @property
     def counted_as(self) -> tuple[object, ...]:
@@ -96,7 +113,11 @@ def limit_faults(limits: Sequence[Limit]) -> Iterator[tuple[tuple[str | int, ...
 
 
 def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
-    yield from _amount_faults(limit)
+    yield from _amount_faults(limit, "amount", limit.amount)
+    if limit.granted is not None:
+        yield from _amount_faults(limit, "granted", limit.granted)
+    if (limit.granted is None) != (limit.granted_until is None):
+        yield "granted_until", "goes with granted, and granted with it"
     if limit.kind == "concurrent":
         if limit.window is not None:
             yield "window", "requests at one time have none"
@@ -121,17 +142,16 @@ def _faults(limit: Limit) -> Iterator[tuple[str, str]]:
 _BARE = Limit(kind="requests", amount=0)
 
 
-def _amount_faults(limit: Limit) -> Iterator[tuple[str, str]]:
-    amount = limit.amount
+def _amount_faults(limit: Limit, field: str, amount: int | str) -> Iterator[tuple[str, str]]:
     if isinstance(amount, int):
         if not 0 <= amount <= MOST:
-            yield "amount", f"expected a whole number from 0 to {MOST}"
+            yield field, f"expected a whole number from 0 to {MOST}"
         elif limit.kind == "cost":
-            yield "amount", 'expected US dollars as a text such as "12.50"'
+            yield field, 'expected US dollars as a text such as "12.50"'
     elif limit.kind != "cost":
-        yield "amount", "expected a whole number"
+        yield field, "expected a whole number"
     elif not _DOLLARS.match(amount):
         told = 'expected US dollars as a text such as "12.50", with at most six decimals'
-        yield "amount", told
+        yield field, told
     elif Decimal(amount) > _MOST_DOLLARS:
-        yield "amount", f"expected {_MOST_DOLLARS} US dollars at most"
+        yield field, f"expected {_MOST_DOLLARS} US dollars at most"

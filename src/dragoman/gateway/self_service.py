@@ -35,6 +35,9 @@ def _told(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
     told: dict[str, Any] = {"scope": "team" if bound.is_team else "key", "kind": limit.kind}
     if shows_amounts:
         told["amount"] = amount_text(bound.kind, bound.amount)
+        if bound.amount != limit.units:
+            told["granted"] = amount_text(bound.kind, bound.amount - limit.units)
+            told["granted_until"] = moment_text(limit.granted_ends)
     told["window"] = limit.window
     if limit.window is not None:
         told["zone"] = limit.zone
@@ -45,9 +48,10 @@ def _told(view: LimitView, *, shows_amounts: bool) -> dict[str, Any]:
         for name, amount in (
             ("used", view.used),
             ("reserved", view.reserved),
-            ("remaining", max(0, bound.amount - view.used - view.reserved)),
+            ("remaining", view.remaining),
         ):
             told[name] = amount_text(bound.kind, amount)
+        told["exhausted_at"] = moment_text(view.exhausted_at)
     told["resets_at"] = None if limit.window is None else moment_text(view.resets_at)
     return told
 
@@ -59,9 +63,8 @@ def _tightest_budget(views: tuple[LimitView, ...]) -> dict[str, float | None]:
     if not budgets:
         return {"limit": None, "usage": None, "limit_remaining": None}
     view = min(budgets, key=lambda one: one.bound.amount - one.used - one.reserved)
-    left = max(0, view.bound.amount - view.used - view.reserved)
     return {
         "limit": view.bound.amount / PICO,
         "usage": view.used / PICO,
-        "limit_remaining": left / PICO,
+        "limit_remaining": view.remaining / PICO,
     }

@@ -47,6 +47,7 @@ from dragoman.gateway.serving.large import LargeBodies
 from dragoman.gateway.serving.limit_counters import LimitCounters, UsedSince
 from dragoman.gateway.serving.limit_slices import LimitSlices
 from dragoman.gateway.serving.routing import Router
+from dragoman.gateway.serving.simulated_admission import SimulatedAdmission
 from dragoman.gateway.serving.upstream_requests import UpstreamRequestBuilders
 from dragoman.gateway.serving.upstreams import Upstreams
 from dragoman.gateway.stored.background import Background, BackgroundTasks
@@ -313,6 +314,9 @@ class Services:
                 keys,
                 Bench(config, router, upstreams, exchange_of, self._count),
                 sealer.key,
+                SimulatedAdmission(
+                    self.keys, router, prices, self.limits, self._admission.expected_output
+                ),
                 self._reload,
             ),
         )

@@ -153,6 +153,10 @@ class BoundLimit:
         self.window = window_of(limit)
         self.counter: Counter = counter_of(self.window, row.cells)
 
+    def note_time(self, now: float) -> None:
+        """What is granted for a time holds at `now`, or holds no longer."""
+        self.amount = self.limit.units_at(now)
+
     @property
     def refuses_unpriced(self) -> bool:
         """Whether models may not be used that have no price."""
@@ -183,6 +187,29 @@ class BoundLimit:
             return inf
         missing = amount - (self.amount - self.counter.used(now))
         return now + _SOON_S if missing <= 0 else self.counter.frees_at(now, missing)
+
+
+class Verdict(Struct, frozen=True):
+    """Whether a request would be admitted by `limit`, at which it would count `amount`, of which
+    `left` are left. `free_at` is when it would be, where it is not (Unix seconds)."""
+
+    limit: BoundLimit
+    amount: int
+    left: int
+    free_at: float
+
+    @property
+    def admits(self) -> bool:
+        """Whether it would be."""
+        return self.amount <= self.left
+
+
+def judge(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> tuple[Verdict, ...]:
+    """What `admit` would say of each limit; nothing is reserved."""
+    return tuple(
+        Verdict(one, amounts[one.index], one.left(now), one.free_at(now, amounts[one.index]))
+        for one in limits
+    )
 
 
 _RATES: Final = frozenset({"requests", "tokens", "input_tokens", "output_tokens"})

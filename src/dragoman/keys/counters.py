@@ -27,6 +27,9 @@ part it lies in is past: of a limit that is always used up, one part in 256 goes
 _RING: Final = PARTS + 1
 """One more than the window has, for the part that began before the window and is not over yet."""
 
+_LATELY: Final = PARTS // 8
+"""Parts of a rolling window by which is told how much is used lately."""
+
 _ROUNDING_S: Final = 1e-6
 """Seconds before its end from which on a part is looked for anew: times are not exact."""
 
@@ -59,6 +62,11 @@ class Counter(Protocol):
 
     def resets_at(self, now: float) -> float:
         """When nothing of what was used is within the window any more."""
+
+    def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
+        """When `left` will have been used as well, if use goes on as it did lately, in a window of
+        the calendar as it did since that began, or since a time: infinity if it begins anew before,
+        or nothing is known."""
 
 
 def counter_of(window: Window | None, cells: Cells) -> Counter:
@@ -152,6 +160,19 @@ class RollingCounter:
                 return (number + _RING) / self._parts_per_s
         return now
 
+    def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
+        """See `Counter.runs_out_at`."""
+        self.used(now)
+        cells = self._cells
+        latest = cells[WHEN]
+        lately = sum(cells[_HEAD + (latest - back) % _RING] for back in range(_LATELY))
+        for ahead in range(1, PARTS + 1):
+            # What was used in a part that is past is free again.
+            left += cells[_HEAD + (latest + ahead) % _RING]
+            if ahead * lately > left * _LATELY:
+                return now + (ahead - 1) / self._parts_per_s
+        return inf
+
     def _move_to(self, part: int) -> None:
         """Empty the parts that are past."""
         cells = self._cells
@@ -220,3 +241,12 @@ class FixedCounter:
         """See `Counter.resets_at`."""
         self.used(now)
         return self._fresh_until
+
+    def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
+        """See `Counter.runs_out_at`."""
+        used = self.used(now)
+        begin = max(float(self._cells[WHEN]), since)
+        if not used or not begin or now <= begin:
+            return inf
+        at = now + left * (now - begin) / used
+        return at if at < self._fresh_until else inf

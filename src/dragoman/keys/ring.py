@@ -202,6 +202,11 @@ class Caller:
             if denial is not None:
                 raise Denied(denial)
 
+    def denials(self, now: float, address: Address | None) -> list[Denial]:
+        """All for which `check` would refuse."""
+        found = [access.denial(now, address) for access in self._access]
+        return [denial for denial in found if denial is not None]
+
     @property
     def is_checked(self) -> bool:
         """Whether there is anything for `check` to ask."""
@@ -293,6 +298,14 @@ class KeyRing:
             uses, _ = self._used.get(found.digest, (0, 0.0))
             self._used[found.digest] = uses + 1, now
         return found.caller
+
+    def caller(self, name: str) -> Caller | None:
+        """Who calls with the key of this name; None if there is none, or its rules cannot be
+        followed."""
+        if name in self._clients:
+            return self._usable(name, self._clients[name].rules)
+        key = self._keys.get(name)
+        return None if key is None or key.removed is not None else self._usable(name, key.rules)
 
     def take_uses(self) -> Uses:
         """Which secrets of the store were used since the last call."""

@@ -138,6 +138,11 @@ class Slice:
         found = self._counter.resets_at(self._owners(now))
         return found if found == inf else found - self.cells[OFFSET] / 1000
 
+    def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
+        """See `Counter.runs_out_at`."""
+        found = self._counter.runs_out_at(self._owners(now), left, since)
+        return found if found == inf else found - self.cells[OFFSET] / 1000
+
     # What is borrowed
 
     def holds(self) -> bool:
@@ -261,6 +266,11 @@ class LentLimit(BoundLimit):
             enforced=self.enforced,
             when_away=limit.when_away,
         )
+
+    def note_time(self, now: float) -> None:
+        """See `BoundLimit.note_time`."""
+        super().note_time(now)
+        self.slice.amount = self.amount
 
     def used(self, now: float) -> int:
         """See `BoundLimit.used`."""

@@ -28,6 +28,7 @@ from dragoman.gateway.admin.calls import (
     only,
     read_object,
 )
+from dragoman.gateway.serving.simulated_admission import SimulatedAdmission, state_of
 
 T = TypeVar("T")
 
@@ -47,10 +48,11 @@ class AskAdmins(Protocol):
 class KeyRoutes:
     """What serves the paths below `/admin/keys` and `/admin/teams`."""
 
-    def __init__(self, ask: AskKeys, most_bytes: int) -> None:
+    def __init__(self, ask: AskKeys, most_bytes: int, simulated: SimulatedAdmission) -> None:
         """`most_bytes` is how large a file of keys may be."""
         self._ask = ask
         self._most_bytes = most_bytes
+        self._simulated = simulated
 
     def routes(self) -> list[AdminRoute]:
         """The routes."""
@@ -65,6 +67,7 @@ class KeyRoutes:
             AdminRoute("keys/*/rotate", {"POST": self._rotate}),
             AdminRoute("keys/*/enable", {"POST": self._enable}),
             AdminRoute("keys/*/disable", {"POST": self._disable}),
+            AdminRoute("keys/*/simulate", {"POST": self._simulate}, reads=frozenset({"POST"})),
             AdminRoute("teams", {"GET": self._list_teams, "POST": self._add_team}),
             AdminRoute(
                 "teams/*",
@@ -110,10 +113,30 @@ class KeyRoutes:
             fields = await read_object(call.incoming)
             return await on(lambda limits, name, _: limits.add(owner, name, fields), 201)(call)
 
+        async def show(call: Call) -> Reply:
+            only(call.query)
+            (name,) = call.names
+            numbered = await self._ask(lambda keys: LimitAdministration(keys).limits(owner, name))
+            views = await self._simulated.limits.views_of(
+                name, [one.limit for one in numbered], is_team=owner == "team"
+            )
+            return 200, {
+                "limits": [
+                    {"number": one.number, "limit": one.limit, "state": state_of(view)}
+                    for one, view in zip(numbered, views, strict=True)
+                ]
+            }
+
+        async def grant(call: Call) -> Reply:
+            fields = await read_object(call.incoming)
+            return await on(lambda limits, name, number: limits.grant(owner, name, number, fields))(
+                call
+            )
+
         return [
             AdminRoute(
                 f"{parent}/*/limits",
-                {"GET": on(lambda limits, name, _: limits.limits(owner, name)), "POST": add},
+                {"GET": show, "POST": add},
             ),
             AdminRoute(
                 f"{parent}/*/limits/reset",
@@ -127,6 +150,7 @@ class KeyRoutes:
                 f"{parent}/*/limits/*/reset",
                 {"POST": on(lambda limits, name, number: limits.reset(owner, name, number))},
             ),
+            AdminRoute(f"{parent}/*/limits/*/grant", {"POST": grant}),
         ]
 
     async def _list(self, call: Call) -> Reply:
@@ -155,6 +179,13 @@ class KeyRoutes:
         only(call.query)
         (name,) = call.names
         return 200, await self._ask(lambda keys: keys.change(name, fields))
+
+    async def _simulate(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        fields = await read_object(call.incoming)
+        await self._ask(lambda keys: keys.key(name))
+        return 200, await self._simulated.ask(name, fields)
 
     async def _rotate(self, call: Call) -> Reply:
         only(call.query)

@@ -63,6 +63,7 @@ from dragoman.gateway.edge.incoming import IncomingRequest
 from dragoman.gateway.operation.scrape import Scrape
 from dragoman.gateway.processes.reload import Report
 from dragoman.gateway.serving.limits_told import moment_text
+from dragoman.gateway.serving.simulated_admission import SimulatedAdmission
 from dragoman.gateway.workbench.sending import Bench
 from dragoman.http import ClientGone
 from dragoman.prices.lookup import Prices
@@ -99,8 +100,8 @@ class Admin:
     """Serves `/admin` of one worker, with one configuration.
 
     `requests` is the log of requests, None if there is none, `series` the time series, `events`
-    what pages are told while they are open; `reload` reads the configuration anew, None where that
-    came from no file.
+    what pages are told while they are open, `simulated` tells of limits; `reload` reads the
+    configuration anew, None where that came from no file.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Admin:
         keys: Keyring,
         bench: Bench,
         envelope_key: bytes,
+        simulated: SimulatedAdmission,
         reload: ReloadRequest | None = None,
     ) -> None:
         self._reload = reload
@@ -132,7 +134,7 @@ class Admin:
             [
                 *operators.routes(),
                 *AccountRoutes(config, pool, client, self._ask).routes(),
-                *KeyRoutes(self._ask_keys, config.server.body_limit_bytes).routes(),
+                *KeyRoutes(self._ask_keys, config.server.body_limit_bytes, simulated).routes(),
                 *AdminKeyRoutes(self._ask_admins).routes(),
                 *RequestRoutes(requests).routes(),
                 *SeriesRoutes(series).routes(),

@@ -200,12 +200,12 @@ class Admission:
             return Wanted(prompt, output), size
         written = prompt if b'"cache_control"' in request.body else None
         tier = _asked_tier(request) if "service_tier" in request.members else None
-        now, plain = time.time(), 0
-        if bound.clamps:
-            without = Usage(input=prompt, cache_write=written, tier=tier)
-            plain = prices.charge(upstream, model, without, now).cost or 0
         usage = Usage(input=prompt, output=output, cache_write=written, tier=tier)
-        return Wanted(prompt, output, plain, prices.charge(upstream, model, usage, now).cost), size
+        return priced(usage, target, prices, with_plain=bound.clamps), size
+
+    def expected_output(self, caller: str, model: str) -> int:
+        """Tokens that are reserved for an answer without an output limit."""
+        return self._estimates.output(caller, model)
 
     def _try(self, limits: Sequence[BoundLimit], amounts: Sequence[int]) -> Reservation | Refusal:
         counters, queues = self._limits.shared, self._queues
@@ -327,6 +327,18 @@ class Admission:
 _NO_TOKENS = Wanted(0, 0)
 _NOTHING = (0,) * len(Kind)
 _UNSEALED = Sealer()
+
+
+def priced(usage: Usage, target: Target, prices: Prices, *, with_plain: bool) -> Wanted:
+    """What a request may come to that uses so much; the cost without output is only found where
+    that is wanted."""
+    upstream, model, now = target.upstream.name, target.model, time.time()
+    plain = 0
+    if with_plain:
+        without = Usage(input=usage.input, cache_write=usage.cache_write, tier=usage.tier)
+        plain = prices.charge(upstream, model, without, now).cost or 0
+    cost = prices.charge(upstream, model, usage, now).cost
+    return Wanted(usage.input, usage.output, plain, cost)
 
 
 def spent_by(record: Record) -> Sequence[int]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain
+from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from dragoman.accounts.store import StoreError
@@ -21,6 +22,10 @@ from dragoman.keys.admission import (
     Counters,
     Kind,
     Row,
+    Verdict,
+    Wanted,
+    fitting_output,
+    judge,
     window_of,
     written,
 )
@@ -58,12 +63,29 @@ class UsedSince(Protocol):
 
 class LimitView(NamedTuple):
     """A limit, what is used of it and what is reserved; `resets_at` is when nothing of what is used
-    counts any more, in Unix seconds, infinity for never."""
+    counts any more, in Unix seconds, infinity for never, and `exhausted_at` when nothing will be
+    left, if use goes on as it does; infinity if it begins anew before, or nothing is known."""
 
     bound: BoundLimit
     used: int
     reserved: int
     resets_at: float
+    exhausted_at: float
+
+    @property
+    def remaining(self) -> int:
+        """What is left."""
+        return max(0, self.bound.amount - self.used - self.reserved)
+
+
+def _view(one: BoundLimit, now: float) -> LimitView:
+    used, reserved = one.used(now), one.row.cells[RESERVED]
+    exhausted_at = inf
+    if one.window is not None:
+        since = 0.0 if one.limit.since is None else one.limit.since.timestamp()
+        left = one.amount - used
+        exhausted_at = one.counter.runs_out_at(now, left, since) if left > 0 else now
+    return LimitView(one, used, reserved, one.counter.resets_at(now), exhausted_at)
 
 
 class _Stand(NamedTuple):
@@ -110,6 +132,8 @@ class LimitCounters:
         self._restoring = asyncio.Lock()
         self._audited: dict[Row, BoundLimit] = {}
         self._doubted: dict[Row, int] = {}
+        self._granted: list[BoundLimit] = []
+        self._bound: dict[str, BoundLimit] = {}
         self.drift = 0.0
         """By how much the last comparison with rows of usage found a counter wrong, at most, as a
         share of its limit."""
@@ -137,21 +161,39 @@ class LimitCounters:
 
     async def views(self, caller: Caller) -> tuple[LimitView, ...]:
         """The limits of a caller, and what was used of them."""
-        bound = caller.bound or await self.bind(caller)
-        counters, now = self.shared, time.time()
-        counters.lock()
+        return self._views((caller.bound or await self.bind(caller)).all)
+
+    async def views_of(
+        self, name: str, limits: Iterable[Limit], *, is_team: bool
+    ) -> tuple[LimitView, ...]:
+        """The same for limits of a key or a team of this name."""
+        bound = tuple([self._bound_limit(one, name, is_team) for one in limits])
+        if not bound:
+            return ()
+        await self._restore_all(bound)
+        return self._views(bound)
+
+    def _views(self, limits: Sequence[BoundLimit]) -> tuple[LimitView, ...]:
+        now = time.time()
+        self.shared.lock()
         try:
-            return tuple(
-                LimitView(
-                    one,
-                    one.used(now),
-                    one.row.cells[RESERVED],
-                    one.counter.resets_at(now),
-                )
-                for one in bound.all
-            )
+            return tuple([_view(one, now) for one in limits])
         finally:
-            counters.unlock()
+            self.shared.unlock()
+
+    def judge(self, bound: BoundLimits, wanted: Wanted) -> tuple[int | None, tuple[Verdict, ...]]:
+        """What each limit would say of a request, with the output limit that it would be given,
+        None if it is left as it is; nothing is reserved."""
+        if not bound.all:
+            return None, ()
+        now = time.time()
+        self.shared.lock()
+        try:
+            fits = fitting_output(bound.all, wanted, now)
+            asked = wanted if fits is None else wanted.with_output(fits)
+            return fits, judge(bound.all, asked.amounts(), now)
+        finally:
+            self.shared.unlock()
 
     def waiting(self, row: Row) -> AbstractContextManager[None]:
         """A request waits for its turn at a limit, inside."""
@@ -195,23 +237,42 @@ class LimitCounters:
                 (self._bound_limit(one, caller.team, True) for one in caller.team_limits),
             )
         )
-        if not all(limit.row.is_restored for limit in limits):
-            async with self._restoring:
-                for limit in limits:
-                    if not limit.row.is_restored:
-                        await self._restore(limit)
+        await self._restore_all(limits)
         if self.slices is None:
             self._audited |= {limit.row: limit for limit in limits if limit.window is not None}
         bound = caller.bound = BoundLimits(limits)
         return bound
 
+    async def _restore_all(self, limits: Sequence[BoundLimit]) -> None:
+        if not all(limit.row.is_restored for limit in limits):
+            async with self._restoring:
+                for limit in limits:
+                    if not limit.row.is_restored:
+                        await self._restore(limit)
+
     def _bound_limit(self, limit: Limit, owner: str, is_team: bool = False) -> BoundLimit:
         kind = "team" if is_team else "key"
         name = "\n".join([kind, owner, *map(str, limit.counted_as)])
+        known = self._bound.get(name)
+        if known is not None and known.limit == limit:
+            return known
         row = self._open().row(name, cells_of(window_of(limit)))
         if self.slices is not None:
-            return self.slices.bound(self.shared, limit, owner, row, name, is_team)
-        return BoundLimit(limit, owner, row, is_team=is_team)
+            bound = self.slices.bound(self.shared, limit, owner, row, name, is_team)
+        else:
+            bound = BoundLimit(limit, owner, row, is_team=is_team)
+        if limit.granted_ends > (now := time.time()):
+            bound.note_time(now)
+            self._granted.append(bound)
+        self._bound[name] = bound
+        return bound
+
+    def _end_grants(self) -> None:
+        """What was granted for a time that is over holds no longer."""
+        now = time.time()
+        for bound in self._granted:
+            bound.note_time(now)
+        self._granted = [one for one in self._granted if now < one.limit.granted_ends]
 
     async def _restore(self, limit: BoundLimit) -> None:
         """Count what was used before the counter was made, as far as rows of usage tell. These are
@@ -250,6 +311,8 @@ class LimitCounters:
         due = time.monotonic() + _AUDIT_S
         while True:
             await asyncio.sleep(_RECLAIM_S)
+            if self._granted:
+                self._end_grants()
             if counters.reclaim_lost():
                 self.on_freed()
                 # What it had just written may have been taken back as if it had not.

@@ -1,0 +1,121 @@
+"""How limits stand, when they will be used up if use goes on, and whether a request would be
+admitted, as `/admin` and the holder of a key are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import OwnPrice
+from dragoman.config.windows import Fixed
+from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.keys.counters import FIXED_CELLS, ROLLING_CELLS, FixedCounter, RollingCounter
+from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.http import call
+from tests.gateway.test_keys import admin, ask, becomes, made, settings
+
+PRICE = OwnPrice(model="sim-*", input="1000", output="1000")
+
+
+@pytest.fixture
+def gateway(simulator: RunningSimulator, tmp_path: Path) -> Iterator[RunningGateway]:
+    with running_gateway(settings(simulator.base_url, tmp_path, prices=(PRICE,))) as running:
+        yield running
+
+
+def test_the_operator_sees_how_limits_stand(gateway: RunningGateway) -> None:
+    admin(gateway, "POST", "/teams", {"name": "t"})
+    team = admin(
+        gateway, "POST", "/teams/t/limits", {"kind": "cost", "amount": "5", "window": "month"}
+    )
+    assert team.status == 201
+    secret = made(gateway, "ci", team="t")
+    admin(gateway, "POST", "/keys/ci/limits", {"kind": "requests", "amount": 3, "window": "day"})
+    becomes(gateway, secret, {429})
+    (own,) = admin(gateway, "GET", "/keys/ci/limits").json["limits"]
+    state = own["state"]
+    assert (state["used"], state["reserved"], state["remaining"]) == (3, 0, 0)
+    assert state["resets_at"].endswith("T00:00:00Z")
+    assert datetime.fromisoformat(state["exhausted_at"]) <= datetime.now(UTC) + timedelta(1 / 24)
+    (teams,) = admin(gateway, "GET", "/teams/t/limits").json["limits"]
+    used = float(teams["state"]["used"])
+    assert used > 0
+    assert float(teams["state"]["remaining"]) == pytest.approx(5 - used)
+    told = call(gateway.base_url, "GET", "/v1/key", key=secret).json["limits"]
+    assert told[0]["exhausted_at"] == state["exhausted_at"]
+    assert admin(gateway, "GET", "/keys/ci").json["name"] == "ci"
+
+
+def test_a_simulated_request_meets_what_a_real_one_meets(gateway: RunningGateway) -> None:
+    secret = made(gateway, "ci", max_output_tokens=4000, addresses=["127.0.0.0/8"])
+    for limit in (
+        {"kind": "requests", "amount": 50, "window": "1h"},
+        {"kind": "cost", "amount": "1.5", "window": "month", "clamp": True},
+        {"kind": "tokens", "amount": 1, "window": "day", "models": ["other-*"]},
+    ):
+        assert admin(gateway, "POST", "/keys/ci/limits", limit).status == 201
+    becomes(gateway, secret, {200})
+
+    def simulate(**fields: object) -> dict[str, object]:
+        answer = admin(gateway, "POST", "/keys/ci/simulate", {"model": "chat/sim-text", **fields})
+        assert answer.status == 200, answer.body
+        found: dict[str, object] = answer.json
+        return found
+
+    before = admin(gateway, "GET", "/keys/ci/limits").json
+    whole = simulate(input_tokens=100, output_tokens=400)
+    assert (whole["admitted"], whole["clamped_to"], whole["cost_usd"]) == (True, None, "0.5")
+    assert [one["limit"] for one in whole["limits"]] == ["key:requests:1h", "key:cost:month"]  # type: ignore[attr-defined]
+    long = simulate(input_tokens=100, output_tokens=9000)
+    assert long["admitted"] is True
+    assert isinstance(long["clamped_to"], int)
+    assert 256 <= long["clamped_to"] <= 1400
+    assert long["output_tokens"] == long["clamped_to"]
+    much = simulate(input_tokens=3000)
+    assert much["admitted"] is False
+    assert "key:cost:month" in str(much["reason"])
+    assert "elsewhere" not in str(simulate()["reason"])
+    assert "not be used from this address" in str(simulate(address="192.0.2.1")["reason"])
+    assert "does not exist" in str(simulate(model="none")["reason"])
+    assert admin(gateway, "GET", "/keys/ci/limits").json == before, "nothing is counted"
+    real = ask(gateway, secret)
+    assert real.status == 200
+    for path, fields, status in (
+        ("/keys/none/simulate", {"model": "m"}, 404),
+        ("/keys/ci/simulate", {}, 400),
+        ("/keys/ci/simulate", {"model": "m", "input_tokens": -1}, 400),
+        ("/keys/ci/simulate", {"model": "m", "x": 1}, 400),
+    ):
+        assert admin(gateway, "POST", path, fields).status == status, path
+
+
+def test_when_a_calendars_window_is_used_up() -> None:
+    noon = datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()
+    counter = FixedCounter(memoryview(bytearray(8 * FIXED_CELLS)).cast("q"), Fixed("day"))
+    assert counter.runs_out_at(noon, 10) == inf, "nothing was used"
+    counter.add(noon, 60)
+    assert counter.runs_out_at(noon, 40) == noon + 8 * 3600
+    assert counter.runs_out_at(noon, 61) == inf, "it begins anew before"
+    assert counter.runs_out_at(noon, 60, noon - 3600) == noon + 3600, "it was reset an hour ago"
+    ever = FixedCounter(memoryview(bytearray(8 * FIXED_CELLS)).cast("q"), Fixed(None))
+    ever.add(noon, 60)
+    assert ever.runs_out_at(noon, 40) == inf, "nobody knows when it began"
+    assert ever.runs_out_at(noon, 60, noon - 3600) == noon + 3600
+
+
+def test_when_a_rolling_window_is_used_up() -> None:
+    window, rate = 2560.0, 3
+    counter = RollingCounter(memoryview(bytearray(8 * ROLLING_CELLS)).cast("q"), window)
+    now = 10_000.0
+    for _ in range(100):  # three every ten seconds
+        now += 10
+        counter.add(now, rate)
+    used = counter.used(now)
+    for amount in (used, 400, 600, 760):
+        at = counter.runs_out_at(now, amount - used)
+        assert at == pytest.approx(now + (amount - used) * 10 / rate, abs=25)
+    assert counter.runs_out_at(now, 800 - used) == inf, "as much becomes free as is used"
