@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from dragoman import jsontext
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
-from dragoman.protocols.openai_responses.websocket import finished_item, response_in
+from dragoman.protocols.openai_responses.websocket import answer_in, finished_item
 from dragoman.protocols.raw import join_object, split_list, split_object
 
 LARGEST = 15 * 1024 * 1024
@@ -150,9 +150,7 @@ class Held(Struct, frozen=True):
 def _held_after(request: SocketTurn, end: bytes, finished: list[bytes]) -> Held | None:
     """What a connection holds after a response: `end` is its last event, `finished` are the events
     of its items, which not all services repeat at the end. None if nothing can go on from it."""
-    name, output = response_in(end)
-    items = [item for _, item in sorted(map(finished_item, finished)) if item]
-    output = b",".join(items) or output
+    name, output = answer_in(end, list(map(finished_item, finished)))
     if not name or request.names_parent:
         return None
     try:
