@@ -38,11 +38,23 @@ class SocketTurn:
     is that which came in place of further events.
     """
 
-    __slots__ = ("_continues", "_finished", "_members", "error", "fields", "held", "input", "over")
+    __slots__ = (
+        "_begun",
+        "_continues",
+        "_finished",
+        "_members",
+        "error",
+        "fields",
+        "held",
+        "input",
+        "over",
+    )
 
     def __init__(self, members: dict[str, Raw]) -> None:
         self._members = members
         self._continues = False
+        self._begun = False
+        """Whether an event came."""
         self._finished: list[bytes] = []
         fields = {name: raw for name, raw in members.items() if name not in _NOT_COMPARED}
         self.fields = bytes(join_object(fields))
@@ -79,6 +91,11 @@ class SocketTurn:
         if kind == b"error":
             self.error = socket_error(message, continues=self._continues)
             return b""
+        if not kind and not self._begun:
+            # Whoever begins so speaks another protocol; no end would come to tell so.
+            self.error = _UNREADABLE
+            return b""
+        self._begun = True
         if kind == b"response.output_item.done":
             self._finished.append(message)
         elif kind in _ENDS:
@@ -227,6 +244,11 @@ class SocketError(Struct, frozen=True):
         """The event of a stream that has begun, where an error has another form."""
         flat = {name: self.error.get(name) for name in ("code", "message", "param")}
         return b"event: error\ndata: %b\n\n" % to_json({"type": "error", **flat})
+
+
+_UNREADABLE = SocketError(
+    502, [], {"type": "server_error", "message": "A message is no event of a response."}, False
+)
 
 
 def socket_error(message: bytes, *, continues: bool) -> SocketError:
