@@ -36,8 +36,8 @@ SOCKETS: list[tuple[Api, Api, Mode, str]] = [
     *((client, "responses", "helper", DiallingJudge.name) for client in PROTOCOLS),
     ("responses", "responses", "socket", DiallingJudge.name),
 ]
-"""The cells of a Responses client that uses a WebSocket, of an upstream that is called over one, and
-of both."""
+"""The cells of a Responses client that uses a WebSocket, of an upstream that is called over one,
+and of both."""
 CONFIG = """
 [server]
 port = 0
