@@ -17,6 +17,7 @@ from tests.clients.installed import (
 )
 from tests.clients.tasks import KEY, Api, Command, Program, Task, task_json
 from tests.clients.visitors import VISITORS
+from tests.matrix.judges import NODE_DIR, find_node
 
 _WINDOW, _MOST = 200_000, 16_000
 """Tokens that a model of the gateway is said to read and to write, where a program must be told."""
@@ -227,6 +228,11 @@ def _openai_agents(provider: str) -> Callable[[Task], Command]:
     return command
 
 
+def _openai_agents_js(task: Task) -> Command:
+    words = [find_node(), str(NODE_DIR / "agents.mjs")]
+    return Command(words, stdin=task_json(task, "responses"))
+
+
 PROGRAMS: dict[str, Program] = {
     program.name: program
     for program in (
@@ -252,6 +258,7 @@ PROGRAMS: dict[str, Program] = {
         Program("ai-sdk-anthropic", "messages", _ai_sdk("anthropic")),
         Program("openai-agents-chat", "chat", _openai_agents("chat")),
         Program("openai-agents-responses", "responses", _openai_agents("responses")),
+        Program("openai-agents-js", "responses", _openai_agents_js),
         *VISITORS,
     )
 }

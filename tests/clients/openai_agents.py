@@ -52,7 +52,7 @@ async def main() -> None:
         model_settings=ModelSettings(reasoning=Reasoning(effort="low", summary="auto")),
         tools=[write_file, list_files],
     )
-    result = Runner.run_streamed(agent, task["prompt"])
+    result = Runner.run_streamed(agent, task["prompt"], max_turns=20)
     async for _ in result.stream_events():
         pass
     sys.stdout.write(f"{result.final_output}\n")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,6 +21,7 @@ from dragoman.config import (
     Server,
     Storage,
     Upstream,
+    WebSocket,
 )
 from dragoman.config.limits import Limit
 from dragoman.gateway.testing import running_gateway
@@ -109,10 +110,13 @@ def playing(
     key: str = "sk-sim-account",
     limits: tuple[Limit, ...] = (),
     options: Options = Options(),  # noqa: B008 -- frozen
+    websocket: Literal["off", "on"] = "off",
+    connections: WebSocket = WebSocket(),  # noqa: B008 -- frozen
 ) -> Iterator[Stage]:
     """A gateway before `simulator` as an upstream of that kind, with so many accounts, whose keys
     begin with `key`, and a store in the file `store`, while the context lasts. `limits` are those
-    of its client, and `options` those of all requests."""
+    of its client, `options` those of all requests, `websocket` is that of the upstream, and
+    `connections` says what those of clients are given."""
     config = Config(
         server=Server(keepalive_s=5.0, commit_after_s=10.0, shutdown_grace_s=2.0),
         clients=(Client(name="tester", key=Secret(KEY), limits=limits),),
@@ -123,6 +127,7 @@ def playing(
                 protocol=UPSTREAMS[kind],
                 base_url=simulator.base_url,
                 capabilities=capabilities or Capabilities(),
+                websocket=websocket,
             ),
         ),
         accounts=tuple(
@@ -131,6 +136,7 @@ def playing(
         ),
         routes=(Route(match="*", upstream=kind, options=options),),
         options=options,
+        websocket=connections,
         storage=Storage(path=None if store is None else str(store)),
     )
     lines: list[dict[str, Any]] = []

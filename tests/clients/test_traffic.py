@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.clients.programs import KEY
-from tests.clients.stage import GENERATING, Stage
-from tests.clients.test_loops import SAID, ask
+from tests.clients.stage import Stage
+from tests.clients.test_loops import ask
 
 CLAUDE_HEADERS = {
     "authorization": f"Bearer {KEY}",
@@ -137,28 +137,6 @@ def test_a_websocket_is_declined_where_it_has_no_place(stage: Stage) -> None:
         "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
     assert request(stage, "GET", "/v1/messages", headers)[0] == 426
-
-
-SOCKETS: dict[str, dict[str, Any]] = {
-    "codex": {"arguments": ("-c", "model_providers.gateway.supports_websockets=true")},
-    "openai-agents-responses": {"environment": {"TRANSPORT": "websocket"}},
-}
-"""How programs are told to use a websocket."""
-
-
-@pytest.mark.parametrize("program", SOCKETS)
-def test_programs_work_over_a_websocket(stage: Stage, program: str, tmp_path: Path) -> None:
-    """One for all turns: nothing is posted."""
-    target = tmp_path / "work" / "notes.txt"
-
-    finished = stage.run(program, "gpt-5.5", ask(target), tmp_path, **SOCKETS[program])
-
-    assert finished.status == 0, finished
-    assert SAID in finished.output
-    assert target.exists()
-    asked = [(one.method, one.headers.get("upgrade")) for one in stage.tap.heard]
-    assert asked == [("GET", "websocket")]
-    assert len([one for one in stage.simulator.requests if one.path in GENERATING]) == 2
 
 
 def test_claude_code_finds_the_models(stage: Stage, tmp_path: Path) -> None:

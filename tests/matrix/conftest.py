@@ -12,17 +12,32 @@ from dragoman.config import parse_config
 from dragoman.gateway.testing import running_gateway
 from dragoman.simulator.script import Scenario
 from dragoman.simulator.testing import RunningSimulator, running_simulator
-from tests.matrix.judges import Api, Ask, Mode, NodeJudge, PythonJudge, Seen, find_node
+from tests.matrix.judges import (
+    Api,
+    Ask,
+    DiallingJudge,
+    Mode,
+    NodeJudge,
+    PythonJudge,
+    Seen,
+    find_node,
+)
 
 PROTOCOLS: dict[Api, str] = {
     "chat": "openai_chat",
     "messages": "anthropic_messages",
     "responses": "openai_responses",
 }
+DIALLED = "sockets"
+"""What the upstreams are called that the gateway calls over WebSocket."""
+UPSTREAMS = {**PROTOCOLS, DIALLED: "openai_responses"}
 SOCKETS: list[tuple[Api, Api, Mode, str]] = [
-    ("responses", upstream, "socket", "python") for upstream in PROTOCOLS
+    *(("responses", upstream, "socket", "python") for upstream in PROTOCOLS),
+    *((client, "responses", "helper", DiallingJudge.name) for client in PROTOCOLS),
+    ("responses", "responses", "socket", DiallingJudge.name),
 ]
-"""The cells of a Responses client that uses a WebSocket."""
+"""The cells of a Responses client that uses a WebSocket, of an upstream that is called over one,
+and of both."""
 CONFIG = """
 [server]
 port = 0
@@ -38,6 +53,7 @@ UPSTREAM = """
 name = "{api}"
 protocol = "{protocol}"
 base_url = "{base_url}"
+websocket = "{websocket}"
 [upstreams.timeouts]
 idle_s = 3.0
 
@@ -80,12 +96,19 @@ class Stage:
 
 @pytest.fixture(scope="session")
 def stage() -> Iterator[Stage]:
-    judges: dict[str, PythonJudge | NodeJudge] = {"python": PythonJudge()}
+    judges: dict[str, PythonJudge | NodeJudge] = {
+        one.name: one for one in (PythonJudge(), DiallingJudge(DIALLED))
+    }
     try:
         with running_simulator() as simulator:
             text = CONFIG + "".join(
-                UPSTREAM.format(api=api, protocol=protocol, base_url=simulator.base_url)
-                for api, protocol in PROTOCOLS.items()
+                UPSTREAM.format(
+                    api=api,
+                    protocol=protocol,
+                    base_url=simulator.base_url,
+                    websocket="on" if api == DIALLED else "off",
+                )
+                for api, protocol in UPSTREAMS.items()
             )
             with running_gateway(parse_config(text)) as gateway:
                 yield Stage(simulator, gateway.base_url, judges)

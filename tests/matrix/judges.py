@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import threading
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -332,7 +332,21 @@ def _python_error(error: openai.APIError | anthropic.APIError) -> Error:
     )
 
 
-# Node SDKs -----------------------------------------------------------------------------------
+class DiallingJudge(PythonJudge):
+    """As openai-python and anthropic-python, of the upstream `responses` under another name: the
+    one that the gateway calls over WebSocket."""
+
+    name = "python, dialling"
+
+    def __init__(self, upstream: str) -> None:
+        self._upstream = upstream
+
+    def ask(self, ask: Ask) -> Seen:
+        """Put one question to that upstream."""
+        model = ask.body["model"]
+        assert model.startswith("responses")
+        named = {**ask.body, "model": self._upstream + model.removeprefix("responses")}
+        return super().ask(replace(ask, body=named))
 
 
 def _over_socket(client: openai.OpenAI, body: dict[str, Any]) -> Any:
@@ -346,6 +360,9 @@ def _over_socket(client: openai.OpenAI, body: dict[str, Any]) -> Any:
 
 
 _TERMINAL = ("response.completed", "response.incomplete", "response.failed", "error")
+
+
+# Node SDKs -----------------------------------------------------------------------------------
 
 
 class NodeJudge:

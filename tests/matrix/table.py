@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.matrix.cases import APIS, CASES, Cannot
 from tests.matrix.conftest import SOCKETS
-from tests.matrix.judges import Api
+from tests.matrix.judges import Api, DiallingJudge, Mode
 
 PAGE = Path(__file__).parent.parent.parent / "docs/matrix.md"
 SHORT: dict[Api, str] = {"chat": "C", "messages": "M", "responses": "R"}
@@ -54,7 +54,8 @@ Written by `python -m tests.matrix.table` from the tables that the tests in `tes
 test keeps this page up to date. Each cell is a real client on a real gateway on the simulated
 upstream, over sockets, full and streaming, judged by openai-python, openai-node, anthropic-python
 and @anthropic-ai/sdk with their stream and parse helpers. Columns are client→upstream: C is Chat
-Completions, M Messages, R Responses, and W Responses over WebSocket, where openai-python judges.
+Completions, M Messages, R Responses, and W Responses over WebSocket, where openai-python and
+anthropic-python judge streams.
 
 ✓ passes in all of these. A number is a note below: what that protocol has no way to say, and what
 the test shows to happen instead.
@@ -64,20 +65,27 @@ the test shows to happen instead.
 NO_HELPER = "parse helpers on structured output"
 
 
+def _title(client: Api, upstream: Api, mode: Mode, judge: str) -> str:
+    asked = "W" if mode == "socket" else SHORT[client]
+    return f"{asked}→{'W' if judge == DiallingJudge.name else SHORT[upstream]}"
+
+
 def page() -> str:
     """The whole page."""
     cells = [(client, upstream) for client in APIS for upstream in APIS]
     titles = [f"{SHORT[client]}→{SHORT[upstream]}" for client, upstream in cells]
     cells += [(client, upstream) for client, upstream, *_ in SOCKETS]
-    titles += [f"W→{SHORT[upstream]}" for _, upstream, *_ in SOCKETS]
+    titles += [_title(*cell) for cell in SOCKETS]
     lines = [HEAD, "| scenario | " + " | ".join(titles) + " |", "|---" * (len(cells) + 1) + "|"]
     notes: list[str] = []
     for name, reason in [*((case.name, case.cannot) for case in CASES), *OTHERS]:
         marks = []
         for number, (client, upstream) in enumerate(cells):
             why = reason(client, upstream)
-            if name == NO_HELPER and number >= len(cells) - len(SOCKETS):
+            if name == NO_HELPER and titles[number].startswith("W"):
                 why = "A socket has no parse helpers"
+            elif name == NO_HELPER and titles[number].endswith("W"):
+                why = "Parse helpers are not streamed, and what is not goes by POST"
             if why is None:
                 marks.append("✓")
                 continue

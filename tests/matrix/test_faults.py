@@ -12,7 +12,7 @@ from dragoman.gateway.testing import running_gateway
 from dragoman.simulator.script import Failure, Fault, FaultKind, Pace, Scenario, Text
 from tests.matrix.bodies import Wish, body
 from tests.matrix.cases import APIS
-from tests.matrix.conftest import CONFIG, PROTOCOLS, SOCKETS, Stage
+from tests.matrix.conftest import CONFIG, DIALLED, SOCKETS, UPSTREAMS, Stage
 from tests.matrix.judges import Api, Ask, Mode, Seen
 
 STATUSES = (400, 401, 402, 403, 404, 413, 429, 500, 503, 529)
@@ -24,6 +24,7 @@ UPSTREAM = """
 name = "{api}-{label}"
 protocol = "{protocol}"
 base_url = "{base_url}"
+websocket = "{websocket}"
 [upstreams.timeouts]
 idle_s = {idle_s}
 
@@ -42,13 +43,14 @@ def faulty(stage: Stage) -> Iterator[str]:
     simulator = stage.simulator
     text = CONFIG
     labels = ("calm", "hasty", *STATUSES)
-    for (api, protocol), label in itertools.product(PROTOCOLS.items(), labels):
+    for (api, protocol), label in itertools.product(UPSTREAMS.items(), labels):
         text += UPSTREAM.format(
             api=api,
             protocol=protocol,
             label=label,
             base_url=simulator.base_url,
             key=f"sk-sim-{label}",
+            websocket="on" if api == DIALLED else "off",
             idle_s=0.2 if label == "hasty" else 2.0,
         )
     with running_gateway(parse_config(text)) as gateway:

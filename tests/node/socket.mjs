@@ -1,28 +1,49 @@
 // Holds a conversation with tools over one WebSocket of openai-node: a job as JSON on standard
-// input, the terminal event of each turn as a line of JSON on standard output.
+// input, what happens as lines of JSON on standard output: the terminal event of each turn, and
+// that the socket was opened again. Each of `models` answers one turn. With `cancel` the socket is
+// closed in the middle of the first, with `reconnect` the first turn waits until it was opened again.
 import OpenAI from "openai";
 import { ResponsesWS } from "openai/resources/responses/ws";
 
-const { baseUrl, key, turns, body } = JSON.parse(await new Response(process.stdin).text());
-const socket = new ResponsesWS(new OpenAI({ baseURL: baseUrl, apiKey: key }));
-socket.on("error", (error) => console.log(JSON.stringify({ type: "error", told: String(error), ...error.error })));
+const { baseUrl, key, models, body, cancel, reconnect } = JSON.parse(await new Response(process.stdin).text());
+const tell = (what) => console.log(JSON.stringify(what));
+const options = reconnect ? { reconnect: { onReconnecting: () => undefined, initialDelay: 10 } } : {};
+const socket = new ResponsesWS(new OpenAI({ baseURL: baseUrl, apiKey: key }), options);
 
 let turn = 0;
-function ask(input, previous) {
-  socket.send({ type: "response.create", ...body, input, ...(previous && { previous_response_id: previous }) });
+function ask(content, previous) {
+  const input = Array.isArray(content) ? content : [{ type: "message", role: "user", content }];
+  const request = { type: "response.create", ...body, model: models[turn], input };
+  socket.send(previous ? { ...request, previous_response_id: previous } : request);
 }
 
-socket.on("event", (event) => {
-  if (!["response.completed", "response.failed", "response.incomplete", "error"].includes(event.type)) return;
-  console.log(JSON.stringify(event));
+function next(response) {
   turn += 1;
-  if (turn === turns || event.type !== "response.completed") {
+  if (turn === models.length) {
     socket.close({ code: 1000, reason: "done" });
     return;
   }
-  const calls = event.response.output.filter((item) => item.type === "function_call");
+  const calls = (response?.output ?? []).filter((item) => item.type === "function_call");
   const outputs = calls.map((call) => ({ type: "function_call_output", call_id: call.call_id, output: "a cat" }));
-  ask(outputs.length ? outputs : `once more ${turn}`, event.response.id);
+  ask(outputs.length ? outputs : `once more ${turn - 1}`, response?.id);
+}
+
+socket.on("error", (error) => {
+  tell({ type: "error", told: String(error), code: error.error?.code });
+  if (!reconnect) next();
+});
+socket.on("reconnected", () => {
+  tell({ type: "reconnected" });
+  ask("look");
+});
+socket.on("event", (event) => {
+  if (cancel && event.type === "response.output_text.delta") {
+    tell(event);
+    socket.close({ code: 1000, reason: "enough" });
+  }
+  if (!["response.completed", "response.failed", "response.incomplete"].includes(event.type)) return;
+  tell(event);
+  next(event.response);
 });
 
-ask("look");
+if (!reconnect) ask("look");

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from typing import Any
 
 import openai
 import pytest
-from openai.types.responses import ResponseFunctionToolCall
+from msgspec.structs import replace
+from openai.types.responses import Response, ResponseFunctionToolCall
+from openai.types.websocket_reconnection import ReconnectingEvent
 
+from dragoman.config import WebSocket
 from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.testing import RunningSimulator
+from tests.gateway.conftest import Start, config_for
 from tests.gateway.http import KEY
 from tests.matrix.judges import NODE_DIR, find_node
 from tests.websocket.client import ENDS
-from tests.websocket.test_turns import KINDS, TOOL
+from tests.websocket.test_turns import KINDS, TOOL, _settled, said
 
 TURNS = 10
 SETTINGS: dict[str, Any] = {
@@ -24,46 +29,85 @@ SETTINGS: dict[str, Any] = {
     "max_output_tokens": 4000,
     "store": False,
 }
+LONG = "sim-text?words=2000&delay_ms=20"
+PAIRS = ["chat", "messages", "responses", "responses over websocket"]
+"""Upstreams, and how the gateway calls them."""
 
 
-def model(kind: str) -> str:
-    """Thinks, calls a tool, and then answers."""
-    return f'{kind}/sim-reasoning_tool?tool=look&args={{"at":"x"}}'
+@pytest.fixture(params=PAIRS)
+def pair(
+    request: pytest.FixtureRequest, gateway: RunningGateway, by_socket: RunningGateway
+) -> tuple[RunningGateway, str]:
+    """A gateway, and the kind of its upstream."""
+    kind, _, socket = request.param.partition(" ")
+    return (by_socket if socket else gateway), kind
 
 
-def check_upstream(simulator: RunningSimulator) -> None:
-    """Each turn went upstream once, longer than the one before."""
-    sizes = [len(one.body) for one in simulator.requests]
-    assert len(sizes) == TURNS
-    assert sizes == sorted(set(sizes))
+def models(kind: str) -> list[str]:
+    """What answers each turn: it thinks and calls a tool or calls two at once, then answers."""
+    names = ("reasoning_tool", "reasoning_tool", "parallel_tools", "parallel_tools")
+    return [
+        f'{kind}/sim-{names[turn % 4]}?tool=look&args={{"at":"x"}}&seed={turn}'
+        for turn in range(TURNS)
+    ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_openai_python(gateway: RunningGateway, simulator: RunningSimulator, kind: str) -> None:
+def answers(response: Response, turn: int) -> list[Any]:
+    """What the client says next."""
+    calls = [item for item in response.output if isinstance(item, ResponseFunctionToolCall)]
+    assert len(calls) == (1, 0, 2, 0)[turn % 4]
+    return [
+        {"type": "function_call_output", "call_id": call.call_id, "output": "a cat"}
+        for call in calls
+    ] or [said(f"once more {turn}")]
+
+
+def take_bodies(simulator: RunningSimulator) -> list[Any]:
+    """What the upstream was asked since, without what differs by chance."""
+    found = [_settled(one.json) for one in simulator.requests if one.method == "POST"]
+    simulator.app.clear()
+    assert len(found) == TURNS
+    return [_without_nothing(body) for body in found]
+
+
+def _without_nothing(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nothing(one) for name, one in value.items() if one is not None}
+    return [_without_nothing(one) for one in value] if isinstance(value, list) else value
+
+
+def bodies_by_post(gateway: RunningGateway, simulator: RunningSimulator, kind: str) -> list[Any]:
+    """The same conversation by POST, all of it sent with each turn."""
+    items: list[Any] = [said("look")]
+    with openai.OpenAI(base_url=gateway.openai_base_url, api_key=KEY) as client:
+        for turn, model in enumerate(models(kind)):
+            response = client.responses.create(
+                model=model, input=items, include=["reasoning.encrypted_content"], **SETTINGS
+            )
+            items += [item.to_dict() for item in response.output]
+            items += answers(response, turn)
+    return take_bodies(simulator)
+
+
+def test_openai_python(pair: tuple[RunningGateway, str], simulator: RunningSimulator) -> None:
     """W28: ten turns of tools; an error is an event, after which the socket goes on."""
+    gateway, kind = pair
+    right = bodies_by_post(gateway, simulator, kind)
     client = openai.OpenAI(base_url=gateway.openai_base_url, api_key=KEY)
-    given: Any = "look"
+    given: Any = [said("look")]
     previous: Any = openai.omit
     with client, client.responses.connect() as connection:
-        for turn in range(TURNS):
+        for turn, model in enumerate(models(kind)):
             connection.response.create(
-                model=model(kind), input=given, previous_response_id=previous, **SETTINGS
+                model=model, input=given, previous_response_id=previous, **SETTINGS
             )
             for event in connection:
                 if event.type in ENDS:
                     break
             assert event.type == "response.completed", event
-            calls = [
-                item for item in event.response.output if isinstance(item, ResponseFunctionToolCall)
-            ]
-            assert len(calls) == (1 if turn % 2 == 0 else 0)
-            given = [
-                {"type": "function_call_output", "call_id": call.call_id, "output": "a cat"}
-                for call in calls
-            ] or f"once more {turn}"
-            previous = event.response.id
-        check_upstream(simulator)
-        connection.response.create(model=model(kind), input="x", previous_response_id="resp_x")
+            given, previous = answers(event.response, turn), event.response.id
+        assert take_bodies(simulator) == right
+        connection.response.create(model=models(kind)[0], input="x", previous_response_id="resp_x")
         told = connection.recv()
         assert told.type == "error"
         assert json.loads(told.to_json())["error"]["code"] == "previous_response_not_found"
@@ -92,22 +136,88 @@ async def test_openai_python_async(gateway: RunningGateway, kind: str) -> None:
     assert texts == {"a": "a", "b": "b"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_openai_node(gateway: RunningGateway, simulator: RunningSimulator, kind: str) -> None:
-    job = {
-        "baseUrl": gateway.openai_base_url,
-        "key": KEY,
-        "turns": TURNS,
-        "body": {"model": model(kind), **SETTINGS},
-    }
+def test_openai_python_leaves(
+    pair: tuple[RunningGateway, str], simulator: RunningSimulator
+) -> None:
+    """In the middle of an answer, which ends upstream within a second."""
+    gateway, kind = pair
+    client = openai.OpenAI(base_url=gateway.openai_base_url, api_key=KEY)
+    with client, client.responses.connect() as connection:
+        connection.response.create(model=f"{kind}/{LONG}", input="hi", store=False)
+        while connection.recv().type != "response.output_text.delta":
+            pass
+    left = time.monotonic()
+    simulator.wait_for(lambda: simulator.last.disconnected)
+    assert time.monotonic() - left < 1.0
+
+
+def short_lived(start: Start, simulator: RunningSimulator) -> RunningGateway:
+    """A gateway that ends connections that are half a second old."""
+    config = config_for(simulator.base_url)
+    return start(replace(config, websocket=WebSocket(ping_s=0.1, max_age_s=0.5)))
+
+
+def test_openai_python_dials_again(start: Start, simulator: RunningSimulator) -> None:
+    """After the end of a connection, by itself; and the conversation goes on if all is sent."""
+    gateway = short_lived(start, simulator)
+    client = openai.OpenAI(base_url=gateway.openai_base_url, api_key=KEY)
+    codes: list[int] = []
+
+    def again(event: ReconnectingEvent) -> None:
+        codes.append(event.close_code)
+        connection.response.create(model="chat/sim-text?text=b", input="all", store=False)
+
+    manager = client.responses.connect(on_reconnecting=again, initial_delay=0.01)
+    with client, manager as connection:
+        connection.response.create(model="chat/sim-text", input="hi", store=False)
+        ends: list[str] = []
+        for event in connection:
+            ends += [event.type] if event.type in ENDS else []
+            if len(ends) == 3:
+                break
+    assert codes == [1001]
+    assert ends == ["response.completed", "error", "response.completed"]
+
+
+def node(gateway: RunningGateway, names: list[str], **more: Any) -> list[dict[str, Any]]:
+    """What openai-node tells of a conversation."""
+    job = {"baseUrl": gateway.openai_base_url, "key": KEY, "models": names, **more}
     finished = subprocess.run(
         [find_node(), "socket.mjs"],
         cwd=NODE_DIR,
-        input=json.dumps(job),
+        input=json.dumps({"body": SETTINGS, **job}),
         capture_output=True,
         text=True,
         timeout=60,
     )
-    told = [json.loads(line) for line in finished.stdout.splitlines()]
-    assert [one["type"] for one in told] == ["response.completed"] * TURNS, finished
-    check_upstream(simulator)
+    assert not finished.returncode, finished
+    return [json.loads(line) for line in finished.stdout.splitlines()]
+
+
+def test_openai_node(pair: tuple[RunningGateway, str], simulator: RunningSimulator) -> None:
+    """Ten turns of tools, each of which is upstream what it is by POST."""
+    gateway, kind = pair
+    right = bodies_by_post(gateway, simulator, kind)
+    told = node(gateway, models(kind))
+    assert [one["type"] for one in told] == ["response.completed"] * TURNS
+    assert take_bodies(simulator) == right
+
+
+def test_openai_node_goes_on_and_leaves(
+    pair: tuple[RunningGateway, str], simulator: RunningSimulator
+) -> None:
+    """On the same socket after an error; and in the middle of an answer, which ends upstream."""
+    gateway, kind = pair
+    failed, well = node(gateway, [f"{kind}/sim-400", f"{kind}/sim-text"])
+    assert (failed["type"], well["type"]) == ("error", "response.completed")
+    [begun] = node(gateway, [f"{kind}/{LONG}"], cancel=True)
+    left = time.monotonic()
+    assert begun["type"] == "response.output_text.delta"
+    simulator.wait_for(lambda: simulator.last.disconnected)
+    assert time.monotonic() - left < 1.0
+
+
+def test_openai_node_dials_again(start: Start, simulator: RunningSimulator) -> None:
+    told = node(short_lived(start, simulator), ["chat/sim-text"], reconnect=True)
+    assert [one["type"] for one in told] == ["error", "reconnected", "response.completed"]
+    assert "This connection has reached its end" in told[0]["told"]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from dragoman.gateway.testing import RunningGateway, running_gateway
+from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.testing import RunningSimulator
 from dragoman.upstream.sockets import SocketConnection
-from tests.gateway.conftest import config_for
 from tests.gateway.http import AUTH, Connection, call, events
 from tests.websocket.client import answer_id, opened
 from tests.websocket.test_turns import TOOL, _settled, outputs_for, said
@@ -25,21 +22,6 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 50},
     "/v1/responses": {"input": "hi", "store": False},
 }
-
-
-@pytest.fixture(scope="module")
-def _by_socket(_simulator: RunningSimulator) -> Iterator[RunningGateway]:
-    config = config_for(_simulator.base_url)
-    upstreams = [
-        replace(one, websocket="on") if one.name == "responses" else one for one in config.upstreams
-    ]
-    with running_gateway(replace(config, upstreams=tuple(upstreams))) as gateway:
-        yield gateway
-
-
-@pytest.fixture
-def by_socket(_by_socket: RunningGateway, simulator: RunningSimulator) -> RunningGateway:
-    return _by_socket
 
 
 @pytest.fixture

@@ -33,13 +33,15 @@ _THOUGHT = "The user wants a file. I write it with the tool at hand."
 
 
 def agent(view: View, options: Options) -> Scenario:
-    """Thinks, writes a file with the client's tools (`path=`, `content=`, `calls=`), reports."""
+    """Thinks, writes files with the client's tools (`path=`, `content=`, `calls=` in each of
+    `rounds=`), reports."""
     thought = Reasoning((options.text("thought") or _THOUGHT,))
-    wanted = options.integer("calls", 1)
+    calls_each = options.integer("calls", 1)
+    wanted = calls_each * options.integer("rounds", 1)
     if not view.tools:
         # Agents have a model without tools make a title of what it is asked.
         return Scenario((thought, Text("Writing a file")))
-    at_once = wanted if view.parallel else 1
+    at_once = calls_each if view.parallel else 1
     if view.rounds * at_once >= wanted:
         results = "; ".join(result.text or "nothing" for result in view.results)
         said = options.text("text") or "It is written."

@@ -105,10 +105,10 @@ class _Answered:
             self._socket.close(INTERNAL)
 
     def _pass(self, event: JsonObject) -> None:
-        if event["type"] == "error":
+        if event.get("type") == "error":
             self._held = event
             return
-        self.number = event["sequence_number"] + 1
+        self.number = event.get("sequence_number", self.number) + 1
         response = event.get("response")
         if isinstance(response, dict):
             response["previous_response_id"] = self._turn.previous
@@ -119,7 +119,7 @@ class _Answered:
         """Send an event of the turn; nothing follows its terminal one."""
         if self.over:
             return
-        self.over = event["type"] in _ENDS
+        self.over = event.get("type") in _ENDS
         if self.over:
             self._held = None
         self._socket.say(event, self._turn.lane)

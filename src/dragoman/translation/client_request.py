@@ -62,8 +62,10 @@ class ClientRequest:
         body: bytes,
         shown: Mapping[str, Any] | None = None,
         operation: Operation | None = None,
+        members: Mapping[str, msgspec.Raw] | None = None,
     ) -> None:
-        """Read the head of `body`; `operation` is what the path of the request contains.
+        """Read the head of `body`; `operation` is what the path of the request contains, `members`
+        those of the body, where they are known.
 
         Raises:
             InvalidRequest: not a JSON object, or model or stream are missing or of the wrong
@@ -74,7 +76,7 @@ class ClientRequest:
         """Whether texts of the client had halves of characters, which no upstream takes."""
         self.members: Mapping[str, msgspec.Raw]
         try:
-            self.members = _decode_members(body)
+            self.members = _decode_members(body, members)
         except InvalidRequest:
             if not jsontext.has_halves(body):
                 raise
@@ -231,9 +233,12 @@ class ClientRequest:
         return self._beginning
 
 
-def _decode_members(body: bytes) -> dict[str, msgspec.Raw]:
+def _decode_members(
+    body: bytes, members: Mapping[str, msgspec.Raw] | None = None
+) -> Mapping[str, msgspec.Raw]:
     try:
-        members = jsontext.members(body)
+        if members is None:
+            members = jsontext.members(body)
         if not body.isascii():
             body.decode()  # the members' values were not looked into
         return members

@@ -17,10 +17,11 @@ from dragoman.protocols.openai_responses.conversations import (
     outputs_as_items,
     place_of,
     references,
-    unstored_body,
+    unstored_members,
     whole_members,
     with_stored,
 )
+from dragoman.protocols.raw import join_object
 
 RESPONSE = "resp_01234567"
 
@@ -152,14 +153,14 @@ def test_a_conversation_is_put_together(given: bytes, whole: bytes) -> None:
 )
 def test_what_is_sent_to_who_keeps_nothing(item: bytes, sent: bytes) -> None:
     members = {"model": Raw(b'"m"'), "input": Raw(b"[%b]" % item), "store": Raw(b"true")}
-    assert unstored_body(members) == (
+    assert bytes(join_object(unstored_members(members))) == (
         b'{"model":"m","input":[%b],"store":false,"include":["reasoning.encrypted_content"]}' % sent
     )
 
 
 def test_what_else_is_asked_for_stays_so() -> None:
     given = Raw(b'["message.output_text.logprobs"]')
-    made: Any = msgspec.json.decode(unstored_body({"include": given}))
+    made: Any = msgspec.json.decode(join_object(unstored_members({"include": given})))
     assert made["include"] == ["message.output_text.logprobs", "reasoning.encrypted_content"]
 
 

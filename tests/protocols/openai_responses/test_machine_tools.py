@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.protocols.openai_responses.conversations import unstored_body
+from dragoman.protocols.openai_responses.conversations import unstored_members
+from dragoman.protocols.raw import join_object
 from dragoman.translation import Outcome
 from tests.library import translate_request
 
@@ -138,7 +139,7 @@ def test_a_result_keeps_the_id_of_its_call_where_nothing_is_stored() -> None:
     message = {"type": "message", "id": "msg_1", "role": "user", "content": "hi"}
     body = msgspec.json.encode([message, output])
 
-    left = msgspec.json.decode(unstored_body({"input": msgspec.Raw(body)}))
+    left = msgspec.json.decode(join_object(unstored_members({"input": msgspec.Raw(body)})))
 
     assert left["store"] is False
     assert left["input"][1] == output

@@ -24,6 +24,7 @@ from dragoman.gateway.serving.routing import Target
 from dragoman.gateway.stored.large_body_tasks import items_given
 from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.jsontext import JsonError, decoder
+from dragoman.protocols.base import to_json
 from dragoman.protocols.fields import JsonObject
 from dragoman.protocols.openai_responses.conversations import (
     GivenItems,
@@ -32,7 +33,6 @@ from dragoman.protocols.openai_responses.conversations import (
     no_conversations,
     place_of,
     references,
-    unstored_body,
     unstored_members,
     whole_members,
     with_stored,
@@ -194,8 +194,9 @@ class StoredConversations:
                 raise InvalidRequest.at("background", "needs a gateway that stores responses")
             if continuation is None:
                 if wanted and _kept_there(target):
-                    body = unstored_body(request.members)
-                    request = await self._with_body(request, body, {"store": False})
+                    request = await self._with_members(
+                        request, unstored_members(request.members), {"store": False}
+                    )
                 return request, None
             wanted = False
         is_whole = continuation is None and not wanted and previous is None
@@ -204,7 +205,7 @@ class StoredConversations:
         own = await self._given_items(request)
         if own is None:
             return request, None
-        members = request.members
+        members: Mapping[str, Raw] = request.members
         unstored = (wanted or continuation is not None) and _kept_there(target)
         if unstored and continuation is not None and (previous is None or remembered is not None):
             # What is remembered is as it was sent there, so only what is new is looked at.
@@ -243,10 +244,9 @@ class StoredConversations:
             )
             shown |= {"store": True, "id": pending.id}
         if unstored:
-            request = await self._with_body(request, unstored_body(members), shown)
-        elif members is not request.members:
-            body = bytes(join_object(members))
-            request = await self._with_body(request, body, shown)
+            members = unstored_members(members)
+        if members is not request.members:
+            request = await self._with_members(request, members, shown)
         else:
             request.shown = shown
         return request, pending
@@ -264,13 +264,14 @@ class StoredConversations:
             return None if own is None else replace(own, body=body)
         return given_items(request.members.get("input"))
 
-    async def _with_body(
-        self, request: ClientRequest, body: bytes, shown: Mapping[str, Any]
+    async def _with_members(
+        self, request: ClientRequest, members: Mapping[str, Raw], shown: Mapping[str, Any]
     ) -> ClientRequest:
         """The request with another body."""
+        body = to_json(dict(members))
         if is_large(body):
             return await self._large.read(request.codec.name, body, shown=shown)
-        return ClientRequest(request.codec.name, body, shown)
+        return ClientRequest(request.codec.name, body, shown, members=members)
 
     async def keep(
         self, pending: PendingResponse, response: bytes, events: Sequence[StoredEvent] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from operator import itemgetter
 from typing import Protocol
 
 from msgspec import Raw
@@ -15,6 +14,7 @@ from dragoman.protocols.openai_responses.conversations import unstored_items
 from dragoman.protocols.openai_responses.websocket import (
     NO_END,
     Create,
+    answer_in,
     error_answer,
     error_event,
     error_of_stream,
@@ -256,23 +256,12 @@ class CreateRequest:
         if self._in_part or not data.endswith(b"\n\n"):
             self._in_part = True
             return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
-        # Nearly always whole events of two lines come, as they are written here. (To look for two
-        # characters in a long line takes far longer than for one.)
-        events: list[tuple[bytes, bytes]] = []
-        start, size = 0, len(data)
-        while start < size:
-            line_end = data.find(b"\n", start)
-            end = data.find(b"\n", line_end + 1)
-            if not (
-                data.startswith(b"event: ", start)
-                and data.startswith(b"data: ", line_end + 1)
-                and data.startswith(b"\n\n", end)
-            ):
-                rest = self._decoder.feed(data[start:])
-                return [*events, *((frame.event, frame.data) for frame in rest)]
-            events.append((data[start + 7 : line_end], data[line_end + 7 : end]))
-            start = end + 2
-        return events
+        # Nearly always whole events of two lines come, as they are written here.
+        lines = data.split(b"\n")
+        names, values, ends = lines[:-1:3], lines[1::3], lines[2::3]
+        if len(lines) % 3 == 1 and not any(ends) and all(map(_is_plain, names, values)):
+            return [(name[7:], value[6:]) for name, value in zip(names, values, strict=True)]
+        return [(frame.event, frame.data) for frame in self._decoder.feed(data)]
 
     def _give_sign(self) -> None:
         """The upstream is silent; the client is told something that changes nothing."""
@@ -326,13 +315,14 @@ class CreateRequest:
         if name == b"response.failed":
             self.continuation.failed()
         elif self.continuation.pieces is not None:
-            answer_id, output = response_in(data)
-            # What the events brought is whole; some services leave the last one's output empty.
-            items = [item for _, item in sorted(self._items, key=itemgetter(0)) if item]
-            output = b",".join(items) or output
+            answer_id, output = answer_in(data, self._items)
             if self.continuation.unstored:
                 output = bytes(unstored_items(Raw(b"[%b]" % output)))[1:-1]
             self.continuation.answered(answer_id, output)
+
+
+def _is_plain(name: bytes, value: bytes) -> bool:
+    return name.startswith(b"event: ") and value.startswith(b"data: ")
 
 
 def _told(lines: bytes, names: tuple[bytes, ...]) -> dict[str, str]:

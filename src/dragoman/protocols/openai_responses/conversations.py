@@ -172,7 +172,7 @@ def whole_members(
     whole = {name: raw for name, raw in members.items() if name != "previous_response_id"}
     own = given.body[1:-1]
     pieces = [*earlier, own] if own.strip() else earlier
-    whole["input"] = Raw(b"[" + b",".join(pieces) + b"]")
+    whole["input"] = Raw(b"[%b]" % b",".join(pieces))
     return whole
 
 
@@ -187,11 +187,6 @@ _LOOKED_UP = frozenset(
     }
 )
 """Types of items whose ids say nothing but where they are stored. Those of others pair them."""
-
-
-def unstored_body(members: Mapping[str, Raw]) -> bytes:
-    """The body of `unstored_members`."""
-    return bytes(join_object(unstored_members(members)))
 
 
 def unstored_members(members: Mapping[str, Raw]) -> dict[str, Raw]:

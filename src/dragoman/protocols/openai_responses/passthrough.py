@@ -15,7 +15,7 @@ from dragoman.canonical.errors import Fault, UpstreamError
 from dragoman.canonical.losses import Ledger, LossKind
 from dragoman.canonical.options import Capabilities
 from dragoman.canonical.usage import Usage
-from dragoman.jsontext import JsonError, decoder
+from dragoman.jsontext import JsonError, JsonMismatch, decoder
 from dragoman.protocols.base import NOTHING, Beginning, Passthrough, to_json
 from dragoman.protocols.error_body import is_readable, is_typed, says_error, stray_error
 from dragoman.protocols.finish_words import is_failure
@@ -205,12 +205,24 @@ class _Answer(Struct):
     tool_usage: Any = None
 
 
+_LOOKED_AT = ("usage", "error", "status", "id", "service_tier", "tool_usage")
+
+
 class _Lifecycle(Struct):
     """What of a lifecycle event is looked at."""
 
     type: Any = None
     sequence_number: Any = None
     response: _Answer | None = None
+
+
+class _Opened(Struct, forbid_unknown_fields=True):
+    """A lifecycle event that has no other members, opened in one go: it repeats the client's tools,
+    which may be long."""
+
+    type: Raw = _ABSENT
+    sequence_number: Raw = _ABSENT
+    response: dict[str, Raw] | None = None
 
 
 class _Typed(Struct):
@@ -222,6 +234,7 @@ class _Typed(Struct):
 _answer = jsontext.decoder(_Answer)
 _typed = jsontext.decoder(_Typed)
 _lifecycle = jsontext.decoder(_Lifecycle)
+_opened = jsontext.decoder(_Opened)
 
 
 def forward_response(
@@ -262,23 +275,56 @@ def _usage_of(answer: _Answer) -> Usage | None:
 def _with(body: bytes, shown: Mapping[str, Any]) -> bytes:
     """A response object with other values of the members it has; the same bytes if none differs."""
     members = jsontext.members(body)
-    changed = {
+    changed = _changed(members, shown)
+    return to_json({**members, **changed}) if changed else body
+
+
+def _changed(members: Mapping[str, Raw], shown: Mapping[str, Any]) -> dict[str, Raw]:
+    """Those of the values to show that differ from the members there are."""
+    return {
         name: Raw(encoded)
         for name, value in shown.items()
         if name in members and bytes(members[name]) != (encoded := to_json(value))
     }
-    return to_json({**members, **changed}) if changed else body
 
 
-def _showing(data: bytes, shown: Mapping[str, Any]) -> bytes:
-    """A lifecycle event with other values of members of its response object."""
-    members = jsontext.members(data)
-    response = bytes(members["response"])
-    changed = _with(response, shown)
-    if changed is response:
-        return data
-    members["response"] = Raw(changed)
-    return to_json(members)
+def _members(data: bytes) -> tuple[dict[str, Raw], dict[str, Raw] | None]:
+    """The members of a lifecycle event, its response's place kept by an empty one, and those of its
+    response object.
+
+    Raises:
+        JsonMismatch: it is not written as services write it.
+        JsonError: it is none.
+    """
+    if not data.startswith(b'{"type"'):
+        raise JsonMismatch("it does not begin with its type")
+    event = _opened(data)
+    number = {"sequence_number": event.sequence_number} if event.sequence_number else {}
+    response = {"response": _ABSENT}
+    ordered = number | response if data.endswith(b"}}") else response | number
+    return {"type": event.type} | ordered, event.response
+
+
+def _showing(data: bytes, shown: Mapping[str, Any]) -> tuple[bytes, _Lifecycle]:
+    """A lifecycle event with other values of members of its response object, the same bytes if none
+    differs; and what of it is looked at.
+
+    Raises:
+        JsonError: it is none.
+    """
+    try:
+        members, response = _members(data)
+    except JsonMismatch:
+        members = jsontext.members(data)
+        response = split_object(members.get("response"))
+    if response is None:
+        return data, _Lifecycle()
+    seen = {name: jsontext.strict(response[name]) for name in _LOOKED_AT if name in response}
+    kind = text_of(members.get("type"))
+    changed = _changed(response, shown)
+    if changed:
+        data = to_json({**members, "response": Raw(to_json({**response, **changed}))})
+    return data, _Lifecycle(kind, response=_Answer(**seen))
 
 
 class ResponsesRelay:
@@ -349,12 +395,10 @@ class ResponsesRelay:
     def _lifecycle(self, frame: Frame) -> bytes:
         raw, data = frame.raw, frame.data
         try:
-            event = _lifecycle(data)
-            if event.response is None:
-                return raw
-            if self._shown:
-                data = _showing(data, self._shown)
+            data, event = _showing(data, self._shown) if self._shown else (data, _lifecycle(data))
         except JsonError:
+            return raw
+        if event.response is None:
             return raw
         raw = raw if data is frame.data else encode(data, frame.event)
         if not self._created:

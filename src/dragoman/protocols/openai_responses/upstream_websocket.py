@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from dragoman import jsontext
 from dragoman.jsontext import JsonError
 from dragoman.protocols.base import to_json
-from dragoman.protocols.openai_responses.websocket import finished_item, response_in
+from dragoman.protocols.openai_responses.websocket import answer_in, finished_item
 from dragoman.protocols.raw import join_object, split_list, split_object
 
 LARGEST = 15 * 1024 * 1024
@@ -38,11 +38,23 @@ class SocketTurn:
     is that which came in place of further events.
     """
 
-    __slots__ = ("_continues", "_finished", "_members", "error", "fields", "held", "input", "over")
+    __slots__ = (
+        "_begun",
+        "_continues",
+        "_finished",
+        "_members",
+        "error",
+        "fields",
+        "held",
+        "input",
+        "over",
+    )
 
     def __init__(self, members: dict[str, Raw]) -> None:
         self._members = members
         self._continues = False
+        self._begun = False
+        """Whether an event came."""
         self._finished: list[bytes] = []
         fields = {name: raw for name, raw in members.items() if name not in _NOT_COMPARED}
         self.fields = bytes(join_object(fields))
@@ -79,6 +91,11 @@ class SocketTurn:
         if kind == b"error":
             self.error = socket_error(message, continues=self._continues)
             return b""
+        if not kind and not self._begun:
+            # Whoever begins so speaks another protocol; no end would come to tell so.
+            self.error = _UNREADABLE
+            return b""
+        self._begun = True
         if kind == b"response.output_item.done":
             self._finished.append(message)
         elif kind in _ENDS:
@@ -150,9 +167,7 @@ class Held(Struct, frozen=True):
 def _held_after(request: SocketTurn, end: bytes, finished: list[bytes]) -> Held | None:
     """What a connection holds after a response: `end` is its last event, `finished` are the events
     of its items, which not all services repeat at the end. None if nothing can go on from it."""
-    name, output = response_in(end)
-    items = [item for _, item in sorted(map(finished_item, finished)) if item]
-    output = b",".join(items) or output
+    name, output = answer_in(end, list(map(finished_item, finished)))
     if not name or request.names_parent:
         return None
     try:
@@ -229,6 +244,11 @@ class SocketError(Struct, frozen=True):
         """The event of a stream that has begun, where an error has another form."""
         flat = {name: self.error.get(name) for name in ("code", "message", "param")}
         return b"event: error\ndata: %b\n\n" % to_json({"type": "error", **flat})
+
+
+_UNREADABLE = SocketError(
+    502, [], {"type": "server_error", "message": "A message is no event of a response."}, False
+)
 
 
 def socket_error(message: bytes, *, continues: bool) -> SocketError:

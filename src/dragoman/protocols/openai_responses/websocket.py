@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -251,6 +252,26 @@ def finished_item(data: bytes) -> tuple[int, bytes]:
         return 0, b""
     place = event.output_index
     return place if type(place) is int else 0, bytes(event.item)
+
+
+_ANSWER_ID = re.compile(
+    rb'\{\s*"type"\s*:\s*"[a-z._]+"\s*,\s*(?:"sequence_number"\s*:\s*[0-9]+\s*,\s*)?'
+    rb'"response"\s*:\s*\{\s*"id"\s*:\s*"([A-Za-z0-9_.:-]+)"'
+)
+"""Finds the id of the response where its event begins as services write it: the rest, which repeats
+the client's tools, is then not read."""
+
+
+def answer_in(end: bytes, finished: list[tuple[int, bytes]]) -> tuple[str, bytes]:
+    """The id and the output items of an answer, as `response_in`, from its last event and the items
+    as they were finished. What the latter brought is whole; some services leave the output of the
+    last event empty."""
+    items = b",".join([item for _, item in sorted(finished, key=itemgetter(0)) if item])
+    found = _ANSWER_ID.match(end) if items else None
+    if found is not None:
+        return found[1].decode(), items
+    name, output = response_in(end)
+    return name, items or output
 
 
 def response_in(data: bytes) -> tuple[str, bytes]:
