@@ -4,8 +4,8 @@ CPU time differs by a tenth from run to run on a machine with anything else to d
 which callgrind counts, do not differ by a hundredth. They leave out the kernel and what waiting for
 memory costs, so they tell whether a change made the gateway's own work less, not what a request
 costs. ``--against`` counts those of another checkout in the same run and shows the ratios; the
-harness, its requests and the upstream are this checkout's for both. Needs valgrind; a figure takes
-ten seconds.
+harness, its requests and the upstream are this checkout's for both; a checkout that has a
+``.venv`` runs with what is installed there. Needs valgrind; a figure takes ten seconds.
 
 - ``request``: a small one, translated or passed through.
 - ``stream``: the same with ten events.
@@ -42,13 +42,19 @@ LIMIT = 1.02
 _TOTAL = re.compile(r"^totals: (\d+)", re.MULTILINE)
 
 
+def python_of(root: Path) -> str:
+    """The interpreter of a checkout: other versions may need other packages."""
+    own = root / ".venv" / "bin" / "python"
+    return str(own) if own.exists() else sys.executable
+
+
 @contextmanager
 def gateway(root: Path, folder: Path, up: Upstreams) -> Iterator[tuple[Child, int]]:
     """The gateway of a checkout below callgrind, which does not count yet, and its port."""
     port, config = free_port(), folder / "dragoman.toml"
     config.write_text(targets.configuration(port, up) + '[storage]\npath = ""\n')
     command = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
-    command += [f"--callgrind-out-file={folder}/counts.%p", sys.executable, "-m", "dragoman"]
+    command += [f"--callgrind-out-file={folder}/counts.%p", python_of(root), "-m", "dragoman"]
     command += ["serve", "--config", str(config)]
     # The order of sets and dictionaries is the same in all runs.
     env = {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]), "PYTHONHASHSEED": "0"}

@@ -21,12 +21,14 @@ class Sequencer:
 
     The events of the block that opened first pass at once; those of blocks that opened
     meanwhile are buffered, in the order the blocks opened. Events of no block pass at once.
+
+    `current` is the index of the block whose events pass, None if no block is open.
     """
 
-    __slots__ = ("_current", "_waiting")
+    __slots__ = ("_waiting", "current")
 
     def __init__(self) -> None:
-        self._current: int | None = None
+        self.current: int | None = None
         self._waiting: dict[int, list[Event]] = {}
 
     def push(self, event: Event) -> list[Event]:
@@ -39,20 +41,20 @@ class Sequencer:
             or type(event) is Annotated
             or type(event) is Sealed
         ):
-            if event.index != self._current:
+            if event.index != self.current:
                 buffered = self._waiting.get(event.index)
                 if buffered is not None:
                     buffered.append(event)
                     return []
             if type(event) is Closed:
-                self._current = None
+                self.current = None
                 if self._waiting:
                     return [event, *self._release()]
         elif type(event) is Opened:
-            if self._current is not None:
+            if self.current is not None:
                 self._waiting[event.index] = [event]
                 return []
-            self._current = event.index
+            self.current = event.index
         elif type(event) is Failed:
             self._waiting.clear()
         elif self._waiting and (type(event) is Finished or type(event) is Ended):
@@ -61,9 +63,9 @@ class Sequencer:
 
     def _release(self) -> list[Event]:
         released: list[Event] = []
-        while self._waiting and self._current is None:
+        while self._waiting and self.current is None:
             index = next(iter(self._waiting))
             released += self._waiting.pop(index)
             if not isinstance(released[-1], Closed):
-                self._current = index
+                self.current = index
         return released

@@ -209,7 +209,7 @@ class TranslatedStream(AnswerStream):
 
     def _pass_on(self, events: Iterable[Event]) -> bytes:
         written: list[bytes] = []
-        halves = self._halves
+        halves, sequencer = self._halves, self._sequencer
         if halves is not None and halves.seen:
             events = [mended for event in events for mended in halves.push(event)]
         try:
@@ -220,15 +220,20 @@ class TranslatedStream(AnswerStream):
                     self._said += (
                         len(text) if text.isascii() else len(text.encode(errors="replace"))
                     )
-                    if self.blank or text.isspace():
+                    is_plain = event.index == sequencer.current and event.index not in self._calls
+                    if self.blank or (not is_plain and text.isspace()):
                         self._watch_blank(event)
+                    if is_plain:
+                        # As nearly always: neither stage would change it.
+                        written.append(self._write(event))
+                        continue
                 elif type(event) is Opened:
                     if type(event.block) is ToolCall:
                         self._calls.add(event.index)
                 elif type(event) is Closed:
                     self.blank = 0
                 for changed in self._restorer.push(event):
-                    for ordered in self._sequencer.push(changed):
+                    for ordered in sequencer.push(changed):
                         # One by one: an error must not lose what was already written.
                         written.append(self._write(ordered))  # noqa: PERF401
         except (IllegalEvent, DragomanError) as error:

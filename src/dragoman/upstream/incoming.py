@@ -231,7 +231,7 @@ class IncomingResponse:
         if self._buffered > HIGH_WATER and not self.paused:
             self.paused = True
             self._connection.pause(True)
-        if self._sink is None:
+        if self._sink is None and self._waiter is not None:
             self._wake()
 
     def on_read(self) -> None:
