@@ -48,7 +48,7 @@ def _opened(path: Path) -> Iterator[LimitAdministration]:
 @contextmanager
 def _stored(path: Path) -> Iterator[tuple[Config, Store]]:
     """A configuration and its store."""
-    config = read_config(path, warn=False)
+    config = read_config(path, serving=False)
     from dragoman.storage.opening import store_for
 
     store = store_for(config)
