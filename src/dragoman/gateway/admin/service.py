@@ -52,6 +52,7 @@ from dragoman.gateway.admin.calls import (
 )
 from dragoman.gateway.admin.clients import ClientRoutes
 from dragoman.gateway.admin.events import EventRoutes, Events
+from dragoman.gateway.admin.explaining import ExplainRoutes
 from dragoman.gateway.admin.keys import AdminKeyRoutes, KeyRoutes
 from dragoman.gateway.admin.operators import Operators, check_json
 from dragoman.gateway.admin.requests import RequestRoutes
@@ -140,6 +141,7 @@ class Admin:
                 *SeriesRoutes(series).routes(),
                 *EventRoutes(events, operators.holds).routes(),
                 *ClientRoutes(config, bench.router, self._ask_keys, lambda: keys.is_open).routes(),
+                *ExplainRoutes(config, bench.router, prices, keys.ring, scrape.accounts).routes(),
                 *WorkbenchRoutes(bench, envelope_key, self._note_sent).routes(),
                 AdminRoute("usage", {"GET": self._usage}),
                 AdminRoute("audit", {"GET": self._audit}),

@@ -377,10 +377,9 @@ class ResponsesReader:
         response = response if isinstance(response, dict) else {}
         begun = self._begin(value)
         self._over = True
-        missing = self._missing(response, "response.")
+        missing = self._missing(response, "response.") + self._ended_heads()
         if self._items.has_strays():
             raise UpstreamError.unreadable("pieces of it are of no item that it has")
-        missing += self._ended_heads()
         open_ = [event for item in self._items for event in self._answer.close(item)]
         return [*begun, *missing, *open_, *self._end(response, "response.", complete=complete)]
 

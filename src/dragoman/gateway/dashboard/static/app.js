@@ -9,12 +9,14 @@ import { Accounts } from "./accounts.js";
 import { Clients } from "./clients.js";
 import { Overview } from "./overview.js";
 import { Requests, Request } from "./requests.js";
+import { Routes } from "./routes.js";
 import { Workbench } from "./workbench.js";
 
-const GROUPS = [["Watch", ["overview", "requests"]], ["Manage", ["accounts"]], ["Try", ["workbench", "clients"]]];
+const GROUPS = [["Watch", ["overview", "requests"]], ["Manage", ["accounts", "routes"]], ["Try", ["workbench", "clients"]]];
 const SCREENS = {
   overview: { title: "Overview", of: () => html`<${Overview}/>` },
   accounts: { title: "Accounts", of: (rest) => html`<${Accounts} name=${rest[0]}/>` },
+  routes: { title: "Models and routes", short: "Routes", of: () => html`<${Routes}/>` },
   requests: { title: "Requests", of: (rest) => (rest[0] ? html`<${Request} id=${rest[0]}/>` : html`<${Requests}/>`) },
   workbench: { title: "Workbench", of: () => html`<${Workbench}/>` },
   clients: { title: "Clients", of: (rest) => html`<${Clients} name=${rest[0]}/>` },
@@ -61,7 +63,7 @@ function Frame() {
       ${remains < WARN_S && html`<p class="banner" role="alert">You will be signed out in ${left(Math.max(0, remains))}; anything you do goes on with the session.</p>`}
       ${of(rest)}
     </main>
-    <nav class="tabs-bottom" aria-label="Screens on a phone">${Object.keys(SCREENS).map((name) => html`<a href=${"/ui/" + name} aria-current=${name === screen ? "page" : null}><${Icon} name=${name} size="20"/>${SCREENS[name].title}</a>`)}</nav>
+    <nav class="tabs-bottom" aria-label="Screens on a phone">${Object.keys(SCREENS).map((name) => html`<a href=${"/ui/" + name} aria-current=${name === screen ? "page" : null}><${Icon} name=${name} size="20"/>${SCREENS[name].short || SCREENS[name].title}</a>`)}</nav>
     <${Said}/>
   </div>`;
 }

@@ -1,0 +1,31 @@
+"""The screen of models and routes in a browser."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dragoman.gateway.testing import RunningGateway
+from tests.dashboard import test_screens
+from tests.dashboard.conftest import Told
+from tests.dashboard.test_screens import WIDTHS, sign_in
+
+
+def test_a_name_is_explained_as_one_types(page: Page, gateway: RunningGateway, told: Told) -> None:
+    sign_in(page, gateway, path="/routes")
+    page.get_by_label("Model", exact=True).fill("chat/sim-text")
+    steps = page.locator(".steps")
+    expect(steps).to_contain_text("the name begins with the upstream's")
+    expect(steps).to_contain_text("chat Chat as sim-text")
+    expect(page).to_have_url(f"{gateway.base_url}/ui/routes?model=chat%2Fsim-text")
+    page.get_by_label("Name of a key").fill("<b>nobody</b>")
+    expect(steps).to_contain_text("<b>nobody</b> may not ask for it. There is no such key")
+    page.get_by_label("Model", exact=True).fill("no-such-model")
+    expect(page.locator(".banner")).to_contain_text("a client is told that there is no such model")
+    assert (told.console, told.elsewhere) == ([], [])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_can_be_read(page: Page, gateway: RunningGateway, width: str) -> None:
+    test_screens.test_all_can_be_read(page, gateway, width, "/routes?model=messages/sim-text")
+    expect(page.locator(".steps")).to_be_visible()
