@@ -37,7 +37,8 @@ class Told:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """One that was asked for something that one account failed, and another answered."""
-    store = Storage(path=str(tmp_path_factory.mktemp("dashboard") / "dragoman.db"))
+    path = tmp_path_factory.mktemp("dashboard") / "dragoman.db"
+    store = Storage(path=str(path), key=Secret("a store key"))
     with (
         running_simulator() as simulator,
         running_gateway(_with_many(config_for(simulator.base_url), store)) as gateway,

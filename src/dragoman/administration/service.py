@@ -159,10 +159,12 @@ class Administration(AccountQueries):
         *,
         replace: bool = False,
         skip_bad: bool = False,
+        dry_run: bool = False,
         progress: Callable[[Progress], None] = lambda _: None,
     ) -> ImportResult:
         """Add all accounts of a list: all or none, but with `skip_bad` the good ones of it. With
-        `replace` those that there are already get the fields that the list has for them.
+        `replace` those that there are already get the fields that the list has for them. With
+        `dry_run` nothing is changed, and what is wrong is told with the rest.
 
         Raises:
             ImportRejected: rows are bad, and are not to be skipped.
@@ -172,13 +174,10 @@ class Administration(AccountQueries):
         read = list(rows)
         with self._store.deciding():
             importing = self._take_rows(read, replace=replace, progress=progress)
-            if importing.bad and not skip_bad:
+            if importing.bad and not (skip_bad or dry_run):
                 raise ImportRejected(tuple(importing.bad), importing.rows)
-            if importing.definitions:
-                self._store.define(importing.definitions)
-            if importing.transitions:
-                self._store.apply(importing.transitions)
-            self._note(*importing.changes)
+            if not dry_run:
+                self._store_import(importing)
         return ImportResult(
             rows=importing.rows,
             added=importing.added,
@@ -186,6 +185,13 @@ class Administration(AccountQueries):
             bad=tuple(importing.bad),
             same_keys=tuple(importing.same_keys),
         )
+
+    def _store_import(self, importing: _Import) -> None:
+        if importing.definitions:
+            self._store.define(importing.definitions)
+        if importing.transitions:
+            self._store.apply(importing.transitions)
+        self._note(*importing.changes)
 
     def _take_rows(
         self, rows: Iterable[Row | BadRow], *, replace: bool, progress: Callable[[Progress], None]

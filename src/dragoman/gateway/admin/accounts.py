@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from io import BytesIO
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +13,7 @@ from msgspec import Struct
 
 from dragoman.accounts.pool import AccountPool
 from dragoman.accounts.states import AccountState
+from dragoman.accounts.store import StoreError
 from dragoman.administration.drafts import Draft, literal_secret, read_draft
 from dragoman.administration.errors import Conflict, NoModel, UnknownAccount
 from dragoman.administration.rows import rows_of
@@ -23,6 +25,7 @@ from dragoman.gateway.admin.calls import (
     MOST_BAD_ROWS,
     MOST_ON_PAGE,
     PAGE,
+    STREAMED,
     AdminRoute,
     Call,
     Refusal,
@@ -36,12 +39,16 @@ from dragoman.gateway.admin.calls import (
     only,
     read_object,
 )
-from dragoman.gateway.operation.probe import probe
+from dragoman.gateway.edge.incoming import while_connected
+from dragoman.gateway.operation.probe import Finding, probe
+from dragoman.http import ClientGone
 from dragoman.upstream.client import UpstreamClient
 
 T = TypeVar("T")
 
 _HISTORY = 100
+_TESTS_AT_ONCE = 8
+_BETWEEN_TESTS_S = 0.1
 _DEEDS = ("enable", "disable", "remove")
 _KINDS = {
     "text/csv": "csv",
@@ -78,6 +85,7 @@ class AccountRoutes:
             AdminRoute("accounts/table", {"GET": self._table}),
             AdminRoute("accounts/do", {"POST": self._do}),
             AdminRoute("accounts/import", {"POST": self._import}),
+            AdminRoute("accounts/test", {"POST": self._test_many}),
             AdminRoute(
                 "accounts/*",
                 {"GET": self._show, "PATCH": self._change, "DELETE": self._remove},
@@ -86,6 +94,7 @@ class AccountRoutes:
             AdminRoute("accounts/*/enable", {"POST": self._enable}),
             AdminRoute("accounts/*/disable", {"POST": self._disable}),
             AdminRoute("accounts/*/test", {"POST": self._test}),
+            AdminRoute("accounts/*/rotate", {"POST": self._rotate}),
         ]
 
     async def _list(self, call: Call) -> Reply:
@@ -113,23 +122,15 @@ class AccountRoutes:
     async def _do(self, call: Call) -> Reply:
         only(call.query)
         asked = await read_object(call.incoming)
-        what, names, reason = (
-            asked.pop("do", None),
-            asked.pop("names", None),
-            asked.pop("reason", ""),
-        )
+        what, names, reason = asked.pop("do", None), _names(asked), asked.pop("reason", "")
         if asked:
             bad("There is no such field.", first(asked))
         if what not in _DEEDS:
             bad(f"Expected one of {', '.join(_DEEDS)}.", "do")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            bad("A list of names is expected.", "names")
-        if not 0 < len(names) <= MOST_ON_PAGE:
-            bad(f"Expected 1 to {MOST_ON_PAGE} names.", "names")
         if not isinstance(reason, str):
             bad("A text is expected.", "reason")
         return 200, await self._ask(
-            lambda administration: _done(administration, what, list(dict.fromkeys(names)), reason)
+            lambda administration: _done(administration, what, names, reason)
         )
 
     async def _show(self, call: Call) -> Reply:
@@ -183,28 +184,104 @@ class AccountRoutes:
         only(call.query)
         (name,) = call.names
         model = await _one_text(call, "model")
+        try:
+            return 200, await self._probed(name, model)
+        except NoModel as error:
+            raise Refusal(400, "invalid_request", str(error), "model") from None
+
+    async def _probed(self, name: str, model: str | None) -> Finding:
+        """Ask an account of that name for a short answer, and record what that says of it.
+
+        Raises:
+            UnknownAccount: there is none.
+            Conflict: its secrets cannot be read.
+            NoModel: no model is given, and none is known.
+        """
         account = await self._ask(lambda administration: administration.account(name))
         try:
             state = self._pool.state(name)
         except KeyError:
             state = AccountState(name)
-        try:
-            finding, transition = await probe(
-                self._client, self._config, account, state, who="operator", model=model
-            )
-        except NoModel as error:
-            raise Refusal(400, "invalid_request", str(error), "model") from None
+        finding, transition = await probe(
+            self._client, self._config, account, state, who="operator", model=model
+        )
         if transition is not None:
             seen = transition
             # Through the store: the account may be so new that this worker does not know it yet.
             await self._ask(lambda administration: administration.observe(seen))
-        return 200, finding
+        return finding
+
+    async def _test_many(self, call: Call) -> Reply:
+        only(call.query)
+        asked = await read_object(call.incoming)
+        names, model = _names(asked), asked.pop("model", None)
+        if asked:
+            bad("There is no such field.", first(asked))
+        if model is not None and not isinstance(model, str):
+            bad("A text is expected.", "model")
+        call.incoming.start(200, STREAMED)
+        with suppress(ClientGone):  # as pages do: no further account is asked
+            await while_connected(call.incoming, self._tell_tests(call, names, model))
+            call.incoming.end()
+        return None
+
+    async def _tell_tests(self, call: Call, names: list[str], model: str | None) -> None:
+        """Test accounts, some at a time, and tell each outcome as it comes."""
+        turns = asyncio.Semaphore(_TESTS_AT_ONCE)
+
+        async def test(name: str) -> None:
+            try:
+                told: object = await self._probed(name, model)
+            except (UnknownAccount, Conflict, NoModel, StoreError) as error:
+                told = Undone(name, str(error))
+            finally:
+                turns.release()
+            with suppress(ClientGone):
+                await call.incoming.write(b"data: %b\n\n" % msgspec.json.encode(told))
+
+        async with asyncio.TaskGroup() as tests:
+            for name in names:
+                await turns.acquire()
+                tests.create_task(test(name))
+                # An upstream is not to see all of them at one moment.
+                await asyncio.sleep(_BETWEEN_TESTS_S)
+
+    async def _rotate(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        asked = await read_object(call.incoming)
+        test, model = asked.pop("test", True), asked.pop("model", None)
+        if not isinstance(asked.get("key"), str) or not asked["key"]:
+            bad("The new key is expected.", "key")
+        if not isinstance(test, bool):
+            bad("Expected true or false.", "test")
+        if model is not None and not isinstance(model, str):
+            bad("A text is expected.", "model")
+        made = read_draft({"name": name, "key": asked.pop("key")}, literal_secret)
+        if asked:
+            bad("There is no such field.", first(asked))
+        account = await self._ask(lambda administration: administration.account(name))
+        finding: Finding | None = None
+        if test:
+            changed, state = made.changed(account), AccountState(name)
+            try:
+                finding, _ = await probe(
+                    self._client, self._config, changed, state, who="operator", model=model
+                )
+            except NoModel as error:
+                raise Refusal(400, "invalid_request", str(error), "model") from None
+            if not finding.passed:
+                told = f"The new key does not work, and the old one stays: {finding.told}"
+                raise Refusal(409, "conflict", told, "key", {"finding": finding})
+        view = await self._ask(lambda administration: administration.change(made))
+        return 200, {"account": view, "finding": finding}
 
     async def _import(self, call: Call) -> Reply:
         query, incoming = call.query, call.incoming
-        only(query, "format", "replace", "skip_bad")
+        only(query, "format", "replace", "skip_bad", "dry_run")
         kind = choice(query, "format", ("csv", "json", "jsonl"))
         replace, skip_bad = flag(query, "replace"), flag(query, "skip_bad")
+        dry_run = flag(query, "dry_run")
         if kind is None:
             media = incoming.headers.get(b"content-type", b"").decode("latin-1").partition(";")[0]
             kind = _KINDS.get(media.strip().lower())
@@ -216,7 +293,7 @@ class AccountRoutes:
             )
             done = await self._ask(
                 lambda administration: administration.import_rows(
-                    rows, replace=replace, skip_bad=skip_bad
+                    rows, replace=replace, skip_bad=skip_bad, dry_run=dry_run
                 )
             )
         return 200, msgspec.structs.replace(done, bad=done.bad[:MOST_BAD_ROWS])
@@ -247,6 +324,20 @@ def _done(
         else:
             done.append(name)
     return {"done": done, "refused": refused}
+
+
+def _names(asked: dict[str, Any]) -> list[str]:
+    """The accounts that are named, each once.
+
+    Raises:
+        Refusal: they are no names, or too many.
+    """
+    names = asked.pop("names", None)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        bad("A list of names is expected.", "names")
+    if not 0 < len(names) <= MOST_ON_PAGE:
+        bad(f"Expected 1 to {MOST_ON_PAGE} names.", "names")
+    return list(dict.fromkeys(names))
 
 
 async def _one_text(call: Call, name: str) -> str | None:

@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, left, clock, minute, now, say, span, Glyph, State, Meter, Unknown, Dialog, STATES } from "./kit.js";
 import { Icon } from "./icons.js";
 import { ask, isAdmin } from "./api.js";
+import { Add, Import, NewKey, Test } from "./account_dialogs.js";
 
 const ROW = 32, SPARE = 8, EVERY_MS = 10000;
 const CHANGES = { cooled: "cooling", exhausted: "exhausted", disabled: "disabled", enabled: "active", restored: "active" };
@@ -44,7 +45,7 @@ const back = (row) => (row.back && row.back > now.value ? left(row.back - now.va
 export function Accounts({ name }) {
   const [table, setTable] = useState(null), [fault, setFault] = useState(""), [stale, setStale] = useState(false);
   const [filter, setFilter] = useState(new URLSearchParams(location.search).get("q") || ""), [states, setStates] = useState(new Set()), [sort, setSort] = useState("worst");
-  const [ticked, setTicked] = useState(new Set()), [asking, setAsking] = useState(null);
+  const [ticked, setTicked] = useState(new Set()), [asking, setAsking] = useState(null), [dialog, setDialog] = useState(null);
   const load = () => ask("GET", "accounts/table").then((got) => { setTable(got); setStale(false); setFault(""); }, (refused) => { setStale(true); setFault(refused.message); });
   useEffect(() => {
     load();
@@ -64,6 +65,7 @@ export function Accounts({ name }) {
     return rows.filter((row) => fits(row) && (!states.size || states.has(row.state))).sort(SORTS[sort][1]);
   }, [rows, filter, states, sort]);
   const canServe = (numbers.active || 0) + (numbers.trial || 0);
+  const close = () => setDialog(null);
   const toggle = (state) => setStates((old) => { const next = new Set(old); next.has(state) ? next.delete(state) : next.add(state); return next; });
   const tick = (one) => setTicked((old) => { const next = new Set(old); next.has(one) ? next.delete(one) : next.add(one); return next; });
 
@@ -81,7 +83,7 @@ export function Accounts({ name }) {
     load();
   };
 
-  return html`<div class="head"><h1>Accounts</h1>${table && html`<span class="sub">${count(rows.length)} on ${new Set(rows.map((row) => row.upstream)).size} upstreams, ${count(canServe)} can serve</span>`}</div>
+  return html`<div class="head"><h1>Accounts</h1>${table && html`<span class="sub">${count(rows.length)} on ${new Set(rows.map((row) => row.upstream)).size} upstreams, ${count(canServe)} can serve</span>`}${isAdmin() && html`<div class="tools"><button class="btn" onClick=${() => setDialog({ import: true })}>Import…</button><button class="btn" onClick=${() => setDialog({ add: true })}>Add…</button></div>`}</div>
     ${stale && html`<p class="banner" role="alert">Not live: ${fault}</p>`}
     <div class="filters">
       <label class="field flt"><${Icon} name="search"/><input type="search" placeholder="Name, upstream:, why:" aria-label="Filter accounts" value=${filter} onInput=${(event) => setFilter(event.target.value)}/></label>
@@ -91,13 +93,17 @@ export function Accounts({ name }) {
     <div class=${name ? "split" : ""}>
       <div class="tablewrap">
         ${ticked.size > 0 && html`<div class="bulk"><b class="strong">${count(ticked.size)} selected</b><span class="t2 not-phone">of ${count(rows.length)}; nothing outside the selection is touched</span><span class="grow"></span>
-          <button class="btn" onClick=${() => act("enable", [...ticked])}>Enable</button><button class="btn" onClick=${() => setAsking([...ticked])}>Disable…</button><button class="btn quiet" onClick=${() => setTicked(new Set())}>Clear</button></div>`}
+          <button class="btn" onClick=${() => setDialog({ test: [...ticked] })}>Test…</button><button class="btn" onClick=${() => act("enable", [...ticked])}>Enable</button><button class="btn" onClick=${() => setAsking([...ticked])}>Disable…</button><button class="btn quiet" onClick=${() => setTicked(new Set())}>Clear</button></div>`}
         ${table ? html`<${Grid} rows=${shown} windows=${windows} open=${name} ticked=${ticked} tick=${tick} tickAll=${() => setTicked(ticked.size ? new Set() : new Set(shown.map((row) => row.name)))}/>` : html`<p class="empty" aria-busy="true">${fault || "Loading…"}</p>`}
         ${table && !shown.length && html`<p class="empty">${rows.length ? "No account fits the filter." : "There is no account yet."}</p>`}
         <div class="tfoot"><span class="num">${count(shown.length)} of ${count(rows.length)}</span></div>
       </div>
-      ${name && html`<${Side} key=${name} name=${name} version=${table && table.version} disable=${() => setAsking([name])} enable=${() => act("enable", [name])}/>`}
+      ${name && html`<${Side} key=${name} name=${name} version=${table && table.version} disable=${() => setAsking([name])} enable=${() => act("enable", [name])} newKey=${() => setDialog({ key: name })}/>`}
     </div>
+    ${dialog && dialog.add && html`<${Add} upstreams=${[...new Set(rows.map((row) => row.upstream))]} onClose=${close} onDone=${(made) => { close(); say(told(made) + " was added."); load(); }}/>`}
+    ${dialog && dialog.import && html`<${Import} onClose=${close} onDone=${(done) => { close(); say(`${count(done.added)} added, ${count(done.replaced)} replaced.`); load(); }}/>`}
+    ${dialog && dialog.test && html`<${Test} names=${dialog.test} onClose=${() => { close(); load(); }}/>`}
+    ${dialog && dialog.key && html`<${NewKey} name=${dialog.key} onClose=${close} onDone=${(done) => { close(); say(`${told(dialog.key)} has a new key${done.finding ? `, which answered in ${span(done.finding.milliseconds / 1000)}` : ""}.`); load(); }}/>`}
     ${asking && html`<${Disable} names=${asking} onClose=${() => setAsking(null)} onDone=${(reason) => act("disable", asking, reason)}/>`}`;
 }
 
@@ -148,7 +154,7 @@ function Grid({ rows, windows, open, ticked, tick, tickAll }) {
 }
 
 // One account: what it is, why it rests, its windows, and what became of it.
-function Side({ name, version, disable, enable }) {
+function Side({ name, version, disable, enable, newKey }) {
   const [got, setGot] = useState(null), [fault, setFault] = useState("");
   useEffect(() => { ask("GET", "accounts/" + encodeURIComponent(name) + "?history=30").then(setGot, (refused) => setFault(refused.message)); }, [name, version]);
   const one = got && got.account, close = "/ui/accounts" + location.search;
@@ -165,7 +171,7 @@ function Side({ name, version, disable, enable }) {
   return html`<aside class="side" aria-label=${"Account " + told(name)}>
     <header><div class="row"><h2 class="grow cut" title=${told(name)}>${told(name)}</h2><a class="btn quiet icon" href=${close} aria-label="Close"><${Icon} name="close"/></a></div>
       <div class="sm t2">${told(one.upstream)} · ${one.origin === "store" ? "kept in the store" : "in the configuration file"} · priority ${one.priority}</div>
-      ${isAdmin() && html`<div class="acts"><button class="btn" onClick=${test}>Test</button>${one.state === "active" ? html`<button class="btn" onClick=${disable}>Disable…</button>` : html`<button class="btn" onClick=${enable}>Enable</button>`}</div>`}</header>
+      ${isAdmin() && html`<div class="acts"><button class="btn" onClick=${test}>Test</button>${one.origin === "store" && html`<button class="btn" onClick=${newKey}>New key…</button>`}${one.state === "active" ? html`<button class="btn" onClick=${disable}>Disable…</button>` : html`<button class="btn" onClick=${enable}>Enable</button>`}</div>`}</header>
     <section><p><span class=${"pill " + STATES[state][0]}><${Glyph} state=${state}/>${STATES[state][1]}</span> ${one.back_at && one.back_at > now.value && html`<span class="num">back in <b class="strong">${left(one.back_at - now.value)}</b>, at ${minute(one.back_at)}</span>`}</p>
       ${one.problem && html`<p class="why-p state err">${told(one.problem)}</p>`}
       ${one.reasons.map((reason) => html`<p class="t2 why-p">${told(reason.why)}${reason.model && html` <span class="mono">${told(reason.model)}</span>`}</p>`)}</section>

@@ -20,7 +20,7 @@ export async function ask(method, path, body) {
   if (seen) headers["if-none-match"] = seen.tag;
   if (body !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET" && session.value) headers["x-dragoman-csrf"] = session.value.csrf;
-  const answer = await fetch("/admin/" + path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" });
+  const answer = await fetch("/admin/" + path, { method, headers, body: body === undefined || typeof body === "string" ? body : JSON.stringify(body), cache: "no-store" });
   if (answer.status === 304) return seen.value;
   const value = await answer.json().catch(() => ({}));
   if (answer.status === 401) session.value = null;

@@ -32,7 +32,7 @@ export function Clients({ name }) {
       <label for="gurl">Address</label><span class="field opt"><input id="gurl" type="url" value=${address} onChange=${(event) => setAddress(event.target.value.trim() || location.origin)}/></span><span class="t3 sm">The key stays in <code class="mono">DRAGOMAN_KEY</code>.</span></div>
     ${fault && html`<p class="banner" role="alert">${told(fault)}</p>`}
     ${!guide ? html`<p class="empty">${fault ? "" : "Loading…"}</p>` : html`<div class="clients">
-      <nav class="panel clist not-phone" aria-label="Clients"><ul>${guides.map((one) => html`<li><a href=${link(one)} aria-current=${one === guide ? "page" : null}>${one.name}<span class="t3 sm">${one.speaks.join(", ")}</span></a></li>`)}</ul></nav>
+      <nav class="panel clist not-phone" aria-label="Clients"><ul>${guides.map((one) => html`<li><a href=${link(one)} aria-current=${one === guide ? "page" : null}>${one.name}<span class="sm" title=${one.speaks.join(", ")}>${one.speaks.map((word) => word[0]).join(" ")}</span></a></li>`)}</ul></nav>
       <div class="only-phone pick"><label class="vh" for="client">Client</label><select id="client" class="btn" onChange=${follows}>${guides.map((one) => html`<option value=${slug(one.name)} selected=${one === guide}>${one.name}</option>`)}</select></div>
       <div class="stack">
         <section class="panel"><header><h2>${guide.name}</h2><span class="t3 sm">speaks ${guide.speaks.join(", ")}</span></header>
