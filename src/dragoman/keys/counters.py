@@ -146,10 +146,14 @@ class RollingCounter:
         if amount > self.used(now):
             return inf
         cells = self._cells
-        for number in range(cells[WHEN] - PARTS, cells[WHEN] + 1):
-            amount -= cells[_HEAD + number % _RING]
-            if amount <= 0:
-                return max(now, (number + _RING) / self._parts_per_s)
+        oldest = cells[WHEN] - PARTS
+        place = _HEAD + oldest % _RING
+        # As lists, and most of them empty: who is refused asks for this each time.
+        for number, used in enumerate(cells[place:].tolist() + cells[_HEAD:place].tolist(), oldest):
+            if used:
+                amount -= used
+                if amount <= 0:
+                    return max(now, (number + _RING) / self._parts_per_s)
         return inf
 
     def resets_at(self, now: float) -> float:
