@@ -67,6 +67,8 @@ def test_accept_is_not_negotiated(gateway: RunningGateway, api: str) -> None:
         {"authorization": KEY},
         {"x-api-key": "wrong"},
         {"x-api-key": "wrong", **AUTH},
+        {"api-key": "wrong"},
+        {"x-goog-api-key": "wrong"},
     ],
 )
 def test_every_route_asks_for_a_key(
@@ -97,13 +99,16 @@ def test_every_route_asks_for_a_key(
         {"x-api-key": KEY},
         {"x-api-key": KEY, "authorization": "Bearer wrong"},
         {"x-api-key": "", "authorization": f"Bearer {KEY}"},
+        {"api-key": KEY},
+        {"x-goog-api-key": f" {KEY} ", "authorization": "Bearer "},
+        {"api-key": "wrong", "authorization": f"Bearer {KEY}"},
     ],
 )
 @pytest.mark.parametrize("api", APIS)
 def test_either_header_carries_the_key(
     gateway: RunningGateway, api: str, headers: dict[str, str]
 ) -> None:
-    """With both, x-api-key counts. req: 2, 3"""
+    """With several, x-api-key counts, then Bearer. req: 2, 3"""
     answer = call(
         gateway.base_url,
         "POST",

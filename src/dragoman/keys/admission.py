@@ -126,6 +126,7 @@ class BoundLimit:
 
     __slots__ = (
         "amount",
+        "cells",
         "clamps",
         "counter",
         "enforced",
@@ -134,6 +135,7 @@ class BoundLimit:
         "kind",
         "limit",
         "models",
+        "own",
         "owner",
         "row",
         "window",
@@ -144,6 +146,7 @@ class BoundLimit:
         self.owner = owner
         self.is_team = is_team
         self.row = row
+        self.cells, self.own = row.cells, row.own
         self.kind = kind_of(limit)
         self.index = int(self.kind)
         self.amount = limit.units
@@ -179,7 +182,9 @@ class BoundLimit:
 
     def left(self, now: float) -> int:
         """How much may still be reserved: less than nothing where more was used."""
-        return self.amount - self.counter.used(now) - self.row.cells[RESERVED]
+        cells, counter = self.cells, self.counter
+        used = cells[USED] if now < counter.fresh_until else counter.used(now)
+        return self.amount - used - cells[RESERVED]
 
     def free_at(self, now: float, amount: int) -> float:
         """When `amount` may be reserved, if nothing else is until then: infinity for never."""
@@ -219,7 +224,7 @@ _MOST_MODELS: Final = 256
 class BoundLimits:
     """The limits that hold for a request, and what follows from them: `clamps`, whether any does;
     `budget`, one that refuses models without a price, None if none does; whether tokens and costs
-    have to be known; and those whose state answers tell of, `rates` and `soft`."""
+    have to be known; and those whose state answers tell of, `rates` by their kind, and `soft`."""
 
     __slots__ = (
         "_by_model",
@@ -240,7 +245,11 @@ class BoundLimits:
         self.needs_cost = any(one.kind is Kind.COST for one in limits)
         self.needs_tokens = any(one.kind not in (Kind.REQUESTS, Kind.CONCURRENT) for one in limits)
         self.budget = next((one for one in limits if one.refuses_unpriced), None)
-        self.rates = tuple(one for one in limits if one.enforced and one.limit.kind in _RATES)
+        rates: dict[str, tuple[BoundLimit, ...]] = {}
+        for one in limits:
+            if one.enforced and one.limit.kind in _RATES:
+                rates[one.limit.kind] = (*rates.get(one.limit.kind, ()), one)
+        self.rates = tuple(rates.items())
         self.soft = tuple(one for one in limits if one.limit.mode == "soft")
         self._by_model: dict[tuple[str, ...], BoundLimits] = {}
 
@@ -308,8 +317,9 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
     refusal: Refusal | None = None
     exceeded: list[BoundLimit] = []
     for limit in limits:
-        amount = amounts[limit.index]
-        if amount <= limit.amount - limit.counter.used(now) - limit.row.cells[RESERVED]:
+        amount, cells, counter = amounts[limit.index], limit.cells, limit.counter
+        used = cells[USED] if now < counter.fresh_until else counter.used(now)
+        if amount <= limit.amount - used - cells[RESERVED]:
             continue
         if not limit.enforced:
             exceeded.append(limit)
@@ -321,17 +331,17 @@ def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reserva
         return refusal
     crossings: list[Crossing] = []
     for limit in limits:
-        index, row = limit.index, limit.row
+        index, cells, own = limit.index, limit.cells, limit.own
         amount = amounts[index]
         # The cells of this process come first, here, and last where something is given back: if it
         # is killed in between, whoever reclaims what it had finds something to look at.
         if index:
-            row.own[OWN_RESERVED] += amount
-            row.cells[RESERVED] += amount
+            own[OWN_RESERVED] += amount
+            cells[RESERVED] += amount
         else:
-            row.own[OWN_UNWRITTEN] += amount
+            own[OWN_UNWRITTEN] += amount
             limit.counter.add(now, amount)
-            if row.cells[USED] * 2 >= limit.amount:
+            if cells[USED] * 2 >= limit.amount:
                 _note_crossings(crossings, limit, amount)
     return Reservation(limits, amounts, now, exceeded, crossings)
 
@@ -348,24 +358,25 @@ def settle(
     crossings: list[Crossing] = []
     amounts = reservation.amounts
     for limit in reservation.limits:
-        index, row = limit.index, limit.row
+        index, cells, own = limit.index, limit.cells, limit.own
         reserved, used = amounts[index], spent[index]
         if not index:
             if used < reserved:
                 limit.counter.take_back(reservation.at, reserved - used)
-                row.own[OWN_UNWRITTEN] -= reserved - used
+                own[OWN_UNWRITTEN] -= reserved - used
         else:
-            row.cells[RESERVED] -= reserved
-            row.own[OWN_RESERVED] -= reserved
+            cells[RESERVED] -= reserved
+            own[OWN_RESERVED] -= reserved
             if not used or index == _CONCURRENT:
                 continue
             if used > MOST_AMOUNT:
                 used = MOST_AMOUNT
-            row.own[OWN_UNWRITTEN] += used
+            own[OWN_UNWRITTEN] += used
             limit.counter.add(now, used)
-            if row.cells[USED] * 2 >= limit.amount:
+            if cells[USED] * 2 >= limit.amount:
                 _note_crossings(crossings, limit, used)
         if used:
+            row = limit.row
             row.settled += used
             changed.append(row)
     return changed, crossings

@@ -43,7 +43,9 @@ ROLLING_CELLS: Final = _HEAD + _RING
 
 
 class Counter(Protocol):
-    """What was used of one limit."""
+    """What was used of one limit. Before `fresh_until` the cell `USED` tells what `used` does."""
+
+    fresh_until: float
 
     def used(self, now: float) -> int:
         """How much was used within the window that `now` is in."""
@@ -84,31 +86,34 @@ def cells_of(window: Window | None) -> int:
 class RollingCounter:
     """Counts in a window of the last `seconds`."""
 
-    __slots__ = ("_cells", "_fresh_until", "_parts_per_s")
+    __slots__ = ("_cells", "_parts_per_s", "fresh_until")
 
     def __init__(self, cells: Cells, seconds: float) -> None:
         self._cells = cells
         self._parts_per_s = PARTS / seconds
-        self._fresh_until = 0.0
+        self.fresh_until = 0.0
 
     def used(self, now: float) -> int:
         """See `Counter.used`."""
         cells = self._cells
-        if now >= self._fresh_until:
+        if now >= self.fresh_until:
             part = int(now * self._parts_per_s)
             if part > cells[WHEN]:
                 self._move_to(part)
-            self._fresh_until = (part + 1) / self._parts_per_s - _ROUNDING_S
+            self.fresh_until = (part + 1) / self._parts_per_s - _ROUNDING_S
         return cells[USED]
 
     def add(self, now: float, amount: int) -> None:
         """See `Counter.add`."""
-        if self.used(now) + amount > _MOST:
-            return
         cells = self._cells
+        if now >= self.fresh_until:
+            self.used(now)
+        total = cells[USED] + amount
+        if total > _MOST:
+            return
         # Never before the last: the time of one process may be a little behind that of another.
         cells[_HEAD + cells[WHEN] % _RING] += amount
-        cells[USED] += amount
+        cells[USED] = total
 
     def take_back(self, at: float, amount: int) -> None:
         """See `Counter.take_back`."""
@@ -141,17 +146,21 @@ class RollingCounter:
         if amount > self.used(now):
             return inf
         cells = self._cells
-        for number in range(cells[WHEN] - PARTS, cells[WHEN] + 1):
-            amount -= cells[_HEAD + number % _RING]
-            if amount <= 0:
-                return max(now, (number + _RING) / self._parts_per_s)
+        oldest = cells[WHEN] - PARTS
+        place = _HEAD + oldest % _RING
+        # As lists, and most of them empty: who is refused asks for this each time.
+        for number, used in enumerate(cells[place:].tolist() + cells[_HEAD:place].tolist(), oldest):
+            if used:
+                amount -= used
+                if amount <= 0:
+                    return max(now, (number + _RING) / self._parts_per_s)
         return inf
 
     def resets_at(self, now: float) -> float:
         """See `Counter.resets_at`."""
-        if not self.used(now):
-            return now
         cells = self._cells
+        if not (cells[USED] if now < self.fresh_until else self.used(now)):
+            return now
         latest = cells[WHEN]
         if cells[_HEAD + latest % _RING]:
             return (latest + _RING) / self._parts_per_s
@@ -202,19 +211,19 @@ class RollingCounter:
 class FixedCounter:
     """Counts in a window of the calendar, or for ever."""
 
-    __slots__ = ("_cells", "_fresh_until", "_window")
+    __slots__ = ("_cells", "_window", "fresh_until")
 
     def __init__(self, cells: Cells, window: Fixed) -> None:
         self._cells = cells
         self._window = window
-        self._fresh_until = 0.0
+        self.fresh_until = 0.0
 
     def used(self, now: float) -> int:
         """See `Counter.used`."""
         cells = self._cells
-        if now >= self._fresh_until:
+        if now >= self.fresh_until:
             # Whoever comes later in the window finds that it has begun.
-            begin, self._fresh_until = span_of(self._window, now)
+            begin, self.fresh_until = span_of(self._window, now)
             if cells[WHEN] < int(begin):
                 cells[WHEN] = int(begin)
                 cells[USED] = 0
@@ -222,7 +231,11 @@ class FixedCounter:
 
     def add(self, now: float, amount: int) -> None:
         """See `Counter.add`."""
-        self._cells[USED] = min(self.used(now) + amount, _MOST)
+        cells = self._cells
+        if now >= self.fresh_until:
+            self.used(now)
+        total = cells[USED] + amount
+        cells[USED] = total if total < _MOST else _MOST
 
     def take_back(self, at: float, amount: int) -> None:
         """See `Counter.take_back`."""
@@ -235,12 +248,12 @@ class FixedCounter:
 
     def frees_at(self, now: float, amount: int) -> float:
         """See `Counter.frees_at`."""
-        return inf if amount > self.used(now) else self._fresh_until
+        return inf if amount > self.used(now) else self.fresh_until
 
     def resets_at(self, now: float) -> float:
         """See `Counter.resets_at`."""
         self.used(now)
-        return self._fresh_until
+        return self.fresh_until
 
     def runs_out_at(self, now: float, left: int, since: float = 0.0) -> float:
         """See `Counter.runs_out_at`."""
@@ -249,4 +262,4 @@ class FixedCounter:
         if not used or not begin or now <= begin:
             return inf
         at = now + left * (now - begin) / used
-        return at if at < self._fresh_until else inf
+        return at if at < self.fresh_until else inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from dragoman.protocols.base import RateStatus
 
@@ -29,7 +30,11 @@ def limit_lines(statuses: Iterable[RateStatus]) -> bytes:
 
 def duration(seconds: float) -> bytes:
     """A span as the service writes it: `84ms`, `1.146s`, `6m0s`, `2h0m3s`."""
-    milliseconds = int(seconds * 1000)
+    return _written(int(seconds * 1000))
+
+
+@lru_cache(maxsize=4096)
+def _written(milliseconds: int) -> bytes:
     if milliseconds < 1000:
         return b"%dms" % max(0, milliseconds)
     minutes, rest = milliseconds // 60_000, milliseconds % 60_000 / 1000

@@ -10,7 +10,10 @@ import msgspec
 from dragoman.simulator.accounts import masked
 from dragoman.simulator.view import JsonObject
 
-_SECRET_HEADERS = ("authorization", "x-api-key", "cookie", "proxy-authorization")
+_SECRET_HEADERS = (
+    *("authorization", "x-api-key", "api-key", "x-goog-api-key"),
+    *("cookie", "proxy-authorization"),
+)
 
 
 @dataclass(slots=True)

@@ -75,12 +75,21 @@ class Keyring:
 
 def presented_key(headers: Mapping[bytes, bytes]) -> bytes | None:
     """The key that a client sent, None if there is none. The headers of a protocol win over
-    `Authorization: Bearer`, which all have."""
+    `Authorization: Bearer`, which all have, and that over those of other vendors' SDKs."""
     for name in _key_headers(tuple(CODECS)):
         if name in headers and (key := headers[name].strip()):
             return key
     scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
-    return token.strip() or None if scheme.lower() == b"bearer" else None
+    if scheme.lower() == b"bearer" and (key := token.strip()):
+        return key
+    for name in _OTHER_HEADERS:
+        if name in headers and (key := headers[name].strip()):
+            return key
+    return None
+
+
+_OTHER_HEADERS = (b"api-key", b"x-goog-api-key")
+"""In which the SDKs of clouds that offer a protocol's models send a key: Azure's and Google's."""
 
 
 @lru_cache(maxsize=8)

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
-from dragoman.config.limits import LimitKind
 from dragoman.gateway.edge.errors import Headers
 from dragoman.keys.admission import SHARES, BoundLimit, Kind, Refusal
 from dragoman.keys.counters import PARTS
@@ -96,20 +95,22 @@ def unpriced(limit: BoundLimit, model: str) -> tuple[DragomanError, Headers]:
     return DragomanError(fault), [(LIMIT_HEADER, limit.name.encode())]
 
 
-def rate_lines(codec: Codec, limits: Sequence[BoundLimit], now: float) -> bytes:
+def rate_lines(
+    codec: Codec, rates: Iterable[tuple[str, Sequence[BoundLimit]]], now: float
+) -> bytes:
     """The lines of the client's protocol's own headers for what is left: of each kind, of the
     tightest limit."""
-    statuses: dict[LimitKind, RateStatus] = {}
-    for limit in limits:
-        kind, amount = limit.limit.kind, limit.amount
-        left = max(0, limit.left(now))
-        known = statuses.get(kind)
-        if known is None or left * known.limit < known.remaining * amount:
-            resets_at = limit.counter.resets_at(now)
-            statuses[kind] = RateStatus(kind, amount, left, resets_at - now, resets_at)
-    return codec.endpoint.limit_lines(
-        [status for status in statuses.values() if status.resets_at != math.inf]
-    )
+    statuses: list[RateStatus] = []
+    for kind, limits in rates:
+        limit = limits[0]
+        if len(limits) > 1:
+            limit = min(limits, key=lambda one: one.left(now) / (one.amount or 1))
+        resets_at = limit.counter.resets_at(now)
+        if resets_at != math.inf:
+            left = limit.left(now)
+            left = left if left > 0 else 0
+            statuses.append(RateStatus(kind, limit.amount, left, resets_at - now, resets_at))
+    return codec.endpoint.limit_lines(statuses)
 
 
 def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:
