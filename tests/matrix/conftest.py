@@ -30,7 +30,7 @@ PROTOCOLS: dict[Api, str] = {
 }
 DIALLED = "sockets"
 """What the upstreams are called that the gateway calls over WebSocket."""
-UPSTREAMS = {**PROTOCOLS, DIALLED: "openai_responses"}
+UPSTREAMS: dict[str, str] = {**dict(PROTOCOLS.items()), DIALLED: "openai_responses"}
 SOCKETS: list[tuple[Api, Api, Mode, str]] = [
     *(("responses", upstream, "socket", "python") for upstream in PROTOCOLS),
     *((client, "responses", "helper", DiallingJudge.name) for client in PROTOCOLS),
