@@ -495,20 +495,6 @@ async def _read_slowly(answer: UpstreamResponse) -> bytes:
     return b"".join(parts)
 
 
-async def test_bad_frames_fail_the_call(client: UpstreamClient) -> None:
-    """A masked frame, a reserved bit, and an answer that does not fit the key."""
-    for bad in (b"\x81\x80\0\0\0\0", b"\xf1\x00", b"\x83\x00"):
-
-        def script(peer: Peer, message: dict[str, Any], number: int, bad: bytes = bad) -> None:
-            peer.writer.write(bad)
-
-        async with serving(script) as (server, url):
-            with pytest.raises(Exception, match="frames are bad"):
-                await whole(client, asked(url, [USER]))
-            await until(lambda: not client._connections)
-            assert server.posted == 0
-
-
 def test_an_event_is_one_of_a_stream() -> None:
     assert streamed(b"a", b'{"type":"a",\n "b":1}') == b'event: a\ndata: {"type":"a",  "b":1}\n\n'
     assert streamed(b"", b"nonsense") == b""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import time
 import zlib
-from contextlib import suppress
-from typing import Any
+from contextlib import ExitStack, suppress
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Server, Timeouts, WebSocket
+from dragoman.config import Config, Server, Timeouts, WebSocket
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.conftest import SERVER, Start, config_for
@@ -42,6 +43,14 @@ def in_flight(gateway: RunningGateway) -> int:
     return sum(pool.in_flight(one.name) for one in pool.accounts())
 
 
+def dialling(
+    simulator: RunningSimulator, way: Literal["off", "on"] = "on", **settings: Any
+) -> Config:
+    """A gateway that calls its upstreams over WebSocket, as far as they have any."""
+    config = config_for(simulator.base_url, **settings)
+    return replace(config, upstreams=tuple(replace(one, websocket=way) for one in config.upstreams))
+
+
 @pytest.mark.parametrize("how", ["fin", "reset", "close"])
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_a_client_that_leaves(
@@ -69,15 +78,29 @@ def test_a_client_that_leaves(
     assert not gateway.server.http.budget.held
 
 
-def test_usage_of_a_client_that_left_is_in_the_log(simulator: RunningSimulator) -> None:
-    """W25"""
-    lines: list[bytes] = []
-    with running_gateway(config_for(simulator.base_url), lines.append) as gateway:
-        with opened(gateway) as sock:
-            sock.create(LONG)
-            sock.event()
-        until(lambda: len(lines) == 2, seconds=2.0)
-    assert b'"error":"client_gone"' in lines[1]
+@pytest.mark.parametrize("way", ["off", "on"])
+def test_usage_of_a_client_that_left_is_in_the_log(
+    simulator: RunningSimulator, way: Literal["off", "on"]
+) -> None:
+    """W25: as far as it was told, or else counted from what came. W26: and the account is as good as
+    before."""
+    lines: list[Any] = []
+    config = dialling(simulator, way)
+    with running_gateway(config, lambda line: lines.append(json.loads(line))) as gateway:
+        for kind in ("chat", "messages", "responses"):
+            with opened(gateway) as sock:
+                sock.create(f"{kind}/{LONG.partition('/')[2]}&input=7")
+                while sock.event()["type"] != "response.output_text.delta":
+                    pass
+        until(lambda: len(lines) == 6, seconds=2.0)
+        told = [line for line in lines if line["route"].startswith("POST")]
+        assert {line["error"] for line in told} == {"client_gone"}
+        for line in told:
+            assert line["usage"]["input"] >= 7
+            assert 0 < line["usage"]["output"] < 2000
+        assert not in_flight(gateway)
+        states = [gateway.app.pool.state(one.name) for one in gateway.app.pool.accounts()]
+        assert not any(state.cooling or state.disabled or state.exhausted for state in states)
 
 
 def test_a_slow_reader_is_waited_for_and_cut_off(start: Start, simulator: RunningSimulator) -> None:
@@ -326,17 +349,18 @@ def test_idleness(start: Start, simulator: RunningSimulator) -> None:
 
 @pytest.mark.parametrize("grace", [5.0, 0.5])
 def test_draining(simulator: RunningSimulator, grace: float) -> None:
-    """Idle connections close with 1001, others finish what runs; new requests are told to dial
-    again. After the grace what runs is ended with an error, and no connection ends without."""
-    config = config_for(simulator.base_url, server=replace(SERVER, shutdown_grace_s=grace))
+    """Idle connections close with 1001, others finish what runs, also over WebSocket upstream; new
+    requests are told to dial again. After the grace what runs is ended with an error, and no
+    connection ends without."""
+    config = dialling(simulator, server=replace(SERVER, shutdown_grace_s=grace))
     with (
         running_gateway(config) as gateway,
         opened(gateway) as idle,
         opened(gateway) as busy,
     ):
         assert answer_id(idle.turn("chat/sim-text"))
-        busy.create("chat/sim-text?words=20&delay_ms=100", stream_id="a")
-        busy.create("chat/sim-text?text=queued", stream_id="a")
+        busy.create("responses/sim-text?words=20&delay_ms=100", stream_id="a")
+        busy.create("responses/sim-text?text=queued", stream_id="a")
         busy.event()
         gateway.stop()
         time.sleep(0.1)
@@ -377,6 +401,37 @@ def test_a_thousand_idle_connections(start: Start) -> None:
         for sock in socks:
             sock.sock.close()
     until(lambda: not gateway.app.websockets.open, seconds=5.0)
+
+
+@pytest.mark.parametrize("way", ["off", "on"])
+def test_two_hundred_at_work(
+    start: Start, simulator: RunningSimulator, way: Literal["off", "on"]
+) -> None:
+    """All at once, over as many connections upstream; each is answered, and nothing is left."""
+    gateway = start(dialling(simulator, way))
+    count = 200
+    with ExitStack() as stack:
+        socks = [stack.enter_context(opened(gateway)) for _ in range(count)]
+        for number, sock in enumerate(socks):
+            sock.create(f"responses/sim-text?text=t{number}&first_ms=1500")
+        until(lambda: in_flight(gateway) == count, seconds=10.0)
+        for number, sock in enumerate(socks):
+            assert text_of(sock.events()) == f"t{number}"
+        until(lambda: not in_flight(gateway), seconds=1.0)
+    until(lambda: not gateway.app.websockets.open, seconds=3.0)
+    until(lambda: not gateway.server.http.budget.held, seconds=1.0)
+
+
+def test_no_memory_for_an_answer(start: Start, simulator: RunningSimulator) -> None:
+    """Of an upstream over WebSocket: the request fails, and its account is as good as before."""
+    server = replace(SERVER, memory_limit_bytes=400_000)
+    gateway = start(dialling(simulator, server=server))
+    with opened(gateway) as sock:
+        end = sock.turn("responses/sim-text?words=200000&chunks=1", "hi")[-1]
+        assert (end["status"], end["error"]["code"]) == (503, "server_is_overloaded")
+        assert answer_id(sock.turn("responses/sim-text?words=10000&chunks=1"))
+        assert not gateway.app.pool.state("responses-0").cooling
+    until(lambda: not gateway.server.http.budget.held, seconds=1.0)
 
 
 def test_closing_is_answered(gateway: RunningGateway) -> None:

@@ -25,14 +25,28 @@ def test_no_model_stands_in_the_url(gateway: RunningGateway, path: str) -> None:
 
 
 def test_a_bad_key_is_refused_before_the_upgrade(gateway: RunningGateway) -> None:
-    """W2: with the error that POST would give."""
-    for headers in (
-        {**handshake(), "authorization": "Bearer sk-not-a-key"},
-        {name: value for name, value in handshake().items() if name != "authorization"},
-    ):
-        answer = refused(gateway, headers)
+    """W2: with the error that POST gives."""
+    for key in ("sk-not-a-key", None):
+        offer = {name: value for name, value in handshake().items() if name != "authorization"}
+        if key is not None:
+            offer["authorization"] = f"Bearer {key}"
+        answer = refused(gateway, offer)
         assert answer.status == 401
         assert answer.json["error"]["code"] == "invalid_api_key"
+        posted = call(gateway.base_url, "POST", "/v1/responses", {"model": "m"}, key=key)
+        assert (posted.status, posted.json) == (answer.status, answer.json)
+
+
+def test_a_key_from_elsewhere_is_refused_before_the_upgrade(
+    start: Start, simulator: RunningSimulator
+) -> None:
+    """W2: 403 where it may not be used from this address, as by POST."""
+    away = Client(name="away", key=Secret(KEY), addresses=("10.0.0.0/8",))
+    gateway = start(clients=(away,))
+    answer = refused(gateway, handshake())
+    posted = call(gateway.base_url, "POST", "/v1/responses", {"model": "m"})
+    assert (answer.status, answer.json) == (posted.status, posted.json)
+    assert answer.status == 403
 
 
 def test_limits_of_connections(start: Start, simulator: RunningSimulator) -> None:

@@ -20,9 +20,11 @@ from tests.gateway.http import KEY, call, events
 from tests.gateway.odd_upstream import answering
 from tests.websocket.client import (
     ENDS,
+    PING,
     Closed,
     Socket,
     answer_id,
+    frame,
     handshake,
     opened,
     text_of,
@@ -309,24 +311,36 @@ def test_an_answer_that_is_cut_is_incomplete(gateway: RunningGateway, kind: str)
 def test_an_overloaded_account_is_followed_by_another(
     start: Start, simulator: RunningSimulator
 ) -> None:
-    """W26: before the first event, on a socket as by POST."""
-    gateway = start(keys=("sk-sim-busy", "sk-sim-good"))
-    busy = Fault("error", failure=Failure(503, code="server_is_overloaded"))
-    simulator.app.keys.behaviours["sk-sim-busy"] = KeyBehaviour(busy)
-    with opened(gateway) as sock:
-        for _ in range(4):
-            assert text_of(sock.turn("responses/sim-text?text=good")) == "good"
+    """W26: before the first event, as by POST, however the upstream is called. W24: what
+    comes meanwhile is answered in its turn."""
+    config = config_for(simulator.base_url, keys=("sk-sim-busy", "sk-sim-good"))
+    for way in ("off", "on"):
+        upstreams = tuple(replace(one, websocket=way) for one in config.upstreams)
+        gateway = start(replace(config, upstreams=upstreams))
+        busy = Fault("error", failure=Failure(503, code="server_is_overloaded"))
+        simulator.app.keys.behaviours["sk-sim-busy"] = KeyBehaviour(busy)
+        with opened(gateway) as sock:
+            for number in range(6):
+                sock.create(f"responses/sim-text?text=t{number}&first_ms=30&head_ms=30")
+                sock.send({"type": "response.processed", "response_id": "resp_1"})
+                sock.sock.sendall(frame(b"p", PING))
+            assert [text_of(sock.events()) for _ in range(6)] == [f"t{n}" for n in range(6)]
+        tried = {one.header("authorization") for one in simulator.requests}
+        assert tried == {"Bearer sk-sim-busy", "Bearer sk-sim-good"}
+        simulator.app.clear()
 
 
 def test_nothing_is_sent_again_once_the_client_was_told_something(
     start: Start, simulator: RunningSimulator
 ) -> None:
-    """W23"""
+    """W23: by POST; where the upstream is called over WebSocket, `test_socket_faults` has it."""
     gateway = start(keys=("sk-sim-one", "sk-sim-two"))
     with opened(gateway) as sock:
-        found = sock.turn("chat/sim-text?fault=reset&after=6&words=30")
-    assert found[-1]["type"] == "response.failed"
-    assert len(simulator.requests) == 1
+        for kind in KINDS:
+            simulator.app.clear()
+            found = sock.turn(f"{kind}/sim-text?fault=reset&after=6&words=30")
+            assert found[-1]["type"] == "response.failed"
+            assert len(simulator.requests) == 1
 
 
 def _frames(*data: str) -> bytes:

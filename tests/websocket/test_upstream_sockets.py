@@ -12,7 +12,9 @@ from dragoman.gateway.testing import RunningGateway
 from dragoman.simulator.testing import RunningSimulator
 from dragoman.upstream.sockets import SocketConnection
 from tests.gateway.http import AUTH, Connection, call, events
+from tests.gateway.services import until
 from tests.websocket.client import answer_id, opened
+from tests.websocket.test_faults import in_flight
 from tests.websocket.test_turns import TOOL, _settled, outputs_for, said
 
 MODEL = "responses/sim-text?text=a+b&seed=7"
@@ -30,9 +32,9 @@ def continued(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     begin = SocketConnection.begin
 
-    def watched(connection: Any, incoming: Any, call: Any, message: bytes) -> None:
+    def watched(connection: Any, incoming: Any, call: Any, message: bytes, hold: Any) -> None:
         found.append("previous_response_id" in json.loads(message))
-        begin(connection, incoming, call, message)
+        begin(connection, incoming, call, message, hold)
 
     monkeypatch.setattr(SocketConnection, "begin", watched)
     return found
@@ -111,6 +113,7 @@ def test_a_client_that_leaves_ends_the_call_upstream(
     left = time.monotonic()
     simulator.wait_for(lambda: simulator.last.disconnected)
     assert time.monotonic() - left < 1.0
+    until(lambda: not in_flight(by_socket), seconds=1.0)
     again = call(by_socket.base_url, "POST", "/v1/responses", {"model": MODEL, "input": "hi"})
     assert again.status == 200
 

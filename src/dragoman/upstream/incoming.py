@@ -7,7 +7,6 @@ from typing import Protocol
 
 from dragoman.http.clock import Clock, Timeout
 from dragoman.upstream.errors import (
-    CallError,
     ConnectionReset,
     FirstByteTimeout,
     IdleTimeout,
@@ -110,7 +109,7 @@ class IncomingResponse:
         self.paused = False
         """Whether the socket is not read because the caller is slow."""
         self.complete = False
-        self.error: CallError | None = None
+        self.error: Exception | None = None
         """What ended the call early. Copies are raised: with a traceback it would hold itself."""
         self._silent_s = silent_s
         self._silent_at = self._sent_at + silent_s if silent_s else 0.0
@@ -269,7 +268,7 @@ class IncomingResponse:
         else:
             self.fail(Truncated("the connection was closed before the answer was complete"))
 
-    def fail(self, error: CallError) -> None:
+    def fail(self, error: Exception) -> None:
         """End the call with an error; the caller gets it after what has arrived."""
         if self.complete or self.error is not None:
             return

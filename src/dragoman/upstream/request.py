@@ -89,11 +89,13 @@ class SocketUse(Struct, frozen=True):
 
     Connections are kept for each `conversation`. `call` says what a body is as a message, None if
     it can only be posted. `always` has a host asked again each time, though it refused before.
+    `hold` takes bytes of memory for a large message of the answer; what it raises ends the call.
     """
 
     conversation: bytes
     call: Callable[[bytes], SocketCall | None]
     always: bool = False
+    hold: Callable[[int], None] = lambda size: None
 
 
 class UpstreamRequest(Struct, frozen=True, kw_only=True):

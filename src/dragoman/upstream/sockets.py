@@ -33,6 +33,8 @@ from dragoman.upstream.request import (
 _HEAD_LIMIT = 64 * 1024
 _MESSAGE_LIMIT = 64 * 1024 * 1024
 """Bytes of the largest message of an upstream: a last event repeats all of a response."""
+_SMALL = 64 * 1024
+"""Bytes of a message for which no memory is asked."""
 _PIECE = 256 * 1024
 """Bytes of a request that are sent as one frame. Answers to pings go in between."""
 _TURN = 256
@@ -102,6 +104,9 @@ class SocketConnection(asyncio.Protocol):
         self._reader = FrameReader(_MESSAGE_LIMIT, compressed=False, masked=False)
         self._parts: list[bytes] = []
         self._size = 0
+        self._room = _SMALL
+        """Bytes of a message for which there is memory."""
+        self._hold: Callable[[int], None] = _freely
         self._incoming: IncomingResponse | None = None
         self._call: SocketCall | None = None
         self._unsent: memoryview | None = None
@@ -145,9 +150,16 @@ class SocketConnection(asyncio.Protocol):
             rest, self._head = bytes(self._head), bytearray()
             self.data_received(rest)
 
-    def begin(self, incoming: IncomingResponse, call: SocketCall, message: bytes) -> None:
-        """Send the message of a call; its answer goes to `incoming`."""
+    def begin(
+        self,
+        incoming: IncomingResponse,
+        call: SocketCall,
+        message: bytes,
+        hold: Callable[[int], None],
+    ) -> None:
+        """Send the message of a call; its answer goes to `incoming`. `hold` is that of its use."""
         assert self._incoming is None, "one response at a time"
+        self._hold, self._room = hold, _SMALL
         self._incoming, self._call, self.held = incoming, call, None
         self._unsent = memoryview(message)
         self._send(TEXT)
@@ -259,6 +271,8 @@ class SocketConnection(asyncio.Protocol):
                         self._incoming.received += len(piece.data)
                     if self._size > _MESSAGE_LIMIT:
                         raise BadFrame(1009, "message too big")
+                    if self._size > self._room and not self._make_room():
+                        break
                     if piece.ends_message:
                         message = b"".join(self._parts)
                         self._parts, self._size = [], 0
@@ -276,6 +290,19 @@ class SocketConnection(asyncio.Protocol):
             self._incoming.on_read()
         if self._lost is not None and not self._looks_on and not self._is_paused():
             self._give_up(self._lost)
+
+    def _make_room(self) -> bool:
+        """Have memory for what came of a message; without it the call fails. A larger message takes
+        only what it has beyond those before it."""
+        try:
+            self._hold(self._size - self._room)
+        except Exception as error:
+            if self._incoming is not None:
+                self._incoming.fail(error)
+            self.abort()
+            return False
+        self._room = self._size
+        return True
 
     def _may_take(self) -> bool:
         """Whether frames are taken: also those that came before the upstream went away."""
@@ -353,7 +380,12 @@ class SocketConnection(asyncio.Protocol):
         if incoming.paused:
             self.pause(False)
         self.held = call.held
+        self._hold = _freely
         self._on_free(self)
+
+
+def _freely(size: int) -> None:
+    """Of an idle connection nothing is asked."""
 
 
 Dial = Callable[[Callable[[], SocketConnection]], Awaitable[SocketConnection]]
@@ -412,7 +444,7 @@ class SocketPool:
                 if not connection.is_open:
                     return None
             incoming = begin(connection)
-            connection.begin(incoming, call, message or call.message() or b"")
+            connection.begin(incoming, call, message or call.message() or b"", use.hold)
             try:
                 await incoming.head()
             except _TooLarge:

@@ -477,7 +477,7 @@ def _socket_use(context: RequestContext) -> SocketUse | None:
     keys = context.keys
     known = keys.aliases[0] if keys.aliases else keys.lookup
     digests = digest(context.caller.name, upstream.name, "websocket", known)
-    return SocketUse(digests, turn, upstream.websocket == "on")
+    return SocketUse(digests, turn, upstream.websocket == "on", context.incoming.hold)
 
 
 def _idempotency_key(context: RequestContext, lease: Lease, key: bytes) -> str:
