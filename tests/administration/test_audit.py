@@ -136,7 +136,7 @@ def test_a_change_that_cannot_be_written_down_is_not_made(
     store: SqliteStore, keys: KeyAdministration
 ) -> None:
     keys.add("k", {})
-    with closing(sqlite3.connect(store._file.path)) as other, other:
+    with closing(sqlite3.connect(store._database.path)) as other, other:
         other.execute(
             "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END"
         )

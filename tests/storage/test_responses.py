@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.accounts.store import StoreError
 from dragoman.storage.responses import Item, Items, StoredEvent, StoredResponse, TooLarge
-from dragoman.storage.sqlite_responses import SqliteResponses
+from dragoman.storage.sqlite import SqliteResponses
 
 DAY = 24 * 3600.0
 
@@ -196,7 +196,7 @@ def test_what_is_too_old_is_gone(make: Make, clock: Clock) -> None:
 
 
 def rows(store: SqliteResponses) -> set[str]:
-    with store._file.reading() as connection:
+    with store._database.reading() as connection:
         return {name for (name,) in connection.execute("SELECT id FROM responses")}
 
 
@@ -348,7 +348,7 @@ def test_what_was_deleted_is_not_in_the_file(make: Make, clock: Clock, tmp_path:
     clock.now += 40 * DAY
     while store.sweep(clock.now):
         pass
-    with store._file.writing_untold():
+    with store._database.writing_untold():
         pass
     store.close()
     assert secret.encode() not in (tmp_path / "store.db").read_bytes()

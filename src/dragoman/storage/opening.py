@@ -131,7 +131,7 @@ def responses_for(config: Config) -> ResponseStore | None:
     elsewhere = any(upstream.stored_responses == "pass" for upstream in config.upstreams)
     if not settings.path or not (settings.responses or elsewhere):
         return None
-    from dragoman.storage.sqlite_responses import SqliteResponses
+    from dragoman.storage.sqlite import SqliteResponses
 
     return SqliteResponses(
         settings.path,
