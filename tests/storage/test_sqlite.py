@@ -187,7 +187,7 @@ def test_a_full_file_takes_all_of_a_batch_or_nothing(path: Path) -> None:
     version = store.exchange("w", ONE, 0).version
     with store._database.reading() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    store._database._connected().execute(f"PRAGMA max_page_count = {pages + 4}")
+        connection.execute(f"PRAGMA max_page_count = {pages + 4}")
     batch = big(2000)
     batch.transitions.append(Transition("a", Disabled("by me"), 1.0))
     with pytest.raises(StoreError, match="the disk is full"):

@@ -83,6 +83,7 @@ class SqliteFile:
     ) -> None:
         self.path = Path(path)
         self._erases = erases
+        self.ahead_s = 0.0
         self.opened = 0
         self.replaced = False
         self._lock_s = lock_s

@@ -59,6 +59,7 @@ class PostgresDatabase:
     def __init__(self, url: str, *, serial: bool = True) -> None:
         self._url = url
         self._serial = serial
+        self.ahead_s = 0.0
         self.opened = 0
         self.replaced = False
         self._link: Link | None = None
@@ -163,6 +164,7 @@ class PostgresDatabase:
             self._watch()
             self._deadline = time.monotonic() + _LONGEST_S
             made = _prepare(link)
+            self.ahead_s = _ahead(link)
         except BaseException:
             self.close()
             raise
@@ -330,6 +332,14 @@ def _prepare(link: Link) -> float:
             f"{len(MIGRATIONS)}: a newer dragoman has used it"
         )
     return made
+
+
+def _ahead(link: Link) -> float:
+    """Seconds by which the server's clock is ahead, to half of a round trip."""
+    before = time.time()
+    row = link.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+    after = time.time()
+    return 0.0 if row is None else row[0] - (before + after) / 2
 
 
 def _tables(link: Link) -> tuple[int, float] | None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Unpack
 
 from dragoman.storage.postgres.database import PostgresDatabase
 from dragoman.storage.tables.pool import PoolOptions, PoolTables
 from dragoman.storage.tables.responses import ResponseOptions, ResponseTables
 
+_INSTANCE = f"{secrets.token_hex(6)}-"
+"""The same for processes that were forked from one, which share a file for requests in flight."""
+
 
 class PostgresStore(PoolTables):
     """The store in the database of `url`. Everything else is as in `PoolTables`."""
 
     def __init__(self, url: str, **options: Unpack[PoolOptions]) -> None:
-        super().__init__(PostgresDatabase(url), **options)
+        super().__init__(PostgresDatabase(url), instance=_INSTANCE, **options)
 
 
 class PostgresResponses(ResponseTables):

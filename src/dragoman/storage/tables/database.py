@@ -67,6 +67,10 @@ class Database(Protocol):
     opened: int
     replaced: bool
 
+    @property
+    def ahead_s(self) -> float:
+        """Seconds by which the clock that all who use it go by is ahead of this machine's."""
+
     def open(self) -> None:
         """Connect to it, and bring its tables up to date."""
 

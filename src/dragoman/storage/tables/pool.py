@@ -23,6 +23,7 @@ from dragoman.accounts.store import (
     MOST_PINS,
     REMOVED_KEPT_S,
     SWEPT_AT_ONCE,
+    UNCOUNTED,
     Batch,
     Changes,
     Definition,
@@ -98,7 +99,8 @@ class PoolTables(UsageTables, AuditTable):
     History, usage and pins older than their limits are dropped by `sweep`. `clock` is Unix time.
     The database is connected to by `open`, or when it is first needed, and again after a failure.
     One thread may use a store at a time, whichever it is; a process that forks must not use what
-    its parent opened.
+    its parent opened. `instance` is the same for the workers that count requests in flight
+    together, empty if all that use the database do.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class PoolTables(UsageTables, AuditTable):
         audit_days: float = 400.0,
         pins_s: float = 3600.0,
         clock: Callable[[], float] = time.time,
+        instance: str = "",
     ) -> None:
         UsageTables.__init__(self, database, usage_hours_days * _DAY_S, usage_days * _DAY_S)
         AuditTable.__init__(self, database)
@@ -120,6 +123,7 @@ class PoolTables(UsageTables, AuditTable):
         self._history_s = history_days * _DAY_S
         self._pins_s = pins_s
         self._clock = clock
+        self._instance = instance
         self._opened = 0
         self._written_leases: dict[str, tuple[Mapping[str, int], float]] = {}
         self._workers: list[tuple[str, float, dict[str, int]]] = []
@@ -155,8 +159,9 @@ class PoolTables(UsageTables, AuditTable):
 
     def exchange(self, worker: str, batch: Batch, since: int) -> Changes:
         """See `Store.exchange`."""
-        now = self._clock()
+        worker = f"{self._instance}{worker}"
         self._database.open()
+        now = self._clock() + self._database.ahead_s
         if self._opened != self._database.opened:
             self._opened = self._database.opened
             self._written_leases.clear()
@@ -330,6 +335,8 @@ class PoolTables(UsageTables, AuditTable):
             if name != worker and abs(now - seen) <= LOST_AFTER_S:
                 for account, count in held.items():
                     leases[account] = leases.get(account, 0) + count
+                if not name.startswith(self._instance):
+                    leases[UNCOUNTED] = 1
         if since == version and not self._database.replaced:
             return Changes(version=version, leases=leases)
         after = 0 if self._database.replaced or since > version else since

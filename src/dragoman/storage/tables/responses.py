@@ -154,7 +154,7 @@ class ResponseTables:
                 stored.output.body,
                 stored.background,
                 size,
-                self._clock(),
+                self._clock() + self._database.ahead_s,
             ),
         )
         return written.rowcount > 0
@@ -208,7 +208,7 @@ class ResponseTables:
         with self._database.writing_untold() as connection:
             goes_on = connection.execute(
                 "UPDATE responses SET alive = ? WHERE id = ? AND NOT deleted AND NOT cancelled",
-                (self._clock(), response),
+                (self._clock() + self._database.ahead_s, response),
             ).rowcount
             if goes_on and events:
                 _add_events(connection, response, events)
@@ -292,7 +292,7 @@ class ResponseTables:
             rows = connection.execute(
                 f"SELECT {_FIELDS} FROM responses WHERE background AND NOT deleted"
                 " AND status IN ('queued', 'in_progress') AND alive < ? LIMIT ?",
-                (now - _ABANDONED_AFTER_S, _SWEPT_AT_ONCE),
+                (now + self._database.ahead_s - _ABANDONED_AFTER_S, _SWEPT_AT_ONCE),
             )
             return [_response(row) for row in rows]
 
@@ -377,7 +377,10 @@ class ResponseTables:
             useless = connection.execute(
                 f"SELECT id FROM responses WHERE deleted AND NOT {_LATER}"
                 " AND NOT (status IN ('queued', 'in_progress') AND alive >= ?) LIMIT ?",
-                (self._clock() - _ABANDONED_AFTER_S, _SWEPT_AT_ONCE - dropped),
+                (
+                    self._clock() + self._database.ahead_s - _ABANDONED_AFTER_S,
+                    _SWEPT_AT_ONCE - dropped,
+                ),
             ).fetchall()
             if not useless:
                 break
