@@ -208,6 +208,8 @@ def test_an_empty_file_is_the_defaults() -> None:
         ("path = 'kept/here.db'", "kept/here.db"),
         ("path = '/var/lib/dragoman.db'", "/var/lib/dragoman.db"),
         ("path = ''", ""),
+        ("url = 'postgresql://x/y'", ""),
+        ("path = 'kept.db'\nurl = 'postgresql://x/y'", "kept.db"),
     ],
 )
 def test_the_store_is_beside_the_file(tmp_path: Path, set_to: str, expected: str) -> None:

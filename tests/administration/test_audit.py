@@ -133,10 +133,10 @@ def test_what_was_refused_is_not_written_down(
 
 
 def test_a_change_that_cannot_be_written_down_is_not_made(
-    store: SqliteStore, keys: KeyAdministration
+    tmp_path: Path, keys: KeyAdministration
 ) -> None:
     keys.add("k", {})
-    with closing(sqlite3.connect(store._file.path)) as other, other:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as other, other:
         other.execute(
             "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END"
         )

@@ -14,7 +14,7 @@ from dragoman.administration.keys import KeyAdministration, Unknown
 from dragoman.config import Config
 from dragoman.keys.records import StoredKey, StoredTeam
 from dragoman.storage.sqlite import SqliteStore
-from dragoman.storage.sqlite_keys import SqliteKeys
+from dragoman.storage.tables.keys import KeyTables
 
 ENOUGH_S = 0.3
 """What a change takes that waits for nobody."""
@@ -23,7 +23,7 @@ ENOUGH_S = 0.3
 class Interrupted:
     """A store of keys; somebody else acts once `after`, keys or teams, were read."""
 
-    def __init__(self, store: SqliteKeys, act: Callable[[], object], after: str) -> None:
+    def __init__(self, store: KeyTables, act: Callable[[], object], after: str) -> None:
         self._store = store
         self._after = after
         self.thread = threading.Thread(target=self._act, args=(act,))

@@ -17,7 +17,7 @@ from dragoman.canonical.errors import DragomanError
 from dragoman.gateway.stored import response_store
 from dragoman.gateway.stored.response_store import ResponseStoreThread
 from dragoman.storage.responses import Items, StoredEvent, StoredResponse, TooLarge
-from dragoman.storage.sqlite_responses import SqliteResponses
+from dragoman.storage.sqlite import SqliteResponses
 
 
 def answer(name: str, **changed: Any) -> StoredResponse:

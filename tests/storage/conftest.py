@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from dragoman.accounts.store import Store
+from dragoman.storage.postgres.store import PostgresStore
 from dragoman.storage.sqlite import SqliteStore
+from tests.storage.cluster import Cluster, running_cluster
 
 Opened = Callable[[], Store]
 """Opens one more handle on the same store, as another worker would."""
@@ -30,8 +35,35 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["sqlite"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Opened]:
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """One PostgreSQL for all tests."""
+    with running_cluster() as one:
+        yield one
+
+
+_NUMBERS = count()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each database that a store can be in."""
+    return str(request.param)
+
+
+@pytest.fixture
+def url(cluster: Cluster) -> str:
+    """An empty database."""
+    name = f"empty_{next(_NUMBERS)}"
+    with psycopg.connect(cluster.url, autocommit=True) as connection:
+        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+    return cluster.url.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def opened(
+    request: pytest.FixtureRequest, kind: str, tmp_path: Path, clock: Clock
+) -> Iterator[Opened]:
     """Opens handles on one store; they are closed when the test ends."""
     handles: list[Store] = []
 
@@ -40,10 +72,14 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iter
             tmp_path / "store.db", history_days=10, usage_days=100, pins_s=600, clock=clock
         )
 
-    kinds: dict[str, Opened] = {"sqlite": sqlite}
+    def postgres() -> Store:
+        return PostgresStore(place, history_days=10, usage_days=100, pins_s=600, clock=clock)
+
+    place = request.getfixturevalue("url") if kind == "postgres" else ""
+    kinds: dict[str, Opened] = {"sqlite": sqlite, "postgres": postgres}
 
     def one_more() -> Store:
-        handles.append(kinds[request.param]())
+        handles.append(kinds[kind]())
         return handles[-1]
 
     yield one_more

@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.accounts.store import SWEPT_AT_ONCE, Store
 from dragoman.audit import Actor, Change
-from dragoman.storage import sqlite_audit
 from dragoman.storage.sqlite import SqliteStore
+from dragoman.storage.tables import audit
 from tests.storage.conftest import Clock
 
 ME, OTHER = Actor("me@here", "command"), Actor("ops", "admin", "10.0.0.1")
@@ -60,7 +60,7 @@ def test_what_is_too_long_is_left_out(store: Store) -> None:
 def test_old_changes_and_those_beyond_the_most_are_dropped(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_audit, "MOST_LINES", 5)
+    monkeypatch.setattr(audit, "MOST_LINES", 5)
     store = SqliteStore(tmp_path / "store.db", audit_days=2)
     store.note(ME, [added(str(number)) for number in range(SWEPT_AT_ONCE + 20)])
     at = store.audit(1)[0].at

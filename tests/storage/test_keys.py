@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from msgspec.structs import replace
 
-from dragoman.accounts.store import Batch, ChargeCount
+from dragoman.accounts.store import Batch, ChargeCount, Store
 from dragoman.accounts.usage import OTHER, Attribution, Meter
 from dragoman.administration.pricing import reprice
 from dragoman.canonical.usage import Usage, consistent
@@ -15,11 +13,9 @@ from dragoman.keys.records import StoredKey, StoredSecret
 from dragoman.keys.secrets import digest_of
 from dragoman.prices.lookup import PriceList, Prices
 from dragoman.prices.rates import Price
-from dragoman.storage.sqlite import SqliteStore
 
 
-def test_two_who_change_a_key_at_once_lose_and_revive_nothing(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "store.db")
+def test_two_who_change_a_key_at_once_lose_and_revive_nothing(store: Store) -> None:
     kept = store.client_keys
 
     def secret(name: str, created: float, revoked: float | None = None) -> StoredSecret:
@@ -48,13 +44,12 @@ def test_two_who_change_a_key_at_once_lose_and_revive_nothing(tmp_path: Path) ->
     kept.save([replace(seen, rules=KeyRules(note="y"))])
     (key,) = kept.all_keys()
     assert (key.removed, key.secrets, key.rules.note) == (5.0, (), "")
-    store.close()
 
 
-def test_an_upstream_that_tells_of_more_than_can_be_is_not_believed(tmp_path: Path) -> None:
+def test_an_upstream_that_tells_of_more_than_can_be_is_not_believed(store: Store) -> None:
     listed = PriceList([("*", [Price(0, "", 0, 0, 0, *[10**7] * 6)])], [])
     prices = Prices({"up": listed}, "v")
-    meter, store = Meter(), SqliteStore(tmp_path / "store.db")
+    meter = Meter()
     for usage in (
         Usage(input=10**18),
         Usage(output=10**30),
@@ -70,7 +65,6 @@ def test_an_upstream_that_tells_of_more_than_can_be_is_not_believed(tmp_path: Pa
     charges = store.charges(0, 2**40)
     reprice(store, prices, 0, 2**40)
     assert store.charges(0, 2**40) == charges
-    store.close()
     by_model = {key.priced_as: sums for key, sums in charges.items()}
     assert by_model["m"] == ChargeCount(requests=1, input=3, cached=3, cost=3 * 10**7)
     assert by_model[OTHER] == ChargeCount(requests=3, unpriced=3)

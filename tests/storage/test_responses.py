@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from dragoman.accounts.store import StoreError
+from dragoman.storage.postgres.store import PostgresResponses
 from dragoman.storage.responses import Item, Items, StoredEvent, StoredResponse, TooLarge
-from dragoman.storage.sqlite_responses import SqliteResponses
+from dragoman.storage.sqlite import SqliteResponses
+from dragoman.storage.tables.responses import ResponseTables
 
 DAY = 24 * 3600.0
 
@@ -29,16 +31,20 @@ def clock() -> Clock:
     return Clock()
 
 
-Make = Callable[..., SqliteResponses]
+Make = Callable[..., ResponseTables]
 
 
 @pytest.fixture
-def make(tmp_path: Path, clock: Clock) -> Iterator[Make]:
+def make(request: pytest.FixtureRequest, kind: str, tmp_path: Path, clock: Clock) -> Iterator[Make]:
     """Opens the same store once more, as another worker would."""
-    opened: list[SqliteResponses] = []
+    opened: list[ResponseTables] = []
+    url = request.getfixturevalue("url") if kind == "postgres" else ""
 
-    def one(**limits: Any) -> SqliteResponses:
-        opened.append(SqliteResponses(tmp_path / "store.db", clock=clock, **limits))
+    def one(**limits: Any) -> ResponseTables:
+        if url:
+            opened.append(PostgresResponses(url, clock=clock, **limits))
+        else:
+            opened.append(SqliteResponses(tmp_path / "store.db", clock=clock, **limits))
         return opened[-1]
 
     yield one
@@ -195,8 +201,8 @@ def test_what_is_too_old_is_gone(make: Make, clock: Clock) -> None:
     assert rows(store) == set()
 
 
-def rows(store: SqliteResponses) -> set[str]:
-    with store._file.reading() as connection:
+def rows(store: ResponseTables) -> set[str]:
+    with store._database.reading() as connection:
         return {name for (name,) in connection.execute("SELECT id FROM responses")}
 
 
@@ -289,7 +295,7 @@ def test_the_end_comes_with_its_events(make: Make, clock: Clock) -> None:
     assert other.last_event("resp_0", "me") == StoredEvent(1, b"frame 1")
 
 
-def fits(store: SqliteResponses, stored: StoredResponse) -> bool:
+def fits(store: ResponseTables, stored: StoredResponse) -> bool:
     try:
         store.put(stored)
     except TooLarge:
@@ -336,6 +342,7 @@ def test_a_long_conversation_that_is_too_old_goes_a_piece_at_a_time(
     assert 4 < sweeps < 20
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
 def test_what_was_deleted_is_not_in_the_file(make: Make, clock: Clock, tmp_path: Path) -> None:
     """Nor in pages that are let go; the log is SQLite's to use again."""
     store = make()
@@ -348,7 +355,7 @@ def test_what_was_deleted_is_not_in_the_file(make: Make, clock: Clock, tmp_path:
     clock.now += 40 * DAY
     while store.sweep(clock.now):
         pass
-    with store._file.writing_untold():
+    with store._database.writing_untold():
         pass
     store.close()
     assert secret.encode() not in (tmp_path / "store.db").read_bytes()

@@ -185,9 +185,9 @@ def test_a_damaged_file_is_told_as_such(path: Path) -> None:
 def test_a_full_file_takes_all_of_a_batch_or_nothing(path: Path) -> None:
     store = SqliteStore(path)
     version = store.exchange("w", ONE, 0).version
-    with store._file.reading() as connection:
+    with store._database.reading() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    store._file._connected().execute(f"PRAGMA max_page_count = {pages + 4}")
+        connection.execute(f"PRAGMA max_page_count = {pages + 4}")
     batch = big(2000)
     batch.transitions.append(Transition("a", Disabled("by me"), 1.0))
     with pytest.raises(StoreError, match="the disk is full"):

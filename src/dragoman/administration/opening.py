@@ -21,7 +21,9 @@ def open_administration(config: Config) -> Iterator[Administration]:
     """
     store = store_for(config)
     if store is None:
-        raise Conflict('[storage] path is "", so nothing is kept that could be administered')
+        raise Conflict(
+            '[storage] path is "" without url, so nothing is kept that could be administered'
+        )
     try:
         yield Administration(config, store, cipher_for(config))
     finally:

@@ -94,7 +94,7 @@ def _row(one: Listing) -> Sequence[str]:
 def _accounts(config: Config) -> list[Account]:
     """The accounts of the configuration, and those of the store if there is one already."""
     path = config.storage.path
-    if not path or not Path(path).exists():
+    if not config.storage.place or (path and not Path(path).exists()):
         return list(config.accounts)
     from dragoman.administration.opening import open_administration
 

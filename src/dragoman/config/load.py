@@ -111,6 +111,8 @@ def _with_storage(config: Config, directory: Path) -> Config:
     path = config.storage.path
     if path == "":
         return config
+    if path is None and config.storage.url is not None:
+        return replace(config, storage=replace(config.storage, path=""))
     found = directory / Path(_STORE if path is None else path).expanduser()
     return replace(config, storage=replace(config.storage, path=os.fspath(found)))
 

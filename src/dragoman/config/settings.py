@@ -505,14 +505,17 @@ class Models(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where accounts, their states and history, and usage are kept."""
+    """Where accounts, their states and history, usage and stored responses are kept."""
 
     path: str | None = None
-    """SQLite file, from the directory of the configuration file; `""`: nothing is kept, and
-    workers do not share what they know. Absent: `dragoman.db`."""
+    """SQLite file, from the directory of the configuration file. It is the store also where there
+    is a `url`. `""`: there is no file; without `url` nothing is kept, and workers do not share what
+    they know. Absent: `dragoman.db`, or no file where there is a `url`."""
     url: Secret | None = None
-    """PostgreSQL database in which instances on several machines hold limits together, commonly
-    `env:DATABASE_URL`: see [limits](limits.md#several-machines). Absent: each counts for itself."""
+    """PostgreSQL database, commonly `env:DATABASE_URL`: the store of instances on any number of
+    machines, unless `path` names a file ([running it](operations.md#several-machines)). Either way
+    they hold limits together in it ([limits](limits.md#several-machines)). Absent: each counts for
+    itself."""
     key: Secret | None = None
     """Key that encrypts the secrets of accounts in the store, at least 16 characters, commonly
     `env:DRAGOMAN_STORE_KEY`. Needed for accounts that are kept there."""
@@ -541,6 +544,11 @@ class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Room for all responses, in bytes; the oldest make room for new ones."""
     response_bytes: AtLeastOne = 64 * 1024 * 1024
     """Largest response that is kept, in bytes, with the input of its turn."""
+
+    @property
+    def place(self) -> str | None:
+        """What the store is called where an operator reads of it; None if nothing is kept."""
+        return self.path or (None if self.url is None else "PostgreSQL")
 
 
 class UsageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

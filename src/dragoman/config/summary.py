@@ -13,7 +13,7 @@ def summary(config: Config) -> str:
         count(len(config.accounts), "account"),
         count(len(config.routes), "route"),
         count(len(config.clients), "client"),
-        f"store {config.storage.path}" if config.storage.path else "no store",
+        f"store {config.storage.place}" if config.storage.place else "no store",
         f"/admin {'on' if config.admin.key is not None or config.admin.enabled else 'off'}",
     ]
     return ", ".join(parts)

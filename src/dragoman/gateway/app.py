@@ -166,7 +166,7 @@ class Gateway:
         ):
             _log.warning(
                 "%s: has no client key, and require_key is off: everyone on this machine may call",
-                self.config.storage.path,
+                self.config.storage.place,
             )
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ import secrets
 import shutil
 from contextlib import suppress
 from tempfile import gettempdir
+from typing import TYPE_CHECKING
 
 from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
@@ -19,6 +20,10 @@ from dragoman.storage.responses import ResponseStore
 from dragoman.storage.series import SeriesFile
 from dragoman.storage.shared_sessions import Sessions, SharedSessions, private_sessions
 
+if TYPE_CHECKING:
+    from dragoman.storage.tables.pool import PoolOptions
+    from dragoman.storage.tables.responses import ResponseOptions
+
 _log = logging.getLogger("dragoman.accounts")
 
 _SHORTEST_PINS_S = 60.0
@@ -27,18 +32,22 @@ _SHORTEST_PINS_S = 60.0
 def store_for(config: Config) -> Store | None:
     """The store of `config`, not opened yet; None if nothing is kept."""
     settings = config.storage
-    if not settings.path:
-        return None
-    from dragoman.storage.sqlite import SqliteStore
+    options: PoolOptions = {
+        "history_days": settings.history_days,
+        "usage_days": settings.usage_days,
+        "usage_hours_days": settings.usage_hours_days,
+        "audit_days": settings.audit_days,
+        "pins_s": max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S),
+    }
+    if settings.path:
+        from dragoman.storage.sqlite import SqliteStore
 
-    return SqliteStore(
-        settings.path,
-        history_days=settings.history_days,
-        usage_days=settings.usage_days,
-        usage_hours_days=settings.usage_hours_days,
-        audit_days=settings.audit_days,
-        pins_s=max((one.affinity_s for one in config.upstreams), default=_SHORTEST_PINS_S),
-    )
+        return SqliteStore(settings.path, **options)
+    if settings.url is None:
+        return None
+    from dragoman.storage.postgres.store import PostgresStore
+
+    return PostgresStore(settings.url.reveal(), **options)
 
 
 def counts_for(config: Config, shared: str | None) -> Counts | None:
@@ -129,15 +138,21 @@ def responses_for(config: Config) -> ResponseStore | None:
     whose responses belong to several clients."""
     settings = config.storage
     elsewhere = any(upstream.stored_responses == "pass" for upstream in config.upstreams)
-    if not settings.path or not (settings.responses or elsewhere):
+    if not (settings.responses or elsewhere):
         return None
-    from dragoman.storage.sqlite_responses import SqliteResponses
+    options: ResponseOptions = {
+        "most_bytes": settings.responses_bytes,
+        "largest_bytes": settings.response_bytes,
+    }
+    if settings.path:
+        from dragoman.storage.sqlite import SqliteResponses
 
-    return SqliteResponses(
-        settings.path,
-        most_bytes=settings.responses_bytes,
-        largest_bytes=settings.response_bytes,
-    )
+        return SqliteResponses(settings.path, **options)
+    if settings.url is None:
+        return None
+    from dragoman.storage.postgres.store import PostgresResponses
+
+    return PostgresResponses(settings.url.reveal(), **options)
 
 
 def cipher_for(config: Config) -> AesGcmCipher:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from dragoman.accounts.store import StoreError
 from dragoman.jsontext import JsonError
 from dragoman.storage.schema import APPLICATION_ID, MIGRATIONS
+from dragoman.storage.tables.database import Keyed, adding, version_of
+
+_encode = msgspec.json.Encoder().encode
 
 _LOCK_POLL_S = 0.02
 _PAGE_BYTES = 8192
@@ -33,6 +40,35 @@ _EXPLAINED = {
 }
 
 
+class SqliteConnection(sqlite3.Connection):
+    """See `dragoman.storage.tables.database.Connection`."""
+
+    def insert(self, into: str, types: Sequence[type], rows: Sequence[Any], then: str = "") -> None:
+        """See `Connection.insert`."""
+        self.execute(f"INSERT INTO {into} {_told(len(types))} {then}", (_encode(rows).decode(),))
+
+    def add(self, table: str, keys: Keyed, sums: Keyed, rows: Sequence[Any]) -> None:
+        """See `Connection.add`."""
+        keyed, counted = [name for name, _ in keys], [name for name, _ in sums]
+        statement = adding(table, keyed, counted, _told(len(keyed) + len(counted)))
+        self.execute(statement, (_encode(rows).decode(),))
+
+    def queue(self) -> None:
+        """See `Connection.queue`. There is one who writes at a time."""
+
+    def gathered(self, columns: Sequence[str], rows: str) -> str:
+        """See `Connection.gathered`."""
+        names = ", ".join(columns)
+        return f"SELECT json_group_array(json_array({names})) FROM (SELECT {names} {rows})"
+
+
+@lru_cache
+def _told(columns: int) -> str:
+    """What selects the rows of a JSON array of arrays with so many values."""
+    values = ", ".join(f"json_extract(value, '$[{column}]')" for column in range(columns))
+    return f"SELECT {values} FROM json_each(?) WHERE true"
+
+
 class SqliteFile:
     """The file at `path`, which is made, for its owner alone, if it is not there.
 
@@ -47,13 +83,14 @@ class SqliteFile:
     ) -> None:
         self.path = Path(path)
         self._erases = erases
+        self.ahead_s = 0.0
         self.opened = 0
         self.replaced = False
         self._lock_s = lock_s
-        self._connection: sqlite3.Connection | None = None
+        self._connection: SqliteConnection | None = None
         self._identity: tuple[int, int] | None = None
         self._made = 0.0
-        self._joined: sqlite3.Connection | None = None
+        self._joined: SqliteConnection | None = None
         self._joined_version: int | None = None
 
     def open(self) -> None:
@@ -88,7 +125,7 @@ class SqliteFile:
                 self._joined = None
 
     @contextmanager
-    def writing(self) -> Iterator[tuple[sqlite3.Connection, int]]:
+    def writing(self) -> Iterator[tuple[SqliteConnection, int]]:
         """A transaction that writes what workers are told of, and the version that it makes.
 
         Raises:
@@ -101,7 +138,7 @@ class SqliteFile:
             yield connection, self._joined_version
 
     @contextmanager
-    def writing_untold(self) -> Iterator[sqlite3.Connection]:
+    def writing_untold(self) -> Iterator[SqliteConnection]:
         """A transaction that changes nothing that workers are told of, and so makes no version.
 
         Raises:
@@ -111,7 +148,7 @@ class SqliteFile:
             yield connection
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[SqliteConnection]:
         """A transaction that sees one state of the store throughout.
 
         Raises:
@@ -121,7 +158,7 @@ class SqliteFile:
             yield connection
 
     @contextmanager
-    def _transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, kind: str) -> Iterator[SqliteConnection]:
         if self._joined is not None:
             yield self._joined
             return
@@ -138,7 +175,7 @@ class SqliteFile:
                         connection.execute("ROLLBACK")
                 raise
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connected(self) -> SqliteConnection:
         if self._connection is not None:
             if self._found() != self._identity:
                 # What is written to a file that was unlinked is gone when it is closed.
@@ -146,7 +183,11 @@ class SqliteFile:
             return self._connection
         self._make()
         connection = self._connection = sqlite3.connect(
-            self.path, timeout=self._lock_s, isolation_level=None, check_same_thread=False
+            self.path,
+            timeout=self._lock_s,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=SqliteConnection,
         )
         self._prepare(connection)
         found, made = self._found(), _made_at(connection)
@@ -196,7 +237,7 @@ class SqliteFile:
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _prepare(self, connection: SqliteConnection) -> None:
         present = tables_version(connection, self.path)
         if not present:
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
@@ -226,12 +267,6 @@ class SqliteFile:
         connection.execute("COMMIT")
 
 
-def version_of(connection: sqlite3.Connection) -> int:
-    """The version of the last transaction that wrote."""
-    version: int = connection.execute("SELECT version FROM clock").fetchone()[0]
-    return version
-
-
 def tables_version(connection: sqlite3.Connection, path: Path) -> int:
     """How many migrations the file has; 0 if it is empty.
 
@@ -252,7 +287,7 @@ def tables_version(connection: sqlite3.Connection, path: Path) -> int:
     return found
 
 
-def _made_at(connection: sqlite3.Connection) -> float:
+def _made_at(connection: SqliteConnection) -> float:
     """When the tables were made, in Unix seconds. It tells a file from one before it that had the
     same number on its disk."""
     at: float = connection.execute("SELECT min(applied) FROM migrations").fetchone()[0]

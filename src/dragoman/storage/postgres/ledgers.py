@@ -7,15 +7,12 @@ connection may be one of PgBouncer's.
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any
 
 import psycopg
 
 from dragoman.keys.ledgers import Away, Decide, read_ledger, write_ledger
+from dragoman.storage.postgres.link import Link, cut, linked
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS limit_ledgers (
@@ -46,24 +43,13 @@ _TABLES_LOCK = 0x6C696D6974
 """Number of the advisory lock under which the table is made."""
 
 
-def connecting(url: str) -> Callable[[], psycopg.Connection[Any]]:
-    """What connects to the database of `url`, and makes the table if it is not there.
-
-    No statement is prepared in the server, since the next may be another connection's; a network
-    that swallows everything is given up after three seconds.
-    """
+def connecting(url: str) -> Callable[[], Link]:
+    """What connects to the database of `url`, and makes the table if it is not there."""
     is_made = False
 
-    def connect() -> psycopg.Connection[Any]:
+    def connect() -> Link:
         nonlocal is_made
-        connection: psycopg.Connection[Any] = psycopg.connect(
-            url,
-            autocommit=True,
-            prepare_threshold=None,
-            connect_timeout=2,
-            tcp_user_timeout=3000,
-            application_name="dragoman limits",
-        )
+        connection = linked(url, "dragoman limits")
         try:
             if not is_made:
                 with connection.transaction():
@@ -81,9 +67,9 @@ def connecting(url: str) -> Callable[[], psycopg.Connection[Any]]:
 class PostgresLedgers:
     """See `dragoman.keys.ledgers.Ledgers`. `connect` makes a connection, which is kept."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
+    def __init__(self, connect: Callable[[], Link]) -> None:
         self._connect = connect
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection: Link | None = None
 
     def exchange(self, names: Sequence[str], decide: Decide) -> None:
         """See `Ledgers.exchange`."""
@@ -98,14 +84,9 @@ class PostgresLedgers:
                 self.close()
 
     def abort(self) -> None:
-        """See `Ledgers.abort`. A server that hangs keeps its connections, and so no time of the
-        network runs out."""
-        connection = self._connection
-        if connection is not None:
-            with suppress(OSError, psycopg.Error):
-                file = os.dup(connection.fileno())
-                with socket.socket(fileno=file) as found:
-                    found.shutdown(socket.SHUT_RDWR)
+        """See `Ledgers.abort`."""
+        if self._connection is not None:
+            cut(self._connection)
 
     def close(self) -> None:
         """See `Ledgers.close`."""
@@ -121,9 +102,7 @@ class PostgresLedgers:
             # By itself: who waits for a row that another makes must hold none.
             connection.execute(_MAKE, (names,))
 
-    def _decided(
-        self, connection: psycopg.Connection[Any], names: list[str], decide: Decide
-    ) -> bool:
+    def _decided(self, connection: Link, names: list[str], decide: Decide) -> bool:
         """Whether all rows were there, and something was decided."""
         with connection.pipeline():
             connection.execute("BEGIN")

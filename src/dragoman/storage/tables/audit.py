@@ -1,8 +1,7 @@
-"""The log of changes, in the SQLite file."""
+"""The log of changes."""
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,7 +10,7 @@ import msgspec
 from dragoman.accounts.store import SWEPT_AT_ONCE
 from dragoman.audit import Actor, Change, Fields, Line
 from dragoman.jsontext import decoder
-from dragoman.storage.sqlite_file import SqliteFile
+from dragoman.storage.tables.database import Connection, Database
 
 MOST_LINES = 100_000
 """Changes that are kept, however young they are."""
@@ -34,11 +33,11 @@ _encode = msgspec.json.Encoder().encode
 _read = decoder(dict)
 
 
-class SqliteAudit:
-    """Implements `AuditLog` on a file that is opened elsewhere."""
+class AuditTable:
+    """Implements `AuditLog` on a database that is opened elsewhere."""
 
-    def __init__(self, file: SqliteFile) -> None:
-        self._file = file
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def note(self, actor: Actor, changes: Iterable[Change]) -> None:
         """See `AuditLog.note`."""
@@ -49,7 +48,7 @@ class SqliteAudit:
             for one in changes
         ]
         if rows:
-            with self._file.writing_untold() as connection:
+            with self._database.writing_untold() as connection:
                 connection.executemany(_INSERT, rows)
 
     def audit(
@@ -68,12 +67,12 @@ class SqliteAudit:
         where += [f"{name} = ?" for name in _FILTERS if name in only]
         statement = f"SELECT {_COLUMNS} FROM audit WHERE {' AND '.join(where)}"
         bounds = (*values, *(only[name] for name in _FILTERS if name in only), limit)
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(f"{statement} ORDER BY id DESC LIMIT ?", bounds)
             return tuple(_line(*row) for row in rows)
 
 
-def sweep_audit(connection: sqlite3.Connection, before: float) -> int:
+def sweep_audit(connection: Connection, before: float) -> int:
     """Drop what is older than a time, or more than is kept. Returns how much."""
     return connection.execute(_SWEEP, (before, MOST_LINES, SWEPT_AT_ONCE)).rowcount
 

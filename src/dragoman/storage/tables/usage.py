@@ -1,11 +1,11 @@
-"""What was used and charged, in the SQLite file: sums by the hour, older ones by the day, and what
-is too old for that in one sum, so that nothing is ever lost of the whole."""
+"""What was used and charged: sums by the hour, older ones by the day, and what is too old for that
+in one sum, so that nothing is ever lost of the whole."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from math import ceil
+from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -25,19 +25,27 @@ from dragoman.accounts.store import (
 )
 from dragoman.accounts.usage import OTHER
 from dragoman.jsontext import decoder
-from dragoman.storage.sqlite_file import SqliteFile
+from dragoman.storage.tables.database import Connection, Database, Keyed, Rows, adding
 
 _DAY_S = 86400
 _LATE_S = 7 * _DAY_S
 """Seconds for which a worker may have held what it could not write."""
 
-_COUNTED = UsageCount.__struct_fields__
-_KEYED = UsageKey.__struct_fields__
-_CHARGE_COUNTED = ChargeCount.__struct_fields__
-_CHARGE_KEYED = ChargeKey.__struct_fields__
+
+def _columns(struct: type[Struct]) -> dict[str, type]:
+    """Columns as the fields of a struct. What PostgreSQL has a word of its own for is in quotes."""
+    types = get_type_hints(struct)
+    return {'"user"' if name == "user" else name: types[name] for name in struct.__struct_fields__}
+
+
+_USAGE_KEYS, _USAGE_SUMS = _columns(UsageKey), _columns(UsageCount)
+_CHARGE_KEYS, _CHARGE_SUMS = _columns(ChargeKey), _columns(ChargeCount)
+_ERROR_KEYS: Keyed = tuple(_columns(ErrorKey).items())
+_KEYED, _COUNTED = tuple(_USAGE_KEYS), tuple(_USAGE_SUMS)
+_CHARGE_KEYED, _CHARGE_COUNTED = tuple(_CHARGE_KEYS), tuple(_CHARGE_SUMS)
 
 _PLACES = {
-    **{name: name for name in (*_KEYED[1:], "hour")},
+    **{name.strip('"'): name for name in (*_KEYED[1:], "hour")},
     "key": "client",
     "tag": "tags",
     "day": f"hour / {_DAY_S} * {_DAY_S}",
@@ -46,22 +54,6 @@ _PLACES = {
 
 _encode = msgspec.json.Encoder().encode
 _read_error = decoder(LastError)
-
-
-def _add(table: str, keyed: Sequence[str], counted: Sequence[str], rows: str) -> str:
-    """The statement that adds the sums that `rows` selects to those of their keys."""
-    return (
-        f"INSERT INTO {table} ({', '.join((*keyed, *counted))}) {rows}"
-        f" ON CONFLICT ({', '.join(keyed)}) DO UPDATE SET "
-        + ", ".join(f"{name} = {name} + excluded.{name}" for name in counted)
-    )
-
-
-def _add_told(table: str, keyed: Sequence[str], counted: Sequence[str]) -> str:
-    """The statement that adds a JSON array of rows."""
-    columns = range(len(keyed) + len(counted))
-    values = ", ".join(f"json_extract(value, '$[{column}]')" for column in columns)
-    return _add(table, keyed, counted, f"SELECT {values} FROM json_each(?) WHERE true")
 
 
 def _fold(
@@ -78,29 +70,22 @@ def _fold(
     sums = ", ".join(f"sum({name})" for name in counted)
     places = ", ".join(str(place + 1) for place in range(len(keyed)))
     rows = f"SELECT {made}, {sums} FROM {table} WHERE {picked} GROUP BY {places}"
-    return _add(table, keyed, counted, rows), f"DELETE FROM {table} WHERE {picked}"
+    return adding(table, keyed, counted, rows), f"DELETE FROM {table} WHERE {picked}"
 
 
-_ADD_USAGE = _add_told("usage", _KEYED, _COUNTED)
-_ADD_CHARGES = _add_told("charges", _CHARGE_KEYED, _CHARGE_COUNTED)
 _DELETE_CHARGES = "DELETE FROM charges WHERE " + " AND ".join(
     f"{name} = ?" for name in _CHARGE_KEYED
 )
-_ADD_ERRORS = (
-    "INSERT INTO errors SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),"
-    " json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(?) WHERE true"
-    " ON CONFLICT (hour, account, kind) DO UPDATE SET number = number + excluded.number"
-)
 _SET_LAST_ERROR = (
-    "INSERT INTO last_errors VALUES (?1, ?2, ?3)"
-    " ON CONFLICT (account) DO UPDATE SET at = ?2, error = ?3 WHERE at < ?2"
+    "INSERT INTO last_errors (account, at, error) VALUES (?1, ?2, ?3)"
+    " ON CONFLICT (account) DO UPDATE SET at = ?2, error = ?3 WHERE last_errors.at < ?2"
 )
 _SWEEP_ERRORS = """DELETE FROM errors WHERE (hour, account, kind) IN
     (SELECT hour, account, kind FROM errors WHERE hour < ? ORDER BY hour LIMIT ?)"""
 
 _TO_DAY = {"hour": f"hour / {_DAY_S} * {_DAY_S}"}
 _HOURS = f"hour >= ? AND hour < ? AND hour % {_DAY_S} <> 0"
-_TO_ALL_TIME = {"hour": "0", "account": "''", "route": "''", "user": "''", "tags": "''"}
+_TO_ALL_TIME = {"hour": "0", "account": "''", "route": "''", '"user"': "''", "tags": "''"}
 _CHARGE_TO_ALL_TIME = {**_TO_ALL_TIME, "priced_as": f"'{OTHER}'", "tier": "''", "above": "0"}
 _CHARGE_TO_ALL_TIME["prices"] = "''"
 _DAYS = "hour > ? AND hour < ?"
@@ -114,12 +99,12 @@ _FOR_ALL_TIME = (
 )
 
 
-class SqliteUsage:
-    """Implements what `Store` has of usage on a file that is opened elsewhere. Rows are kept by the
-    hour for `hours_s` seconds, and by the day for `days_s`."""
+class UsageTables:
+    """Implements what `Store` has of usage on a database that is opened elsewhere. Rows are kept by
+    the hour for `hours_s` seconds, and by the day for `days_s`."""
 
-    def __init__(self, file: SqliteFile, hours_s: float, days_s: float) -> None:
-        self._file = file
+    def __init__(self, database: Database, hours_s: float, days_s: float) -> None:
+        self._database = database
         self._hours_s = hours_s
         self._days_s = days_s
         self._added_up = 0.0
@@ -128,13 +113,13 @@ class SqliteUsage:
     def usage(self, since: float, until: float) -> dict[UsageKey, UsageCount]:
         """See `Store.usage`."""
         keyed = len(_KEYED)
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             rows = _rows(connection, "usage", (*_KEYED, *_COUNTED), since, until)
             return {UsageKey(*row[:keyed]): UsageCount(*row[keyed:]) for row in rows}
 
     def charges(self, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
         """See `Store.charges`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             return _charges(connection, since, until)
 
     def sums(
@@ -142,7 +127,7 @@ class SqliteUsage:
     ) -> dict[tuple[str, ...], Sums]:
         """See `Store.sums`."""
         found: dict[tuple[str, ...], Sums] = {}
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             for row in _grouped(connection, "usage", _COUNTED, since, until, by, only):
                 for group in _groups(row, by, only):
                     found.setdefault(group, Sums()).usage.add(UsageCount(*row[len(by) :]))
@@ -154,19 +139,19 @@ class SqliteUsage:
     def errors(self, since: float, until: float) -> dict[ErrorKey, int]:
         """See `Store.errors`."""
         columns = ("hour", "account", "kind", "number")
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             rows = _rows(connection, "errors", columns, since, until)
             return {ErrorKey(hour, account, kind): number for hour, account, kind, number in rows}
 
     def last_errors(self) -> dict[str, LastError]:
         """See `Store.last_errors`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute("SELECT account, error FROM last_errors")
             return {account: _read_error(error) for account, error in rows}
 
     def reprice(self, since: float, until: float, reprice: Reprice) -> int:
         """See `Store.reprice`."""
-        with self._file.writing_untold() as connection:
+        with self._database.writing_untold() as connection:
             old: list[tuple[Any, ...]] = []
             new: list[tuple[ChargeKey, ChargeCount]] = []
             for key, count in _charges(connection, since, until).items():
@@ -175,27 +160,29 @@ class SqliteUsage:
                     old.append(astuple(key))
                     new.append(other)
             connection.executemany(_DELETE_CHARGES, old)
-            connection.execute(_ADD_CHARGES, (_json(_flat(new)),))
+            _add_charges(connection, new)
         return len(new)
 
-    def _sweep_usage(self, connection: sqlite3.Connection, now: float) -> int:
+    def _sweep_usage(self, connection: Connection, now: float) -> int:
         """Add up what is too old to be kept as it is. Returns how many rows of a kind that were."""
         day, gone = ((now - age) // _DAY_S * _DAY_S for age in (self._hours_s, self._days_s))
         by_day = _done(connection, _BY_DAY, self._added_up, day)
         if by_day < SWEPT_AT_ONCE:
             self._added_up = day - _LATE_S
-        swept = connection.execute(_SWEEP_ERRORS, (now - self._days_s, SWEPT_AT_ONCE)).rowcount
+        swept = connection.execute(
+            _SWEEP_ERRORS, (ceil(now - self._days_s), SWEPT_AT_ONCE)
+        ).rowcount
         return max(by_day, _done(connection, _FOR_ALL_TIME, 0.0, gone), swept)
 
 
 def _done(
-    connection: sqlite3.Connection,
+    connection: Connection,
     folds: Iterable[tuple[str, str]],
     since: float,
     before: float,
 ) -> int:
     """Add up the rows of a time. Returns how many of the table with the most."""
-    bounds = (since, before, SWEPT_AT_ONCE)
+    bounds = (ceil(since), ceil(before), SWEPT_AT_ONCE)
     counts = []
     for add, delete in folds:
         connection.execute(add, bounds)
@@ -203,60 +190,64 @@ def _done(
     return max(counts)
 
 
-def add_usage(connection: sqlite3.Connection, batch: Batch) -> None:
+def add_usage(connection: Connection, batch: Batch) -> None:
     """Add what a worker counted."""
     if batch.usage:
-        connection.execute(_ADD_USAGE, (_json(_flat(batch.usage.items())),))
+        rows = _flat(batch.usage.items())
+        connection.add("usage", tuple(_USAGE_KEYS.items()), tuple(_USAGE_SUMS.items()), rows)
     if batch.charges:
-        connection.execute(_ADD_CHARGES, (_json(_flat(batch.charges.items())),))
+        _add_charges(connection, batch.charges.items())
     if batch.errors:
         errors = [(*astuple(key), number) for key, number in batch.errors.items()]
-        connection.execute(_ADD_ERRORS, (_json(errors),))
+        connection.add("errors", _ERROR_KEYS, (("number", int),), errors)
     for name, error in batch.last_errors.items():
         connection.execute(_SET_LAST_ERROR, (name, error.at, _json(error)))
 
 
+def _add_charges(connection: Connection, charges: Iterable[tuple[ChargeKey, ChargeCount]]) -> None:
+    keys, sums = tuple(_CHARGE_KEYS.items()), tuple(_CHARGE_SUMS.items())
+    connection.add("charges", keys, sums, _flat(charges))
+
+
 def _rows(
-    connection: sqlite3.Connection, table: str, columns: Iterable[str], since: float, until: float
-) -> sqlite3.Cursor:
+    connection: Connection, table: str, columns: Iterable[str], since: float, until: float
+) -> Rows:
     """Rows of the hours that begin in [since, until)."""
     statement = f"SELECT {', '.join(columns)} FROM {table} WHERE hour >= ? AND hour < ?"
-    return connection.execute(statement, (since, until))
+    return connection.execute(statement, (ceil(since), ceil(until)))
 
 
-def _charges(
-    connection: sqlite3.Connection, since: float, until: float
-) -> dict[ChargeKey, ChargeCount]:
+def _charges(connection: Connection, since: float, until: float) -> dict[ChargeKey, ChargeCount]:
     keyed = len(_CHARGE_KEYED)
     rows = _rows(connection, "charges", (*_CHARGE_KEYED, *_CHARGE_COUNTED), since, until)
     return {ChargeKey(*row[:keyed]): ChargeCount(*row[keyed:]) for row in rows}
 
 
 def _grouped(
-    connection: sqlite3.Connection,
+    connection: Connection,
     table: str,
     counted: Sequence[str],
     since: float,
     until: float,
     by: Sequence[str],
     only: Mapping[str, str],
-) -> sqlite3.Cursor:
+) -> Rows:
     """Sums by the dimensions `by`, with one row for each combination of tags, of what fits `only`:
     of tags, what has it among others."""
     places = [_PLACES[name] for name in by]
     sums = [f"sum({name})" for name in counted]
     where = ["hour >= ?", "hour < ?"]
-    values: list[float | str] = [since, until]
+    values: list[float | str] = [ceil(since), ceil(until)]
     for name, value in only.items():
         if name == "tag":
-            where.append("instr(',' || tags || ',', ?)")
+            where.append("replace(',' || tags || ',', ?, '') <> ',' || tags || ','")
             values.append(f",{value},")
         else:
             where.append(f"CAST({_PLACES[name]} AS TEXT) = ?")
             values.append(value)
     statement = f"SELECT {', '.join((*places, *sums))} FROM {table} WHERE {' AND '.join(where)}"
     # Without a group there is a row of nothing even where nothing is.
-    statement += f" GROUP BY {', '.join(places)}" if places else " HAVING count(*)"
+    statement += f" GROUP BY {', '.join(places)}" if places else " HAVING count(*) > 0"
     return connection.execute(statement, values)
 
 

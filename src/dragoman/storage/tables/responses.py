@@ -1,12 +1,10 @@
-"""Stored responses in the SQLite file of the pool's store."""
+"""Stored responses."""
 
 from __future__ import annotations
 
-import os
-import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -21,7 +19,7 @@ from dragoman.storage.responses import (
     TooLarge,
     Turn,
 )
-from dragoman.storage.sqlite_file import SqliteFile
+from dragoman.storage.tables.database import Connection, Database, replacing
 
 _SWEPT_AT_ONCE = 200
 _DROPPED_AT_ONCE = 20
@@ -29,6 +27,8 @@ _ABANDONED_AFTER_S = 10.0
 """Seconds without a sign of life after which a background response has nobody who runs it."""
 _CLAIMED_S = 3600
 """Seconds after which a claim that led to no answer holds no longer."""
+_LONGEST_ID = 2000
+"""Bytes of an id by which something is found: what an index of PostgreSQL has room for."""
 _LONGEST_CONVERSATION = 10_000
 """Turns that are walked back at most."""
 
@@ -62,8 +62,16 @@ SELECT turns.id, turns.previous, status, input, output
 """
 
 
-class SqliteResponses:
-    """Stored responses in the file at `path`.
+class ResponseOptions(TypedDict, total=False):
+    """The room for responses, and the time."""
+
+    most_bytes: int
+    largest_bytes: int
+    clock: Callable[[], float]
+
+
+class ResponseTables:
+    """Implements `ResponseStore` on a database.
 
     `most_bytes` is the room for all, `largest_bytes` that for one. When there is no more room the
     oldest that nothing builds on are dropped. `clock` is Unix time. One thread may use it at a
@@ -72,21 +80,20 @@ class SqliteResponses:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        database: Database,
         *,
         most_bytes: int = 1024 * 1024 * 1024,
         largest_bytes: int = 64 * 1024 * 1024,
-        lock_s: float = 1.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._file = SqliteFile(path, lock_s, erases=True)
+        self._database = database
         self._most = most_bytes
         self._largest = largest_bytes
         self._clock = clock
 
     def close(self) -> None:
         """See `ResponseStore.close`."""
-        self._file.close()
+        self._database.close()
 
     def put(self, stored: StoredResponse, events: Sequence[StoredEvent] = ()) -> None:
         """See `ResponseStore.put`."""
@@ -101,7 +108,7 @@ class SqliteResponses:
         sizes = [_size(stored) for stored, _ in some]
         found: list[TooLarge | None] = []
         items: list[tuple[str, str, str]] = []
-        with self._file.writing_untold() as connection:
+        with self._database.writing_untold() as connection:
             # As a rule there is room for all, which one look tells.
             roomy = _held(connection) + sum(sizes) <= self._most
             for (stored, events), size in zip(some, sizes, strict=True):
@@ -119,17 +126,18 @@ class SqliteResponses:
                 if not self._write(connection, stored, size):
                     continue
                 name, owner = stored.id, stored.owner
-                items += [(owner, item, name) for item in (*stored.input.ids, *stored.output.ids)]
+                items += [(owner, item, name) for item in _known(stored)]
                 if events:
                     _add_events(connection, name, events)
             if items:
                 connection.executemany(
-                    "INSERT OR IGNORE INTO response_items (owner, item, response) VALUES (?, ?, ?)",
+                    "INSERT INTO response_items (owner, item, response) VALUES (?, ?, ?)"
+                    " ON CONFLICT DO NOTHING",
                     items,
                 )
         return found
 
-    def _write(self, connection: sqlite3.Connection, stored: StoredResponse, size: int) -> bool:
+    def _write(self, connection: Connection, stored: StoredResponse, size: int) -> bool:
         """Write a response, unless the one of that id does not change any more. Returns whether it
         was written."""
         written = connection.execute(
@@ -146,19 +154,19 @@ class SqliteResponses:
                 stored.output.body,
                 stored.background,
                 size,
-                self._clock(),
+                self._clock() + self._database.ahead_s,
             ),
         )
         return written.rowcount > 0
 
     def get(self, response: str, owner: str) -> StoredResponse | None:
         """See `ResponseStore.get`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             return self._get(connection, response, owner)
 
     def conversation(self, response: str, owner: str) -> list[Turn] | None:
         """See `ResponseStore.conversation`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(_CONVERSATION, (response, owner, self._clock())).fetchall()
         if not rows or rows[0][1] is not None:
             return None
@@ -169,7 +177,7 @@ class SqliteResponses:
 
     def item(self, item: str, owner: str) -> Item | None:
         """See `ResponseStore.item`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             row = connection.execute(
                 "SELECT input, output FROM response_items"
                 " JOIN responses ON responses.id = response_items.response"
@@ -184,11 +192,12 @@ class SqliteResponses:
 
     def delete(self, response: str, owner: str) -> bool:
         """See `ResponseStore.delete`."""
-        with self._file.writing_untold() as connection:
+        with self._database.writing_untold() as connection:
+            connection.queue()
             if self._get(connection, response, owner) is None:
                 return False
             connection.execute(
-                "UPDATE responses SET deleted = 1, response = x'' WHERE id = ?", (response,)
+                "UPDATE responses SET deleted = TRUE, response = ? WHERE id = ?", (b"", response)
             )
             connection.execute("DELETE FROM response_events WHERE response = ?", (response,))
             self._drop_useless(connection)
@@ -196,10 +205,10 @@ class SqliteResponses:
 
     def append(self, response: str, events: Sequence[StoredEvent]) -> bool:
         """See `ResponseStore.append`."""
-        with self._file.writing_untold() as connection:
+        with self._database.writing_untold() as connection:
             goes_on = connection.execute(
                 "UPDATE responses SET alive = ? WHERE id = ? AND NOT deleted AND NOT cancelled",
-                (self._clock(), response),
+                (self._clock() + self._database.ahead_s, response),
             ).rowcount
             if goes_on and events:
                 _add_events(connection, response, events)
@@ -207,7 +216,7 @@ class SqliteResponses:
 
     def events(self, response: str, owner: str, after: int, limit: int) -> list[StoredEvent]:
         """See `ResponseStore.events`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT sequence, frame FROM response_events"
                 " JOIN responses ON responses.id = response_events.response"
@@ -219,7 +228,7 @@ class SqliteResponses:
 
     def last_event(self, response: str, owner: str) -> StoredEvent | None:
         """See `ResponseStore.last_event`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             row = connection.execute(
                 "SELECT sequence, frame FROM response_events"
                 " JOIN responses ON responses.id = response_events.response"
@@ -231,15 +240,17 @@ class SqliteResponses:
 
     def cancel(self, response: str, owner: str) -> StoredResponse | None:
         """See `ResponseStore.cancel`."""
-        with self._file.writing_untold() as connection:
+        with self._database.writing_untold() as connection:
             found = self._get(connection, response, owner)
             if found is not None and found.status not in FINISHED:
-                connection.execute("UPDATE responses SET cancelled = 1 WHERE id = ?", (response,))
+                connection.execute(
+                    "UPDATE responses SET cancelled = TRUE WHERE id = ?", (response,)
+                )
         return found
 
     def claim(self, response: str, owner: str, claimed: bool) -> bool:
         """See `ResponseStore.claim`."""
-        with self._file.writing_untold() as connection:
+        with self._database.writing_untold() as connection:
             now = int(self._clock())
             # Whoever claimed it may have been killed before there was an answer.
             free = f"(claimed = 0 OR claimed < {now - _CLAIMED_S} AND NOT {_LATER})"
@@ -253,16 +264,15 @@ class SqliteResponses:
 
     def save_owner(self, names: Sequence[str], owner: str, account: str, expires: float) -> None:
         """See `ResponseStore.refer`."""
-        with self._file.writing_untold() as connection:
+        with self._database.writing_untold() as connection:
             connection.executemany(
-                "INSERT OR REPLACE INTO kept_elsewhere (owner, name, account, expires)"
-                " VALUES (?, ?, ?, ?)",
-                [(owner, name, account, expires) for name in names],
+                replacing("kept_elsewhere", "owner, name", "account, expires"),
+                [(owner, name, account, expires) for name in names if _fits(name)],
             )
 
     def owning_account(self, name: str, owner: str) -> str | None:
         """See `ResponseStore.referred`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             row = connection.execute(
                 "SELECT account FROM kept_elsewhere WHERE owner = ? AND name = ? AND expires > ?",
                 (owner, name, self._clock()),
@@ -271,28 +281,29 @@ class SqliteResponses:
 
     def forget_owner(self, name: str, owner: str) -> None:
         """See `ResponseStore.unrefer`."""
-        with self._file.writing_untold() as connection:
+        with self._database.writing_untold() as connection:
             connection.execute(
                 "DELETE FROM kept_elsewhere WHERE owner = ? AND name = ?", (owner, name)
             )
 
     def abandoned(self, now: float) -> list[StoredResponse]:
         """See `ResponseStore.abandoned`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(
                 f"SELECT {_FIELDS} FROM responses WHERE background AND NOT deleted"
                 " AND status IN ('queued', 'in_progress') AND alive < ? LIMIT ?",
-                (now - _ABANDONED_AFTER_S, _SWEPT_AT_ONCE),
+                (now + self._database.ahead_s - _ABANDONED_AFTER_S, _SWEPT_AT_ONCE),
             )
             return [_response(row) for row in rows]
 
     def sweep(self, now: float) -> int:
         """See `ResponseStore.sweep`."""
-        with self._file.writing_untold() as connection:
+        with self._database.writing_untold() as connection:
+            connection.queue()
             hidden = connection.execute(
-                "UPDATE responses SET deleted = 1, response = x'' WHERE id IN"
+                "UPDATE responses SET deleted = TRUE, response = ? WHERE id IN"
                 " (SELECT id FROM responses WHERE expires <= ? AND NOT deleted LIMIT ?)",
-                (now, _SWEPT_AT_ONCE),
+                (b"", now, _SWEPT_AT_ONCE),
             ).rowcount
             forgotten = connection.execute(
                 "DELETE FROM kept_elsewhere WHERE (owner, name) IN"
@@ -303,9 +314,7 @@ class SqliteResponses:
             over = self._drop_oldest(connection, "", None, 0)
             return max(hidden, forgotten, dropped, over)
 
-    def _get(
-        self, connection: sqlite3.Connection, response: str, owner: str
-    ) -> StoredResponse | None:
+    def _get(self, connection: Connection, response: str, owner: str) -> StoredResponse | None:
         row = connection.execute(
             f"SELECT {_FIELDS} FROM responses"
             " WHERE id = ? AND owner = ? AND NOT deleted AND expires > ?",
@@ -313,13 +322,14 @@ class SqliteResponses:
         ).fetchone()
         return None if row is None else _response(row)
 
-    def _make_room(self, connection: sqlite3.Connection, stored: StoredResponse, size: int) -> None:
+    def _make_room(self, connection: Connection, stored: StoredResponse, size: int) -> None:
         """Drop the oldest that nothing builds on until `size` bytes fit, or as many as may be
         dropped at once: the rest is swept.
 
         Raises:
             TooLarge: there is not enough to drop; nothing was.
         """
+        connection.queue()
         connection.execute("SAVEPOINT room")
         try:
             self._drop_for(connection, stored, size)
@@ -329,7 +339,7 @@ class SqliteResponses:
         finally:
             connection.execute("RELEASE room")
 
-    def _drop_for(self, connection: sqlite3.Connection, stored: StoredResponse, size: int) -> None:
+    def _drop_for(self, connection: Connection, stored: StoredResponse, size: int) -> None:
         row = connection.execute(
             "SELECT bytes FROM responses WHERE id = ?", (stored.id,)
         ).fetchone()
@@ -339,14 +349,14 @@ class SqliteResponses:
             raise TooLarge(f"no room is left for responses: {_held(connection)} bytes are kept")
 
     def _drop_oldest(
-        self, connection: sqlite3.Connection, response: str, previous: str | None, more: int
+        self, connection: Connection, response: str, previous: str | None, more: int
     ) -> int:
         """Drop the oldest responses until there is room for `more` bytes, but not this one nor the
         one that it builds on. Returns how many were dropped, a bounded number."""
         dropped = 0
         while dropped < _SWEPT_AT_ONCE and _held(connection) + more > self._most:
             oldest = connection.execute(
-                f"SELECT id FROM responses WHERE NOT {_LATER} AND id <> ? AND id IS NOT ?"
+                f"SELECT id FROM responses WHERE NOT {_LATER} AND id <> ? AND id <> coalesce(?, '')"
                 " AND status NOT IN ('queued', 'in_progress') ORDER BY created LIMIT ?",
                 (response, previous, _DROPPED_AT_ONCE),
             ).fetchall()
@@ -359,7 +369,7 @@ class SqliteResponses:
                     break
         return dropped
 
-    def _drop_useless(self, connection: sqlite3.Connection) -> int:
+    def _drop_useless(self, connection: Connection) -> int:
         """Drop turns that are hidden and that no other turn builds on, and then those that these
         built on. Whoever still runs one has to find that it is."""
         dropped = 0
@@ -367,7 +377,10 @@ class SqliteResponses:
             useless = connection.execute(
                 f"SELECT id FROM responses WHERE deleted AND NOT {_LATER}"
                 " AND NOT (status IN ('queued', 'in_progress') AND alive >= ?) LIMIT ?",
-                (self._clock() - _ABANDONED_AFTER_S, _SWEPT_AT_ONCE - dropped),
+                (
+                    self._clock() + self._database.ahead_s - _ABANDONED_AFTER_S,
+                    _SWEPT_AT_ONCE - dropped,
+                ),
             ).fetchall()
             if not useless:
                 break
@@ -387,7 +400,7 @@ SELECT previous FROM responses WHERE id = ? AND EXISTS (
 """
 
 
-def _drop_hidden(connection: sqlite3.Connection, response: str, most: int) -> int:
+def _drop_hidden(connection: Connection, response: str, most: int) -> int:
     """Drop a turn, and those before it that are hidden too and that only it builds on: up to `most`
     of them. Returns how many were dropped."""
     dropped = 0
@@ -400,26 +413,33 @@ def _drop_hidden(connection: sqlite3.Connection, response: str, most: int) -> in
     return dropped
 
 
-def _add_events(
-    connection: sqlite3.Connection, response: str, events: Sequence[StoredEvent]
-) -> None:
+def _add_events(connection: Connection, response: str, events: Sequence[StoredEvent]) -> None:
     connection.executemany(
-        "INSERT OR IGNORE INTO response_events (response, sequence, frame) VALUES (?, ?, ?)",
+        "INSERT INTO response_events (response, sequence, frame) VALUES (?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
         [(response, event.sequence, event.frame) for event in events],
     )
     size = sum(len(event.frame) for event in events)
     connection.execute("UPDATE responses SET bytes = bytes + ? WHERE id = ?", (size, response))
 
 
-def _drop(connection: sqlite3.Connection, response: str) -> None:
+def _drop(connection: Connection, response: str) -> None:
     connection.execute("DELETE FROM response_items WHERE response = ?", (response,))
     connection.execute("DELETE FROM response_events WHERE response = ?", (response,))
     connection.execute("DELETE FROM responses WHERE id = ?", (response,))
 
 
-def _held(connection: sqlite3.Connection) -> int:
-    held: int = connection.execute("SELECT bytes FROM responses_held").fetchone()[0]
+def _held(connection: Connection) -> int:
+    held: int = connection.execute("SELECT sum(bytes) FROM responses_held").fetchone()[0]
     return held
+
+
+def _known(stored: StoredResponse) -> Iterable[str]:
+    return filter(_fits, (*stored.input.ids, *stored.output.ids))
+
+
+def _fits(name: str) -> bool:
+    return len(name) * 4 <= _LONGEST_ID or len(name.encode()) <= _LONGEST_ID
 
 
 def _size(stored: StoredResponse) -> int:

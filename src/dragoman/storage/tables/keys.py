@@ -1,13 +1,13 @@
-"""Client keys and teams in the SQLite file.
+"""Client keys and teams.
 
 Rows carry the version of the transaction that wrote them last, as all rows that workers learn of.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import ceil
 from typing import Any
 
 import msgspec
@@ -22,7 +22,8 @@ from dragoman.keys.records import (
     UsedInHour,
     Uses,
 )
-from dragoman.storage.sqlite_audit import SqliteAudit
+from dragoman.storage.tables.audit import AuditTable
+from dragoman.storage.tables.database import Connection, replacing
 
 _read_rules = decoder(KeyRules)
 _read_team_rules = decoder(AccessRules)
@@ -39,53 +40,56 @@ _SAVE_KEY = (
 _SAVE_SECRET = (
     "INSERT INTO client_secrets (digest, client_key, ending, created, revoked, uses, used)"
     " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE SET revoked ="
-    " min(ifnull(revoked, excluded.revoked), ifnull(excluded.revoked, revoked))"
+    " CASE WHEN client_secrets.revoked IS NULL OR excluded.revoked < client_secrets.revoked"
+    " THEN excluded.revoked ELSE client_secrets.revoked END"
 )
+_SAVE_TEAM = replacing("teams", "name", "version, created, removed, rules")
 _PRUNE = (
     "DELETE FROM client_secrets WHERE client_key = ?1 AND digest NOT IN"
     " (SELECT digest FROM client_secrets WHERE client_key = ?1 ORDER BY created DESC LIMIT ?2)"
 )
 _USE = (
-    "UPDATE client_secrets SET uses = uses + ?2, used = max(ifnull(used, 0), ?3) WHERE digest = ?1"
+    "UPDATE client_secrets SET uses = uses + ?2,"
+    " used = CASE WHEN used > ?3 THEN used ELSE ?3 END WHERE digest = ?1"
 )
 
 
 # Costs are in rows of their own, under the same hours and models.
 _USED = """
     SELECT hour, model, sum(requests), sum(input), sum(cached), sum(output), sum(cost) FROM (
-        SELECT hour, model, iif(account = '', 0, requests) AS requests, input, cached, output,
-            0 AS cost FROM usage
+        SELECT hour, model, CASE WHEN account = '' THEN 0 ELSE requests END AS requests, input,
+            cached, output, 0 AS cost FROM usage
             WHERE hour >= ?2 AND client = ?1
         UNION ALL
         SELECT hour, model, 0, 0, 0, 0, cost FROM charges
             WHERE hour >= ?2 AND client = ?1
-    ) GROUP BY hour, model ORDER BY hour
+    ) AS both_tables GROUP BY hour, model ORDER BY hour
 """
 _USED_BY_TEAM = _USED.replace("client = ?1", "team = ?1")
 
 
-class SqliteKeys(SqliteAudit):
-    """Implements `KeyStore` on a file that is opened elsewhere."""
+class KeyTables(AuditTable):
+    """Implements `KeyStore` on a database that is opened elsewhere."""
 
     @contextmanager
     def deciding(self) -> Iterator[None]:
         """See `KeyStore.deciding`."""
-        with self._file.deciding():
+        with self._database.deciding():
             yield
 
     def all_keys(self) -> Sequence[StoredKey]:
         """See `KeyStore.all_keys`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             return keys_since(connection, 0)
 
     def all_teams(self) -> Sequence[StoredTeam]:
         """See `KeyStore.all_teams`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             return teams_since(connection, 0)
 
     def add(self, key: StoredKey) -> bool:
         """See `KeyStore.add`."""
-        with self._file.writing() as (connection, version):
+        with self._database.writing() as (connection, version):
             known = connection.execute(
                 "SELECT 1 FROM client_keys WHERE name = ?", (key.name,)
             ).fetchone()
@@ -95,10 +99,10 @@ class SqliteKeys(SqliteAudit):
 
     def save(self, keys: Iterable[StoredKey] = (), teams: Iterable[StoredTeam] = ()) -> None:
         """See `KeyStore.save`."""
-        with self._file.writing() as (connection, version):
+        with self._database.writing() as (connection, version):
             for team in teams:
                 connection.execute(
-                    "INSERT OR REPLACE INTO teams VALUES (?, ?, ?, ?, ?)",
+                    _SAVE_TEAM,
                     (team.name, version, team.created, team.removed, _encode(team.rules).decode()),
                 )
             for key in keys:
@@ -106,12 +110,12 @@ class SqliteKeys(SqliteAudit):
 
     def used(self, name: str, since: float, *, is_team: bool = False) -> Sequence[UsedInHour]:
         """See `KeyStore.used`."""
-        with self._file.reading() as connection:
-            rows = connection.execute(_USED_BY_TEAM if is_team else _USED, (name, since))
+        with self._database.reading() as connection:
+            rows = connection.execute(_USED_BY_TEAM if is_team else _USED, (name, ceil(since)))
             return [UsedInHour(*row) for row in rows]
 
 
-def _save(connection: sqlite3.Connection, version: int, key: StoredKey) -> None:
+def _save(connection: Connection, version: int, key: StoredKey) -> None:
     rules = _encode(key.rules).decode()
     row = (key.name, version, key.created, key.removed, rules)
     if not connection.execute(_SAVE_KEY, row).rowcount:
@@ -124,13 +128,13 @@ def _save(connection: sqlite3.Connection, version: int, key: StoredKey) -> None:
     connection.execute(_PRUNE, (key.name, kept))
 
 
-def note_uses(connection: sqlite3.Connection, uses: Uses) -> None:
+def note_uses(connection: Connection, uses: Uses) -> None:
     """Add to the uses of secrets. Workers need not hear of it."""
     rows = [(digest.hex(), count, at) for digest, (count, at) in uses.items()]
     connection.executemany(_USE, rows)
 
 
-def keys_since(connection: sqlite3.Connection, version: int) -> tuple[StoredKey, ...]:
+def keys_since(connection: Connection, version: int) -> tuple[StoredKey, ...]:
     """The keys that changed after a version, with all of their secrets, by name."""
     rows = connection.execute(
         "SELECT name, created, removed, rules FROM client_keys WHERE version > ? ORDER BY name",
@@ -154,7 +158,7 @@ def keys_since(connection: sqlite3.Connection, version: int) -> tuple[StoredKey,
     )
 
 
-def teams_since(connection: sqlite3.Connection, version: int) -> tuple[StoredTeam, ...]:
+def teams_since(connection: Connection, version: int) -> tuple[StoredTeam, ...]:
     """The teams that changed after a version, by name."""
     rows = connection.execute(
         "SELECT name, created, removed, rules FROM teams WHERE version > ? ORDER BY name",

@@ -1,4 +1,4 @@
-"""Keys of the administration, in the SQLite file.
+"""Keys of the administration.
 
 Workers ask for them when they are shown one, so that a change holds at once.
 """
@@ -9,23 +9,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dragoman.keys.admins import StoredAdmin
-from dragoman.storage.sqlite_audit import SqliteAudit
+from dragoman.storage.tables.audit import AuditTable
+from dragoman.storage.tables.database import replacing
 
-_COLUMNS = "name, role, digest, ending, created, enabled, note, used"
+_FIELDS = "role, digest, ending, created, enabled, note, used"
+_COLUMNS = f"name, {_FIELDS}"
+_SAVE = replacing("admins", "name", _FIELDS)
 
 
-class SqliteAdmins(SqliteAudit):
-    """Implements `AdminStore` on a file that is opened elsewhere."""
+class AdminTable(AuditTable):
+    """Implements `AdminStore` on a database that is opened elsewhere."""
 
     @contextmanager
     def deciding(self) -> Iterator[None]:
         """See `AdminStore.deciding`."""
-        with self._file.deciding():
+        with self._database.deciding():
             yield
 
     def admins(self) -> Sequence[StoredAdmin]:
         """See `AdminStore.admins`."""
-        with self._file.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(f"SELECT {_COLUMNS} FROM admins ORDER BY name")
             return [
                 StoredAdmin(
@@ -53,12 +56,10 @@ class SqliteAdmins(SqliteAudit):
             admin.note,
             admin.used,
         )
-        with self._file.writing_untold() as connection:
-            connection.execute(
-                f"INSERT OR REPLACE INTO admins ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
-            )
+        with self._database.writing_untold() as connection:
+            connection.execute(_SAVE, row)
 
     def remove_admin(self, name: str) -> None:
         """See `AdminStore.remove_admin`."""
-        with self._file.writing_untold() as connection:
+        with self._database.writing_untold() as connection:
             connection.execute("DELETE FROM admins WHERE name = ?", (name,))

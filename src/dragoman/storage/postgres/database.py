@@ -1,0 +1,392 @@
+"""A store's database in PostgreSQL, for any number of machines.
+
+Each transaction is sent in a pipeline: a statement whose result nobody asks for waits for none, so
+that a transaction takes as many round trips as it reads anything. Nothing of a session is relied
+on, so that a connection may be one of PgBouncer's.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import psycopg
+from psycopg.adapt import Loader
+from psycopg.types.numeric import NumericBinaryLoader
+
+from dragoman.accounts.store import StoreError
+from dragoman.jsontext import JsonError
+from dragoman.storage.postgres.link import Link, cut, linked
+from dragoman.storage.postgres.schema import MAKE_MIGRATIONS, MIGRATIONS
+from dragoman.storage.tables.database import Keyed, adding
+
+TABLES_LOCK = 0x647261676F6D616E
+"""Number of the advisory lock under which tables are made."""
+
+_QUEUE_LOCK = TABLES_LOCK + 1
+_STATEMENT_MS = 10_000
+_LONGEST_S = 30.0
+"""Seconds after which a transaction is given up whose server does not even refuse it."""
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 3.0
+_LONGEST_KEY = 220
+"""Bytes of one text in a key: all of them have to fit into a third of a page of an index."""
+
+_NUL = "\0"
+"""What PostgreSQL keeps in no text."""
+
+_encode = msgspec.json.Encoder().encode
+_TYPES = {int: "bigint", float: "float8", str: "text"}
+_WRITE = "UPDATE clock SET version = version + 1 RETURNING version"
+_LOCK = "SELECT version FROM clock FOR UPDATE"
+
+
+class PostgresDatabase:
+    """The database of `url`: see `dragoman.storage.tables.database.Database`.
+
+    `serial` tells that transactions that write do so one after another also where they make no
+    version. After a failure it is connected to anew: at once, and then after pauses that become
+    longer, during which it counts as away.
+    """
+
+    def __init__(self, url: str, *, serial: bool = True) -> None:
+        self._url = url
+        self._serial = serial
+        self.ahead_s = 0.0
+        self.opened = 0
+        self.replaced = False
+        self._link: Link | None = None
+        self._made: float | None = None
+        self._joined: PostgresConnection | None = None
+        self._joined_version: int | None = None
+        self._delay_s = 0.0
+        self._not_before = 0.0
+        self._deadline: float | None = None
+        self._watched = False
+
+    def open(self) -> None:
+        """See `Database.open`."""
+        with self._failing():
+            self._connected()
+
+    def close(self) -> None:
+        """See `Database.close`."""
+        link, self._link = self._link, None
+        if link is not None:
+            with suppress(psycopg.Error):
+                link.close()
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """See `Database.deciding`."""
+        with self._transaction() as connection:
+            connection.execute(_LOCK)
+            self._joined, self._joined_version = connection, None
+            try:
+                yield
+            finally:
+                self._joined = None
+
+    @contextmanager
+    def writing(self) -> Iterator[tuple[PostgresConnection, int]]:
+        """See `Database.writing`."""
+        with self._transaction() as connection:
+            if self._joined is None or self._joined_version is None:
+                # Whoever writes next waits here, so that versions appear in their order.
+                self._joined_version = connection.execute(_WRITE).fetchone()[0]
+            yield connection, self._joined_version
+
+    @contextmanager
+    def writing_untold(self) -> Iterator[PostgresConnection]:
+        """See `Database.writing_untold`."""
+        with self._transaction() as connection:
+            if self._serial and self._joined is None:
+                connection.execute(_LOCK)
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[PostgresConnection]:
+        """See `Database.reading`."""
+        with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, begin: str = "BEGIN") -> Iterator[PostgresConnection]:
+        if self._joined is not None:
+            yield self._joined
+            return
+        with self._failing():
+            link = self._connected()
+            done = False
+            self._deadline = time.monotonic() + _LONGEST_S
+            try:
+                with link.pipeline() as pipeline:
+                    connection = PostgresConnection(link, pipeline)
+                    connection.execute(begin)
+                    # Whoever stops in the middle keeps the others waiting no longer.
+                    connection.execute(f"SET LOCAL statement_timeout = {_STATEMENT_MS}")
+                    connection.execute(
+                        f"SET LOCAL idle_in_transaction_session_timeout = {_STATEMENT_MS}"
+                    )
+                    yield connection
+                    connection.execute("COMMIT")
+                done = True
+            finally:
+                self._deadline = None
+                if not done:
+                    # What is not committed is rolled back by the server.
+                    self._link = None
+                    with suppress(psycopg.Error):
+                        link.close()
+
+    def _connected(self) -> Link:
+        if self._link is not None:
+            return self._link
+        if time.monotonic() < self._not_before:
+            raise StoreError("the database is away, and is tried again in a moment")
+        try:
+            link = linked(self._url, "dragoman store")
+        except psycopg.Error:
+            self._delay_s = min(max(2 * self._delay_s, _FIRST_DELAY_S), _LONGEST_DELAY_S)
+            # All instances lose it at once, and are not to come back at once.
+            self._not_before = time.monotonic() + random.uniform(0.5, 1) * self._delay_s
+            raise
+        self._delay_s = 0.0
+        try:
+            self._link = link
+            self._watch()
+            self._deadline = time.monotonic() + _LONGEST_S
+            made = _prepare(link)
+            self.ahead_s = _ahead(link)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._deadline = None
+        link.adapters.register_loader("numeric", _Integers)
+        if self.opened and made != self._made:
+            self.replaced = True
+        self._made = made
+        self.opened += 1
+        return link
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Make every failure a `StoreError`, after which the database is connected to anew."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError):
+            # It is what was to be written that is at fault, not the database.
+            raise
+        except psycopg.Error as error:
+            # The message may have names and addresses in it, and values of rows.
+            state = f" ({error.sqlstate})" if error.sqlstate else ""
+            raise StoreError(
+                f"the database cannot be used: {type(error).__name__}{state}"
+            ) from error
+        except JsonError as error:
+            raise StoreError(f"the database holds what no version wrote: {error}") from error
+
+    def _watch(self) -> None:
+        if not self._watched:
+            self._watched = True
+            watch = threading.Thread(
+                target=_cut_if_late, args=(weakref.ref(self),), name="database", daemon=True
+            )
+            watch.start()
+
+    def cut_if_late(self) -> bool:
+        """End a transaction whose server says nothing. Returns whether there may be another."""
+        link, deadline = self._link, self._deadline
+        if link is None and deadline is None:
+            self._watched = False
+            return False
+        if link is not None and deadline is not None and time.monotonic() > deadline:
+            cut(link)
+        return True
+
+
+def _cut_if_late(found: weakref.ref[PostgresDatabase]) -> None:
+    while True:
+        time.sleep(1.0)
+        database = found()
+        if database is None or not database.cut_if_late():
+            return
+        del database
+
+
+class PostgresConnection:
+    """See `dragoman.storage.tables.database.Connection`."""
+
+    def __init__(self, link: Link, pipeline: psycopg.Pipeline) -> None:
+        self._link = link
+        self._pipeline = pipeline
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> PostgresRows:
+        """See `Connection.execute`."""
+        text, numbered = _translated(statement)
+        cursor = self._link.execute(text, _bound(values, numbered), binary=True)  # type: ignore[arg-type, unused-ignore]
+        return PostgresRows(cursor, self._pipeline)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
+        """See `Connection.executemany`."""
+        text, numbered = _translated(statement)
+        bound = [_bound(row, numbered) for row in rows]
+        if bound:
+            with self._link.cursor() as cursor:
+                cursor.executemany(text, bound)  # type: ignore[arg-type, unused-ignore]
+
+    def insert(self, into: str, types: Sequence[type], rows: Sequence[Any], then: str = "") -> None:
+        """See `Connection.insert`."""
+        told = _told(tuple(types), len(types))
+        self.execute(f"INSERT INTO {into} {told} {then}", (_json(rows),))
+
+    def add(self, table: str, keys: Keyed, sums: Keyed, rows: Sequence[Any]) -> None:
+        """See `Connection.add`."""
+        keyed, counted = [name for name, _ in keys], [name for name, _ in sums]
+        # One statement may change a row once: what has become the same key is added up.
+        told = _told(tuple(kind for _, kind in (*keys, *sums)), len(keyed))
+        bounded = [[*map(_shortened, row[: len(keyed)]), *row[len(keyed) :]] for row in rows]
+        self.execute(adding(table, keyed, counted, told), (_json(bounded),))
+
+    def gathered(self, columns: Sequence[str], rows: str) -> str:
+        """See `Connection.gathered`."""
+        names = ", ".join(columns)
+        return (
+            f"SELECT coalesce(json_agg(json_build_array({names})), '[]')::text"
+            f" FROM (SELECT {names} {rows}) AS gathered"
+        )
+
+    def queue(self) -> None:
+        """See `Connection.queue`."""
+        self.execute("SELECT pg_advisory_xact_lock(?)", (_QUEUE_LOCK,))
+
+
+class PostgresRows:
+    """See `dragoman.storage.tables.database.Rows`."""
+
+    def __init__(self, cursor: psycopg.Cursor[Any], pipeline: psycopg.Pipeline) -> None:
+        self._cursor = cursor
+        self._pipeline = pipeline
+
+    @property
+    def rowcount(self) -> int:
+        """See `Rows.rowcount`."""
+        if self._cursor.pgresult is None:
+            self._pipeline.sync()
+        return self._cursor.rowcount
+
+    def fetchone(self) -> Any:
+        """See `Rows.fetchone`."""
+        return self._cursor.fetchone()
+
+    def fetchall(self) -> list[Any]:
+        """See `Rows.fetchall`."""
+        return self._cursor.fetchall()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._cursor.fetchall())
+
+
+class _Integers(Loader):
+    """Sums of whole numbers, which the server tells as decimals."""
+
+    format = psycopg.pq.Format.BINARY
+
+    def __init__(self, oid: int, context: Any = None) -> None:
+        super().__init__(oid, context)
+        self._load = NumericBinaryLoader(oid, context).load
+
+    def load(self, data: Any) -> int:
+        """The number."""
+        return int(self._load(data))
+
+
+def _prepare(link: Link) -> float:
+    """Bring the tables up to date. Returns when they were made, in Unix seconds."""
+    found = _tables(link)
+    if found is None or found[0] < len(MIGRATIONS):
+        with link.transaction():
+            link.execute("SELECT pg_advisory_xact_lock(%s)", (TABLES_LOCK,))
+            link.execute(MAKE_MIGRATIONS)
+            found = _tables(link)
+            for number in range(0 if found is None else found[0], len(MIGRATIONS)):
+                for statement in MIGRATIONS[number]:
+                    link.execute(statement)  # type: ignore[arg-type, unused-ignore]
+                link.execute("INSERT INTO migrations VALUES (%s, %s)", (number + 1, time.time()))
+            found = _tables(link)
+    assert found is not None
+    version, made = found
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"the database has version {version} of the tables, and this dragoman knows "
+            f"{len(MIGRATIONS)}: a newer dragoman has used it"
+        )
+    return made
+
+
+def _ahead(link: Link) -> float:
+    """Seconds by which the server's clock is ahead, to half of a round trip."""
+    before = time.time()
+    row = link.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+    after = time.time()
+    return 0.0 if row is None else row[0] - (before + after) / 2
+
+
+def _tables(link: Link) -> tuple[int, float] | None:
+    """The version of the tables, and when they were made; None if there are none."""
+    there = link.execute("SELECT to_regclass('migrations')").fetchone()
+    if there is None or there[0] is None:
+        return None
+    row = link.execute("SELECT max(number), min(applied) FROM migrations").fetchone()
+    return None if row is None or row[0] is None else (row[0], row[1])
+
+
+@lru_cache(maxsize=512)
+def _translated(statement: str) -> tuple[str, bool]:
+    """A statement with the placeholders of the driver, and whether they are numbered."""
+    text = statement.replace("%", "%%")
+    numbered = re.sub(r"\?(\d+)", r"%(\1)s", text)
+    return numbered.replace("?", "%s"), numbered != text
+
+
+def _bound(values: Sequence[Any], numbered: bool) -> Any:
+    told = [
+        value.replace(_NUL, "\ufffd") if isinstance(value, str) and _NUL in value else value
+        for value in values
+    ]
+    return {str(place): value for place, value in enumerate(told, 1)} if numbered else told
+
+
+@lru_cache
+def _told(types: tuple[type, ...], keyed: int) -> str:
+    """What selects the rows of a JSON array of arrays with values of these types, where those that
+    are the same but for what follows the first `keyed` values are added up."""
+    values = [f"(told.row->>{place})::{_TYPES[one]}" for place, one in enumerate(types)]
+    rows = "FROM json_array_elements(?::json) AS told (row) WHERE true"
+    if keyed == len(types):
+        return f"SELECT {', '.join(values)} {rows}"
+    sums = [f"sum({value})" for value in values[keyed:]]
+    places = ", ".join(str(place + 1) for place in range(keyed))
+    return f"SELECT {', '.join((*values[:keyed], *sums))} {rows} GROUP BY {places}"
+
+
+def _json(rows: Sequence[Any]) -> str:
+    return _encode(rows).decode().replace("\\u0000", "\\ufffd")
+
+
+def _shortened(value: Any) -> Any:
+    """A text with as many bytes as a key has room for."""
+    if not isinstance(value, str) or len(value) * 4 <= _LONGEST_KEY:
+        return value
+    written = value.encode()
+    return written[:_LONGEST_KEY].decode(errors="ignore")

@@ -1,0 +1,39 @@
+"""A connection to PostgreSQL, and its end when the server says nothing any more."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+Link = psycopg.Connection[Any]
+
+
+def linked(url: str, name: str) -> Link:
+    """A connection to the database of `url`, which is told `name`.
+
+    No statement is prepared in the server, since the next may be another connection's; a network
+    that swallows everything is given up after three seconds.
+
+    Raises:
+        psycopg.Error: there is none.
+    """
+    return psycopg.connect(
+        url,
+        autocommit=True,
+        prepare_threshold=None,
+        connect_timeout=2,
+        tcp_user_timeout=3000,
+        client_encoding="utf8",
+        application_name=name,
+    )
+
+
+def cut(link: Link) -> None:
+    """End a connection that another thread waits for. A server that hangs keeps its connections,
+    and so no time of the network runs out."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(link.fileno())) as found:
+        found.shutdown(socket.SHUT_RDWR)

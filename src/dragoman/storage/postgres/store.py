@@ -1,0 +1,28 @@
+"""The store in a PostgreSQL database: for any number of processes on any number of machines."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Unpack
+
+from dragoman.storage.postgres.database import PostgresDatabase
+from dragoman.storage.tables.pool import PoolOptions, PoolTables
+from dragoman.storage.tables.responses import ResponseOptions, ResponseTables
+
+_INSTANCE = f"{secrets.token_hex(6)}-"
+"""The same for processes that were forked from one, which share a file for requests in flight."""
+
+
+class PostgresStore(PoolTables):
+    """The store in the database of `url`. Everything else is as in `PoolTables`."""
+
+    def __init__(self, url: str, **options: Unpack[PoolOptions]) -> None:
+        super().__init__(PostgresDatabase(url), instance=_INSTANCE, **options)
+
+
+class PostgresResponses(ResponseTables):
+    """Stored responses in the database of `url`, which may be that of a store. Everything else is
+    as in `ResponseTables`."""
+
+    def __init__(self, url: str, **options: Unpack[ResponseOptions]) -> None:
+        super().__init__(PostgresDatabase(url, serial=False), **options)

@@ -1,0 +1,494 @@
+"""Accounts, their states and history, and what else workers tell one another.
+
+Whoever writes does so in one short transaction that counts up the version in `clock` and stamps it
+on the rows it changes. An exchange with nothing to write and nothing to return costs one small
+read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypedDict
+
+import msgspec
+
+from dragoman.accounts.decisions import apply, entry_of
+from dragoman.accounts.quota import Windows, merged
+from dragoman.accounts.states import AccountState, Entry, Transition
+from dragoman.accounts.store import (
+    HISTORY_KEPT,
+    LOST_AFTER_S,
+    MOST_PINS,
+    REMOVED_KEPT_S,
+    SWEPT_AT_ONCE,
+    UNCOUNTED,
+    Batch,
+    Changes,
+    Definition,
+)
+from dragoman.jsontext import decoder
+from dragoman.storage.tables.admins import AdminTable
+from dragoman.storage.tables.audit import AuditTable, sweep_audit
+from dragoman.storage.tables.database import (
+    Connection,
+    Database,
+    Rows,
+    replacing,
+    version_of,
+)
+from dragoman.storage.tables.keys import KeyTables, keys_since, note_uses, teams_since
+from dragoman.storage.tables.usage import UsageTables, add_usage
+
+_DAY_S = 24 * 3600.0
+_HEARTBEAT_S = 1.0
+"""Seconds after which a worker with unchanged leases says that it is still there."""
+
+_DEFINED = (
+    "name, upstream, sealed, models, priority, weight, max_concurrent, balance"  # as `Definition`
+)
+
+
+# Whatever there is many of goes in and comes out as one JSON value: SQLite then does all of it in
+# one step, during which the event loop's thread can run, rather than in one step for each row.
+_SET_USED = (
+    "ON CONFLICT (account) DO UPDATE SET version = excluded.version, at = excluded.at"
+    " WHERE used.at < excluded.at"
+)
+_SPEND = "UPDATE balances SET version = ?2, remaining = remaining - ?3 WHERE account = ?1"
+_USED = "FROM used WHERE version > ? AND version < ?"
+_PINS = "FROM pins WHERE version > ? AND version < ? AND at > ? ORDER BY version DESC LIMIT ?"
+_SET_BALANCE = (
+    "INSERT INTO balances (account, version, told, remaining) VALUES (?1, ?2, ?3, ?3)"
+    " ON CONFLICT (account) DO UPDATE SET version = ?2, told = ?3, remaining = ?3"
+    " WHERE balances.told <> ?3"
+)
+_SET_WORKER = replacing("workers", "name", "seen, leases")
+_SET_STATE = replacing("states", "account", "version, entries, state")
+_SET_HISTORY = replacing("history", "account, slot", "number, at, entry")
+_SET_QUOTA = replacing("quotas", "account", "version, windows")
+_DEFINE = replacing(
+    "accounts", "name", _DEFINED.removeprefix("name, ") + ", version", ", removed = NULL"
+)
+
+_encode = msgspec.json.Encoder().encode
+_read_state = decoder(AccountState)
+_read_entry = decoder(Entry)
+_read_windows = decoder(Windows)
+_read_leases = decoder(dict[str, int])
+_read_used = decoder(list[tuple[str, float]])
+_read_pins = decoder(list[tuple[str, str, float]])
+_read_models = decoder(tuple[str, ...])
+
+
+class PoolOptions(TypedDict, total=False):
+    """How long what is kept, and the time."""
+
+    history_days: float
+    usage_days: float
+    usage_hours_days: float
+    audit_days: float
+    pins_s: float
+    clock: Callable[[], float]
+
+
+class PoolTables(UsageTables, AuditTable):
+    """Implements `Store` on a database.
+
+    History, usage and pins older than their limits are dropped by `sweep`. `clock` is Unix time.
+    The database is connected to by `open`, or when it is first needed, and again after a failure.
+    One thread may use a store at a time, whichever it is; a process that forks must not use what
+    its parent opened. `instance` is the same for the workers that count requests in flight
+    together, empty if all that use the database do.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        history_days: float = 30.0,
+        usage_days: float = 400.0,
+        usage_hours_days: float = 60.0,
+        audit_days: float = 400.0,
+        pins_s: float = 3600.0,
+        clock: Callable[[], float] = time.time,
+        instance: str = "",
+    ) -> None:
+        UsageTables.__init__(self, database, usage_hours_days * _DAY_S, usage_days * _DAY_S)
+        AuditTable.__init__(self, database)
+        self._client_keys = KeyTables(self._database)
+        self._admins = AdminTable(self._database)
+        self._audit_s = audit_days * _DAY_S
+        self._history_s = history_days * _DAY_S
+        self._pins_s = pins_s
+        self._clock = clock
+        self._instance = instance
+        self._opened = 0
+        self._written_leases: dict[str, tuple[Mapping[str, int], float]] = {}
+        self._workers: list[tuple[str, float, dict[str, int]]] = []
+        self._workers_at = -1
+
+    @property
+    def client_keys(self) -> KeyTables:
+        """See `Store.client_keys`."""
+        return self._client_keys
+
+    @property
+    def admins(self) -> AdminTable:
+        """See `Store.admins`."""
+        return self._admins
+
+    def open(self) -> None:
+        """Connect to the database, and bring its tables up to date.
+
+        Raises:
+            StoreError: it cannot be used, is not a store, or is one of a newer version.
+        """
+        self._database.open()
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self._database.close()
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """See `Store.deciding`."""
+        with self._database.deciding():
+            yield
+
+    def exchange(self, worker: str, batch: Batch, since: int) -> Changes:
+        """See `Store.exchange`."""
+        worker = f"{self._instance}{worker}"
+        self._database.open()
+        now = self._clock() + self._database.ahead_s
+        if self._opened != self._database.opened:
+            self._opened = self._database.opened
+            self._written_leases.clear()
+            self._workers_at = -1
+        if self._has_news(worker, batch, now):
+            with self._database.writing() as (connection, version):
+                self._write(connection, version, worker, batch, now)
+                changes = self._changes(connection, worker, version, since, now, batch)
+            if batch.leases:
+                self._written_leases[worker] = (dict(batch.leases), now)
+            else:
+                self._written_leases.pop(worker, None)
+        else:
+            with self._database.reading() as connection:
+                changes = self._changes(
+                    connection, worker, version_of(connection), since, now, None
+                )
+        self._database.replaced = False
+        return changes
+
+    def define(self, definitions: Iterable[Definition]) -> None:
+        """See `Store.define`."""
+        with self._database.writing() as (connection, version):
+            for one in definitions:
+                self._define(connection, version, one)
+
+    def remove(self, names: Iterable[str]) -> int:
+        """See `Store.remove`."""
+        now = self._clock()
+        count = 0
+        with self._database.writing() as (connection, version):
+            for name in names:
+                found = connection.execute(
+                    "UPDATE accounts SET version = ?, removed = ?, sealed = ?"
+                    " WHERE name = ? AND removed IS NULL",
+                    (version, now, b"", name),
+                ).rowcount
+                if found:
+                    count += 1
+                    _forget(connection, name)
+        return count
+
+    def definitions(self) -> list[Definition]:
+        """See `Store.definitions`."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {_DEFINED} FROM accounts WHERE removed IS NULL ORDER BY name"
+            )
+            return [_definition(row) for row in rows]
+
+    def states(self) -> dict[str, AccountState]:
+        """See `Store.states`."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT account, state FROM states ORDER BY account")
+            return {name: _read_state(state) for name, state in rows}
+
+    def apply(self, transitions: Iterable[Transition]) -> None:
+        """See `Store.apply`."""
+        with self._database.writing() as (connection, version):
+            _apply(connection, version, transitions)
+
+    def history(self, account: str, limit: int = 100) -> list[Entry]:
+        """See `Store.history`."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT entry FROM history WHERE account = ? ORDER BY number DESC LIMIT ?",
+                (account, limit),
+            )
+            return [_read_entry(entry) for (entry,) in rows]
+
+    def claim(self, claims: Mapping[str, float], now: float) -> set[str]:
+        """See `Store.claim`."""
+        claimed = set()
+        with self._database.writing_untold() as connection:
+            for name, until in claims.items():
+                done = connection.execute(
+                    "INSERT INTO claims (name, until) VALUES (?1, ?2) ON CONFLICT (name)"
+                    " DO UPDATE SET until = ?2 WHERE claims.until <= ?3",
+                    (name, until, now),
+                )
+                if done.rowcount:
+                    claimed.add(name)
+        return claimed
+
+    def release(self, claims: Iterable[str]) -> None:
+        """See `Store.release`."""
+        with self._database.writing_untold() as connection:
+            connection.executemany(
+                "DELETE FROM claims WHERE name = ?", [(name,) for name in claims]
+            )
+
+    def sweep(self, now: float) -> int:
+        """See `Store.sweep`."""
+        with self._database.writing_untold() as connection:
+            gone = connection.execute(
+                "SELECT name FROM accounts WHERE removed < ? LIMIT ?",
+                (now - REMOVED_KEPT_S, SWEPT_AT_ONCE),
+            ).fetchall()
+            for (name,) in gone:
+                connection.execute("DELETE FROM accounts WHERE name = ?", (name,))
+                _forget(connection, name)
+            counts = [len(gone)]
+            for statement, age in (
+                (_SWEEP_HISTORY, self._history_s),
+                (_SWEEP_PINS, self._pins_s),
+                (_SWEEP_CLAIMS, 0.0),
+            ):
+                done = connection.execute(statement, (now - age, SWEPT_AT_ONCE))
+                counts.append(done.rowcount)
+            counts.append(self._sweep_usage(connection, now))
+            counts.append(sweep_audit(connection, now - self._audit_s))
+        return max(counts)
+
+    def _has_news(self, worker: str, batch: Batch, now: float) -> bool:
+        if batch.transitions or batch.usage or batch.charges or batch.used or batch.pins:
+            return True
+        if batch.errors or batch.last_errors or batch.quotas:
+            return True
+        if batch.spent or batch.balances or batch.key_uses:
+            return True
+        known, at = self._written_leases.get(worker, ({}, 0.0))
+        if batch.leases != known:
+            return True
+        return bool(known) and not 0 <= now - at < _HEARTBEAT_S
+
+    def _write(
+        self,
+        connection: Connection,
+        version: int,
+        worker: str,
+        batch: Batch,
+        now: float,
+    ) -> None:
+        _apply(connection, version, batch.transitions)
+        add_usage(connection, batch)
+        for name, windows in batch.quotas.items():
+            _tell_quota(connection, version, name, windows, now)
+        if batch.used:
+            used = [(name, version, at) for name, at in batch.used.items()]
+            connection.insert("used (account, version, at)", (str, int, float), used, _SET_USED)
+        if batch.pins:
+            pins = [(version, digest.hex(), *pin) for digest, pin in batch.pins.items()]
+            connection.insert("pins (version, digest, account, at)", (int, str, str, float), pins)
+        for name, balance in batch.balances.items():
+            connection.execute(_SET_BALANCE, (name, version, balance))
+        for name, tokens in batch.spent.items():
+            connection.execute(_SPEND, (name, version, tokens))
+        if batch.key_uses:
+            note_uses(connection, batch.key_uses)
+        if batch.leases:
+            connection.execute(_SET_WORKER, (worker, now, _json(batch.leases)))
+        else:
+            connection.execute("DELETE FROM workers WHERE name = ?", (worker,))
+        connection.execute("DELETE FROM workers WHERE abs(? - seen) > ?", (now, LOST_AFTER_S))
+
+    def _changes(
+        self,
+        connection: Connection,
+        worker: str,
+        version: int,
+        since: int,
+        now: float,
+        own: Batch | None,
+    ) -> Changes:
+        if version != self._workers_at:
+            rows = connection.execute("SELECT name, seen, leases FROM workers")
+            self._workers = [(name, seen, _read_leases(leases)) for name, seen, leases in rows]
+            self._workers_at = version
+        leases: dict[str, int] = {}
+        for name, seen, held in self._workers:
+            if name != worker and abs(now - seen) <= LOST_AFTER_S:
+                for account, count in held.items():
+                    leases[account] = leases.get(account, 0) + count
+                if not name.startswith(self._instance):
+                    leases[UNCOUNTED] = 1
+        if since == version and not self._database.replaced:
+            return Changes(version=version, leases=leases)
+        after = 0 if self._database.replaced or since > version else since
+
+        def changed(columns: str, table: str, and_so: str = "") -> Rows:
+            # `columns` and `table` are this module's own.
+            statement = f"SELECT {columns} FROM {table} WHERE version > ? {and_so}"
+            return connection.execute(statement, (after,))
+
+        # Rows of the last two that have the version of this very exchange are the batch's own.
+        before = version + 1 if own is None else version
+        # All are asked for before any is read: they then travel together.
+        used = connection.execute(connection.gathered(("account", "at"), _USED), (after, before))
+        pins = connection.execute(
+            connection.gathered(("digest", "account", "at"), _PINS),
+            (after, before, now - self._pins_s, MOST_PINS),
+        )
+        states = changed("account, state", "states")
+        defined = changed(_DEFINED, "accounts", "AND removed IS NULL")
+        removed = changed("name", "accounts", "AND removed IS NOT NULL")
+        balances = changed("account, remaining", "balances")
+        quotas = changed("account, windows", "quotas")
+        return Changes(
+            version=version,
+            whole=not after,
+            states={name: _read_state(state) for name, state in states},
+            definitions=tuple(_definition(row) for row in defined),
+            # Who knows of no account yet need not hear of those that are gone.
+            removed=tuple(name for (name,) in removed if after),
+            leases=leases,
+            used=dict(_read_used(used.fetchone()[0])),
+            balances=dict(balances),
+            pins=_latest(_read_pins(pins.fetchone()[0]), {} if own is None else own.pins),
+            quotas={name: _read_windows(windows) for name, windows in quotas},
+            client_keys=keys_since(connection, after),
+            teams=teams_since(connection, after),
+        )
+
+    def _define(self, connection: Connection, version: int, one: Definition) -> None:
+        removed = connection.execute(
+            "SELECT 1 FROM accounts WHERE name = ? AND removed IS NOT NULL", (one.name,)
+        ).fetchone()
+        if removed:
+            # A worker may have reported a request that ended after the removal.
+            _forget(connection, one.name)
+        models = None if one.models is None else _json(one.models)
+        connection.execute(
+            _DEFINE,
+            (
+                one.name,
+                one.upstream,
+                one.sealed,
+                models,
+                one.priority,
+                one.weight,
+                one.max_concurrent,
+                one.balance,
+                version,
+            ),
+        )
+        if one.balance is not None:
+            connection.execute(_SET_BALANCE, (one.name, version, one.balance))
+
+
+_SWEEP_HISTORY = """DELETE FROM history WHERE (account, slot) IN
+    (SELECT account, slot FROM history WHERE at < ? ORDER BY at LIMIT ?)"""
+_SWEEP_CLAIMS = """DELETE FROM claims WHERE name IN
+    (SELECT name FROM claims WHERE until < ? LIMIT ?)"""
+# The oldest version is that of the pin that was written first.
+_SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND (version, digest) IN
+    (SELECT version, digest FROM pins ORDER BY version LIMIT ?2)"""
+
+
+def _apply(connection: Connection, version: int, transitions: Iterable[Transition]) -> None:
+    """Apply transitions to the states in the store, in order."""
+    states: dict[str, tuple[AccountState, int]] = {}
+    touched: set[str] = set()
+    for transition in transitions:
+        name = transition.account
+        if name not in states:
+            row = connection.execute(
+                "SELECT state, entries FROM states WHERE account = ?", (name,)
+            ).fetchone()
+            states[name] = (AccountState(name), 0) if row is None else (_read_state(row[0]), row[1])
+        before, entries = states[name]
+        after = apply(before, transition)
+        # Even what changed nothing here is sent again: it changed something for the worker.
+        touched.add(name)
+        entry = entry_of(before, after, transition)
+        if entry is not None:
+            connection.execute(
+                _SET_HISTORY,
+                (
+                    name,
+                    entries % HISTORY_KEPT,
+                    entries,
+                    entry.at,
+                    _json(entry),
+                ),
+            )
+            entries += 1
+        states[name] = after, entries
+    connection.executemany(
+        _SET_STATE,
+        [(name, version, states[name][1], _json(states[name][0])) for name in touched],
+    )
+
+
+def _tell_quota(
+    connection: Connection, version: int, account: str, windows: Windows, now: float
+) -> None:
+    """Merge what a worker was told of an account's quota with what others were."""
+    row = connection.execute("SELECT windows FROM quotas WHERE account = ?", (account,)).fetchone()
+    known = () if row is None else _read_windows(row[0])
+    connection.execute(
+        _SET_QUOTA,
+        (account, version, _json(merged(known, windows, now))),
+    )
+
+
+def _latest(
+    lines: Iterable[tuple[str, str, float]], own: Mapping[bytes, tuple[str, float]]
+) -> dict[bytes, tuple[str, float]]:
+    """The pins in `lines` of the log, the last first, but those that `own` ones replace."""
+    pins: dict[bytes, tuple[str, float]] = {}
+    for text, account, at in lines:
+        digest = bytes.fromhex(text)
+        known = pins.get(digest) or own.get(digest)
+        if known is None or known[1] < at:
+            pins[digest] = account, at
+    return pins
+
+
+def _json(value: object) -> str:
+    return _encode(value).decode()
+
+
+def _forget(connection: Connection, name: str) -> None:
+    for table in ("states", "history", "used", "balances", "last_errors", "quotas"):
+        connection.execute(f"DELETE FROM {table} WHERE account = ?", (name,))
+
+
+def _definition(row: Sequence[Any]) -> Definition:
+    """A row of `_DEFINED`."""
+    name, upstream, sealed, models, priority, weight, most, balance = row
+    return Definition(
+        name=name,
+        upstream=upstream,
+        sealed=sealed,
+        models=None if models is None else _read_models(models),
+        priority=priority,
+        weight=weight,
+        max_concurrent=most,
+        balance=balance,
+    )
