@@ -48,7 +48,7 @@ def test_every_command_can_be_read_by_a_script_and_its_help_is_whole() -> None:
     assert plain == WITHOUT
     for group in {name.rpartition(" ")[0] for name in found}:
         told = CliRunner().invoke(main, [*group.split(), "--help"]).output
-        cut = [line for line in told.splitlines() if line.endswith("...")]
+        cut = [line for line in told.splitlines() if line.endswith("...") and "Usage:" not in line]
         assert not cut, group
 
 
