@@ -108,6 +108,8 @@ def test_a_table_is_made_from_files_and_used(shop: Shop, rate: int) -> None:
     base = ["prices", "update", "--from", str(shop.folder / "data.json"), "--no-check", str(out)]
     tried = runner.invoke(main, [*base, "--dry-run"])
     assert "changed (" in tried.output
+    told = json.loads(runner.invoke(main, [*base, "--dry-run", "--force", "--json"]).output)
+    assert (told["models"], bool(told["high"])) == (1, rate > 1000)
     assert not out.exists()
     made = runner.invoke(main, base)
     if rate > 1000:

@@ -25,6 +25,7 @@ from dragoman.cli.common import (
     print_json,
     read_config,
     table,
+    tell,
     tell_bad,
     until,
 )
@@ -368,38 +369,41 @@ def export(config: Path, upstream: str | None, kind: str) -> None:
 @accounts.command()
 @CONFIG
 @click.option("--reason", default="", help="Why; it is shown wherever the account is.")
+@JSON
 @_NAMES
-def disable(config: Path, reason: str, names: tuple[str, ...]) -> None:
+def disable(config: Path, reason: str, as_json: bool, names: tuple[str, ...]) -> None:
     """Take accounts out until somebody enables them. Requests in flight end as usual."""
     with opened(config) as administration:
         administration.disable(names, reason)
-    click.echo(f"disabled {count(len(names), 'account')}")
+    tell({"disabled": len(names)}, as_json, f"disabled {count(len(names), 'account')}")
 
 
 @accounts.command()
 @CONFIG
+@JSON
 @_NAMES
-def enable(config: Path, names: tuple[str, ...]) -> None:
+def enable(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
     """Forget what is held against accounts.
 
     They are used again at once.
     """
     with opened(config) as administration:
         administration.enable(names)
-    click.echo(f"enabled {count(len(names), 'account')}")
+    tell({"enabled": len(names)}, as_json, f"enabled {count(len(names), 'account')}")
 
 
 @accounts.command()
 @CONFIG
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@JSON
 @_NAMES
-def remove(config: Path, yes: bool, names: tuple[str, ...]) -> None:
+def remove(config: Path, yes: bool, as_json: bool, names: tuple[str, ...]) -> None:
     """Remove accounts from the store, with their history. Their usage stays."""
     if not yes and sys.stdin.isatty():
         click.confirm(f"Remove {count(len(names), 'account')}?", abort=True)
     with opened(config) as administration:
         removed = administration.remove(names)
-    click.echo(f"removed {count(removed, 'account')}")
+    tell({"removed": removed}, as_json, f"removed {count(removed, 'account')}")
 
 
 @accounts.command()

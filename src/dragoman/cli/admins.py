@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.common import CONFIG, JSON, ago, failures_told, print_json, read_config, table
+from dragoman.cli.common import (
+    CONFIG,
+    JSON,
+    ago,
+    failures_told,
+    print_json,
+    read_config,
+    table,
+    tell,
+)
 
 if TYPE_CHECKING:
     from dragoman.administration.admins import AdminAdministration, MadeAdmin
@@ -110,36 +119,41 @@ def list_admins(config: Path, as_json: bool) -> None:
 @CONFIG
 @click.option("--role", type=_ROLE, help="What it may do.")
 @click.option("--note", help="Whose it is, or what for.")
+@JSON
 @click.argument("name")
-def set_admin(config: Path, role: str | None, note: str | None, name: str) -> None:
+def set_admin(config: Path, role: str | None, note: str | None, as_json: bool, name: str) -> None:
     """Change the role or the note of the key NAME."""
     given = {"role": role, "note": note}
     with opened(config) as administration:
-        administration.change(name, {name: value for name, value in given.items() if value})
+        fields = {field: value for field, value in given.items() if value}
+        tell(administration.change(name, fields), as_json)
 
 
 @admin.command()
 @CONFIG
+@JSON
 @click.argument("name")
-def disable(config: Path, name: str) -> None:
+def disable(config: Path, as_json: bool, name: str) -> None:
     """Refuse a key until it is enabled. Its sessions end."""
     with opened(config) as administration:
-        administration.change(name, {"enabled": False})
+        tell(administration.change(name, {"enabled": False}), as_json)
 
 
 @admin.command()
 @CONFIG
+@JSON
 @click.argument("name")
-def enable(config: Path, name: str) -> None:
+def enable(config: Path, as_json: bool, name: str) -> None:
     """Accept a key again."""
     with opened(config) as administration:
-        administration.change(name, {"enabled": True})
+        tell(administration.change(name, {"enabled": True}), as_json)
 
 
 @admin.command()
 @CONFIG
+@JSON
 @click.argument("name")
-def remove(config: Path, name: str) -> None:
+def remove(config: Path, as_json: bool, name: str) -> None:
     """Remove a key for good. Its sessions end."""
     with opened(config) as administration:
-        administration.remove(name)
+        tell({"removed": administration.remove(name)}, as_json)

@@ -52,6 +52,12 @@ CONFIG = click.option(
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
 
+ALWAYS_JSON = click.option(
+    "--json", is_flag=True, expose_value=False, help="As without: it is JSON anyway."
+)
+"""For commands that print nothing but JSON."""
+
+
 def read_config(
     path: Path, *, serving: bool = True, server: Mapping[str, object] | None = None
 ) -> Config:
@@ -103,6 +109,14 @@ def print_json(value: object) -> None:
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def tell(value: object, as_json: bool, text: str = "") -> None:
+    """Tell what a command has done: as JSON, or in words, if there are any."""
+    if as_json:
+        print_json(value)
+    elif text:
+        click.echo(text)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import click
 
 from dragoman.administration.times import LONGEST_SPAN_S
 from dragoman.cli.common import (
+    ALWAYS_JSON,
     CONFIG,
     JSON,
     ago,
@@ -26,6 +27,7 @@ from dragoman.cli.common import (
     print_json,
     read_config,
     table,
+    tell,
 )
 from dragoman.printable import count
 
@@ -290,6 +292,7 @@ def _line(view: KeyView) -> tuple[str, ...]:
 
 @key.command("show")
 @CONFIG
+@ALWAYS_JSON
 @click.argument("name")
 def show_key(config: Path, name: str) -> None:
     """Show all there is of a key, as JSON.
@@ -303,51 +306,54 @@ def show_key(config: Path, name: str) -> None:
 @key.command("set")
 @CONFIG
 @_key_rules
+@JSON
 @click.argument("name")
-def set_key(config: Path, name: str, **options: Any) -> None:
+def set_key(config: Path, as_json: bool, name: str, **options: Any) -> None:
     """Change rules of the key NAME; `none` takes one away."""
     with opened(config) as administration:
-        administration.change(name, _given(options))
+        tell(administration.change(name, _given(options)), as_json)
 
 
 @key.command("disable")
 @CONFIG
+@JSON
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-def disable_keys(config: Path, names: tuple[str, ...]) -> None:
+def disable_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
     """Refuse keys until they are enabled."""
     with opened(config) as administration:
-        for name in names:
-            administration.change(name, {"enabled": False})
+        tell([administration.change(name, {"enabled": False}) for name in names], as_json)
 
 
 @key.command("enable")
 @CONFIG
+@JSON
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-def enable_keys(config: Path, names: tuple[str, ...]) -> None:
+def enable_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
     """Accept keys again."""
     with opened(config) as administration:
-        for name in names:
-            administration.change(name, {"enabled": True})
+        tell([administration.change(name, {"enabled": True}) for name in names], as_json)
 
 
 @key.command("remove")
 @CONFIG
+@JSON
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-def remove_keys(config: Path, names: tuple[str, ...]) -> None:
+def remove_keys(config: Path, as_json: bool, names: tuple[str, ...]) -> None:
     """Remove keys for good. Their names are given to no others."""
     with opened(config) as administration:
         done = administration.remove(names)
-    click.echo(f"{count(done, 'key')} removed")
+    tell({"removed": done}, as_json, f"{count(done, 'key')} removed")
 
 
 @team.command("add")
 @CONFIG
 @_rules
+@JSON
 @click.argument("name")
-def add_team(config: Path, name: str, **options: Any) -> None:
+def add_team(config: Path, as_json: bool, name: str, **options: Any) -> None:
     """Make a team."""
     with opened(config) as administration:
-        administration.add_team(name, _given(options))
+        tell(administration.add_team(name, _given(options)), as_json)
 
 
 @team.command("list")
@@ -370,6 +376,7 @@ def _team_line(view: TeamView) -> tuple[str, ...]:
 
 @team.command("show")
 @CONFIG
+@ALWAYS_JSON
 @click.argument("name")
 def show_team(config: Path, name: str) -> None:
     """Show all there is of the team NAME, as JSON."""
@@ -380,35 +387,39 @@ def show_team(config: Path, name: str) -> None:
 @team.command("set")
 @CONFIG
 @_rules
+@JSON
 @click.argument("name")
-def set_team(config: Path, name: str, **options: Any) -> None:
+def set_team(config: Path, as_json: bool, name: str, **options: Any) -> None:
     """Change rules of the team NAME; `none` takes one away."""
     with opened(config) as administration:
-        administration.change_team(name, _given(options))
+        tell(administration.change_team(name, _given(options)), as_json)
 
 
 @team.command("disable")
 @CONFIG
+@JSON
 @click.argument("name")
-def disable_team(config: Path, name: str) -> None:
+def disable_team(config: Path, as_json: bool, name: str) -> None:
     """Refuse all keys of a team until it is enabled."""
     with opened(config) as administration:
-        administration.change_team(name, {"enabled": False})
+        tell(administration.change_team(name, {"enabled": False}), as_json)
 
 
 @team.command("enable")
 @CONFIG
+@JSON
 @click.argument("name")
-def enable_team(config: Path, name: str) -> None:
+def enable_team(config: Path, as_json: bool, name: str) -> None:
     """Accept a team's keys again."""
     with opened(config) as administration:
-        administration.change_team(name, {"enabled": True})
+        tell(administration.change_team(name, {"enabled": True}), as_json)
 
 
 @team.command("remove")
 @CONFIG
+@JSON
 @click.argument("name")
-def remove_team(config: Path, name: str) -> None:
+def remove_team(config: Path, as_json: bool, name: str) -> None:
     """Remove a team that has no keys."""
     with opened(config) as administration:
-        administration.remove_team(name)
+        tell({"removed": administration.remove_team(name)}, as_json)

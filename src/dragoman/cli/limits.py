@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dragoman.cli.common import CONFIG, JSON, failures_told, print_json, read_config, table
+from dragoman.cli.common import CONFIG, JSON, failures_told, print_json, read_config, table, tell
 from dragoman.cli.keys import Moment, opened
 
 if TYPE_CHECKING:
@@ -123,9 +123,10 @@ def list_limits(config: Path, of_team: bool, as_json: bool, name: str) -> None:
 @JSON
 @click.argument("name")
 def simulate(config: Path, as_json: bool, name: str, **options: Any) -> None:
-    """Tell whether a request with the key NAME would be admitted, and what each limit says.
+    """Tell whether a request of the key NAME would pass.
 
-    Nothing is sent, and nothing counted. Ends with 1 if it would be refused.
+    What each limit says of it is told, too. Nothing is sent, and nothing counted. Ends with 1 if it
+    would be refused.
     """
     fields = {field: value for field, value in options.items() if value is not None}
     with opened(config) as keys:
@@ -165,26 +166,28 @@ def simulate(config: Path, as_json: bool, name: str, **options: Any) -> None:
 @limit.command("remove")
 @CONFIG
 @_TEAM
+@JSON
 @click.argument("name")
 @click.argument("number", type=int)
-def remove(config: Path, of_team: bool, name: str, number: int) -> None:
+def remove(config: Path, of_team: bool, as_json: bool, name: str, number: int) -> None:
     """Remove a limit of the key NAME, by its number."""
     with _opened(config) as administration:
-        administration.remove(_owner(of_team), name, number)
+        tell(administration.remove(_owner(of_team), name, number), as_json)
 
 
 @limit.command("reset")
 @CONFIG
 @_TEAM
+@JSON
 @click.argument("name")
 @click.argument("number", type=int, required=False)
-def reset(config: Path, of_team: bool, name: str, number: int | None) -> None:
+def reset(config: Path, of_team: bool, as_json: bool, name: str, number: int | None) -> None:
     """Count limits of the key NAME from now on.
 
     NUMBER is that of the limit; without one, all begin anew.
     """
     with _opened(config) as administration:
-        administration.reset(_owner(of_team), name, number)
+        tell(administration.reset(_owner(of_team), name, number), as_json)
 
 
 @limit.command("grant")

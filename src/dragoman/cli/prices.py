@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.common import CONFIG, FILE, failures_told, print_json, read_config, table
+from dragoman.cli.common import CONFIG, FILE, JSON, failures_told, print_json, read_config, table
 from dragoman.printable import count
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _told() -> Iterator[None]:
 @prices.command()
 @CONFIG
 @click.option("--provider", help="Show this provider's list rather than those of the upstreams.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 @click.argument("model", required=False)
 def show(config: Path, provider: str | None, as_json: bool, model: str | None) -> None:
     """Show what a model costs at each upstream.
@@ -116,6 +116,7 @@ def show(config: Path, provider: str | None, as_json: bool, model: str | None) -
 @click.option("--against", type=FILE, help="Table to tell changes from.  [default: the shipped]")
 @click.option("--force", is_flag=True, help="Take rates above 1000 dollars for a million tokens.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would change.")
+@JSON
 @click.argument("out", type=FILE, default="prices.json")
 def update(
     first: str,
@@ -124,6 +125,7 @@ def update(
     against: Path | None,
     force: bool,
     dry_run: bool,
+    as_json: bool,
     out: Path,
 ) -> None:
     """Make a table of the prices of today.
@@ -139,11 +141,24 @@ def update(
     with _told():
         made = make_from(_read(first), None if no_check else _read(second), time.time())
         old = load_table(None if against is None else str(against))
-    _tell("changed", list(changes(old, made.table)))
-    _tell_check(made)
-    _tell("cannot be told in a table", list(made.left_out))
+    if as_json:
+        print_json(
+            {
+                "version": made.table.version,
+                "models": len(made.table.models),
+                "changed": list(changes(old, made.table)),
+                "check": made.check,
+                "left_out": made.left_out,
+                "high": made.high,
+            }
+        )
+    else:
+        _tell("changed", list(changes(old, made.table)))
+        _tell_check(made)
+        _tell("cannot be told in a table", list(made.left_out))
+        if made.high and not force:
+            _tell("above 1000 dollars for a million tokens", list(made.high))
     if made.high and not force:
-        _tell("above 1000 dollars for a million tokens", list(made.high))
         raise click.ClickException("nothing was written: --force takes these rates as they are")
     if dry_run:
         return
@@ -151,7 +166,8 @@ def update(
         out.write_bytes(write_table(made.table))
     except OSError as error:
         raise click.ClickException(f"cannot write {out}: {error.strerror}") from None
-    click.echo(f"{out}: {made.table.version}, {count(len(made.table.models), 'model')}")
+    if not as_json:
+        click.echo(f"{out}: {made.table.version}, {count(len(made.table.models), 'model')}")
 
 
 @prices.command()
@@ -159,7 +175,7 @@ def update(
 @click.option("--since", default="24h", show_default=True, help="24h, 7d, a date, or Unix seconds.")
 @click.option("--until", default="now", show_default=True, help="As --since.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would change.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def reprice(config: Path, since: str, until: str, dry_run: bool, as_json: bool) -> None:
     """Price anew what was counted, by the prices of the configuration.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.common import CONFIG, FILE, JSON, failures_told, print_json, read_config
+from dragoman.cli.common import CONFIG, FILE, JSON, failures_told, print_json, read_config, tell
 
 
 @click.group()
@@ -43,7 +43,8 @@ def check(config: Path, as_json: bool) -> None:
 @store.command()
 @click.argument("to", type=FILE)
 @CONFIG
-def backup(to: Path, config: Path) -> None:
+@JSON
+def backup(to: Path, config: Path, as_json: bool) -> None:
     """Copy the store, as it is at one moment, to a new file.
 
     Secrets in it stay encrypted: keep the key of the store apart from it.
@@ -52,12 +53,13 @@ def backup(to: Path, config: Path) -> None:
 
     with failures_told():
         size = sqlite_care.backup(_path(config), to)
-    click.echo(f"{to}: {size} bytes")
+    tell({"path": str(to), "bytes": size}, as_json, f"{to}: {size} bytes")
 
 
 @store.command()
 @CONFIG
-def vacuum(config: Path) -> None:
+@JSON
+def vacuum(config: Path, as_json: bool) -> None:
     """Give what the store does not use back to the disk.
 
     Gateways cannot write to it meanwhile, and go on from memory.
@@ -67,7 +69,8 @@ def vacuum(config: Path) -> None:
     path = _path(config)
     with failures_told():
         before, after = sqlite_care.vacuum(path)
-    click.echo(f"{path}: {before} bytes before, {after} after")
+    told = {"path": path, "before": before, "after": after}
+    tell(told, as_json, f"{path}: {before} bytes before, {after} after")
 
 
 def _path(config: Path) -> str:
