@@ -2,7 +2,9 @@
 
 An agent's conversation of 120 KB goes on for some turns: over a socket the client sends only the
 next message, by POST all of it. Both answers are streams of ten events, from the same upstream. CPU
-time is of all threads of one worker. Before that the memory of connections.
+time is of all threads of one worker. Before that the memory of connections, and of what they
+remember. At last the same turn where the upstream, the simulator, is called by POST and over
+WebSocket.
 """
 
 import argparse
@@ -13,6 +15,8 @@ import os
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +24,9 @@ import uvloop
 
 from bench import bodies, targets
 from bench.measure import Cell, request_cost
-from bench.processes import cpu_seconds, resident_bytes
+from bench.processes import Child, cpu_seconds, free_port, resident_bytes
 from bench.stored import ROOT, gateway
-from bench.targets import CLIENT_KEY, LONG_NAMES, Cores, Target
+from bench.targets import CLIENT_KEY, LONG_NAMES, OURS, Access, Cores, Target
 
 ROUNDS = 7
 TURNS = 20
@@ -94,17 +98,42 @@ def _response_in(event: bytes) -> dict[str, Any]:
     return response
 
 
-def _history(cell: Cell) -> dict[str, Any]:
-    """The conversation so far, as one request."""
+def _history(cell: Cell, number: int = 0) -> dict[str, Any]:
+    """The conversation of that number so far, as one request."""
     body: dict[str, Any] = json.loads(bodies.agent(cell.client, cell.model(), store=False))
+    body["input"][0]["content"] += f" It is number {number}."
     return body
+
+
+class Simulated(Cell):
+    """A Responses client over the simulator, which the gateway calls as the upstream is named."""
+
+    def model(self, access: Access = OURS) -> str:
+        """The name of the model that leads there."""
+        return f"{self.upstream}/sim-text?words=8&chunks=8"
+
+
+_SIMULATED = """
+[[upstreams]]
+name = "{way}"
+protocol = "openai_responses"
+base_url = "http://127.0.0.1:{port}"
+websocket = "{websocket}"
+
+[[accounts]]
+name = "{way}"
+upstream = "{way}"
+key = "sk-sim-bench"
+"""
+WAYS = {"posted": "off", "dialled": "on"}
+"""How the gateway calls the simulator."""
 
 
 async def socket_cost(target: Target, cell: Cell) -> float:
     """CPU seconds for a turn over a socket that knows the conversation."""
-    history = _history(cell)
+    histories = [_history(cell, number) for number in range(AT_ONCE)]
     socks = [await Socket.opened(target.port) for _ in range(AT_ONCE)]
-    own = {name: value for name, value in history.items() if name != "input"}
+    own = {name: value for name, value in histories[0].items() if name != "input"}
 
     async def turns(sock: Socket, name: str) -> None:
         for _ in range(TURNS):
@@ -112,7 +141,7 @@ async def socket_cost(target: Target, cell: Cell) -> float:
             name = (await sock.turn(asked))["id"]
 
     try:
-        begun = [await sock.turn(history) for sock in socks]
+        begun = [await sock.turn(one) for sock, one in zip(socks, histories, strict=True)]
         before = cpu_seconds(target.pid)
         names = [one["id"] for one in begun]
         await asyncio.gather(*map(turns, socks, names))
@@ -133,6 +162,63 @@ async def post_cost(target: Target, cell: Cell) -> float:
     whole = {**history, "input": [*history["input"], *said], "stream": True}
     request = cell.post(_dumped(whole).encode())
     return await request_cost(target, request, TURNS * AT_ONCE, AT_ONCE)
+
+
+async def growing_cost(target: Target, cell: Cell) -> float:
+    """CPU seconds for a turn by POST of conversations that grow by what was answered."""
+
+    async def turns(number: int, body: dict[str, Any], count: int) -> None:
+        for _ in range(count):
+            response = await _posted(connections[number], cell, body)
+            body["input"] += [*response["output"], *_MORE]
+
+    histories = [{**_history(cell, number), "stream": True} for number in range(AT_ONCE)]
+    connections = [
+        await asyncio.open_connection("127.0.0.1", target.port, limit=1 << 24) for _ in histories
+    ]
+    try:
+        await asyncio.gather(*(turns(number, one, 1) for number, one in enumerate(histories)))
+        before = cpu_seconds(target.pid)
+        await asyncio.gather(*(turns(number, one, TURNS) for number, one in enumerate(histories)))
+        return (cpu_seconds(target.pid) - before) / (TURNS * AT_ONCE)
+    finally:
+        for _, writer in connections:
+            writer.close()
+
+
+async def _posted(
+    connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], cell: Cell, body: dict[str, Any]
+) -> dict[str, Any]:
+    """The response to one request by POST, streamed."""
+    reader, writer = connection
+    writer.write(cell.post(_dumped(body).encode()))
+    head = await reader.readuntil(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise RuntimeError(head.decode())
+    parts = []
+    while size := int(await reader.readline(), 16):
+        parts.append((await reader.readexactly(size + 2))[:-2])
+    await reader.readline()
+    last = b"".join(parts).rpartition(b"event: response.completed\ndata: ")[2]
+    return _response_in(last)
+
+
+async def remembered(target: Target, cell: Cell) -> float:
+    """More resident bytes for each connection that remembers the conversation."""
+    count = 200
+    socks = [await Socket.opened(target.port) for _ in range(count)]
+    for sock in socks[:AT_ONCE]:
+        await sock.turn(_history(cell))
+    await asyncio.sleep(0.5)
+    before = resident_bytes(target.pid)
+    for number, sock in enumerate(socks[AT_ONCE:]):
+        await sock.turn(_history(cell, number))
+    await asyncio.sleep(0.5)
+    after = resident_bytes(target.pid)
+    for sock in socks:
+        sock.close()
+    await asyncio.sleep(0.5)
+    return (after - before) / (count - AT_ONCE)
 
 
 async def memory(target: Target, cell: Cell) -> tuple[float, float]:
@@ -158,6 +244,10 @@ async def measure(target: Target, upstreams: list[str]) -> None:
     tell = sys.stdout.write
     idle, after = await memory(target, Cell("openai_responses", LONG_NAMES[upstreams[0]]))
     tell(f"connection: {idle / 1e3:.1f} KB, after a short turn {after / 1e3:.1f} KB\n")
+    cell = Cell("openai_responses", LONG_NAMES[upstreams[0]])
+    size = len(_dumped(_history(cell)["input"]))
+    kept = await remembered(target, cell)
+    tell(f"connection that remembers {size / 1e3:.0f} KB: {kept / 1e3:.1f} KB\n")
     for name in upstreams:
         cell = Cell("openai_responses", LONG_NAMES[name])
         by_post, by_socket = [], []
@@ -170,6 +260,34 @@ async def measure(target: Target, upstreams: list[str]) -> None:
             f"us, over WebSocket {statistics.median(by_socket) * 1e6:.0f} us, ratio {ratio:.2f}\n"
         )
         sys.stdout.flush()
+    await measure_dialling(target)
+
+
+async def measure_dialling(target: Target) -> None:
+    """Print the medians where the upstream is called by POST, and over WebSocket."""
+    costs: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        for way in WAYS:
+            cell = Simulated("openai_responses", way)
+            costs.setdefault(f"by POST, {way}", []).append(await growing_cost(target, cell))
+            costs.setdefault(f"over WebSocket, {way}", []).append(await socket_cost(target, cell))
+    least = costs["by POST, posted"]
+    for name, found in costs.items():
+        ratio = statistics.median(b / a for a, b in zip(least, found, strict=True))
+        sys.stdout.write(
+            f"turn at 120 KB {name}: {statistics.median(found) * 1e6:.0f} us, ratio {ratio:.2f}\n"
+        )
+
+
+@contextmanager
+def simulator(cores: Cores, folder: Path) -> Iterator[int]:
+    """The port of a running simulator."""
+    port = free_port()
+    command = [sys.executable, "-m", "dragoman", "simulate", "--port", str(port)]
+    env = {"PYTHONPATH": str(ROOT / "src")}
+    with Child(command, core=cores.load, log=folder / "simulator.log", env=env) as child:
+        child.listening(port)
+        yield port
 
 
 def main() -> None:
@@ -180,10 +298,15 @@ def main() -> None:
     cores = Cores.of_this_machine()
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
-        with (
-            targets.upstreams(folder, cores) as up,
-            gateway(ROOT, folder / "ours", cores, up, _SETTINGS) as t,
-        ):
+        with ExitStack() as stack:
+            up = stack.enter_context(targets.upstreams(folder, cores))
+            port = stack.enter_context(simulator(cores, folder))
+            more = [
+                _SIMULATED.format(way=way, websocket=websocket, port=port)
+                for way, websocket in WAYS.items()
+            ]
+            settings = _SETTINGS + "".join(more)
+            t = stack.enter_context(gateway(ROOT, folder / "ours", cores, up, settings))
             if cores.load is not None:
                 os.sched_setaffinity(0, {cores.load})
             uvloop.run(measure(t, chosen.upstreams))

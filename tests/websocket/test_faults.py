@@ -82,7 +82,7 @@ def test_a_client_that_leaves(
 def test_usage_of_a_client_that_left_is_in_the_log(
     simulator: RunningSimulator, way: Literal["off", "on"]
 ) -> None:
-    """W25: as far as it was told, or else counted from what came. W26: the account is as good as
+    """W25: as far as it was told, or counted from what came. W26: and the account is as good as
     before."""
     lines: list[Any] = []
     config = dialling(simulator, way)

@@ -205,7 +205,7 @@ class CreateRequest:
 
     def start(self, status: int, lines: bytes = b"") -> None:
         """Begin an answer."""
-        if _TOLD_WITH_ANSWER in lines:
+        if lines.startswith(_TOLD_WITH_ANSWER) or b"\n" + _TOLD_WITH_ANSWER in lines:
             self._headers = _told(lines, (_TOLD_WITH_ANSWER,))
 
     def put(self, data: bytes) -> bool:
@@ -247,9 +247,9 @@ class CreateRequest:
             return
         if data.startswith(b":"):
             self._give_sign()
-        frames = [self._framed(event, payload) for event, payload in self._split(data)]
+        frames = b"".join([self._framed(event, payload) for event, payload in self._split(data)])
         if frames:
-            self._socket.send(frames[0] if len(frames) == 1 else b"".join(frames))
+            self._socket.send(frames)
 
     def _split(self, data: bytes) -> list[tuple[bytes, bytes]]:
         """Names and data of the events that are whole now."""

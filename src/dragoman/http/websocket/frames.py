@@ -215,7 +215,7 @@ def text_frame(data: bytes) -> bytes:
     if size < 126:
         return b"\x81%c%b" % (size, data)
     if size < 65536:
-        return b"\x81\x7e%b%b" % (size.to_bytes(2, "big"), data)
+        return b"\x81\x7e%c%c%b" % (size >> 8, size & 0xFF, data)
     return b"\x81\x7f%b%b" % (size.to_bytes(8, "big"), data)
 
 
