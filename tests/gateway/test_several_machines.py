@@ -58,8 +58,8 @@ def test_a_conversation_goes_on_at_whichever_instance(tmp_path: Path, cluster: C
         # Without the database nothing goes on from what is in it; everything else does.
         cluster.stop()
         try:
-            end = time.monotonic() + 3
-            while time.monotonic() < end:
+            for _ in range(20):
+                time.sleep(0.1)
                 for gateway in made:
                     assert (
                         call(gateway.url, "POST", "/v1/chat/completions", ASKED, AUTH).status == 200

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dragoman.cli.common import CONFIG, FILE, JSON, failures_told, print_json, read_config, tell
+from dragoman.config.checks import POSTGRESQL
+
+if TYPE_CHECKING:
+    from dragoman.storage.tables.database import Database
+
+_LOCK_S = 10.0
+_LONGEST_MOVE_S = 24 * 3600.0
 
 
 @click.group()
@@ -24,9 +34,15 @@ def check(config: Path, as_json: bool) -> None:
     """
     from dragoman.storage import sqlite_care
 
-    path = _path(config)
+    settings = read_config(config, serving=False).storage
+    path = settings.place
     with failures_told():
-        health = sqlite_care.check(path)
+        if settings.path or settings.url is None:
+            health = sqlite_care.check(_path(config))
+        else:
+            from dragoman.storage.postgres import care
+
+            health = care.check(settings.url.reveal())
     if as_json:
         print_json(health)
     else:
@@ -73,8 +89,63 @@ def vacuum(config: Path, as_json: bool) -> None:
     tell(told, as_json, f"{path}: {before} bytes before, {after} after")
 
 
+@store.command()
+@click.option(
+    "--to",
+    metavar="URL|FILE",
+    help="Where to: a URL of PostgreSQL, env:NAME of one, or a SQLite file. "
+    "By default storage.url, where there is a storage.path too.",
+)
+@CONFIG
+def migrate(to: str | None, config: Path) -> None:
+    """Copy all of the store into another database, which is to be empty.
+
+    The store is not changed, and goes on being used until the configuration names the other. Stop
+    the gateways first: what they write meanwhile is not copied.
+    """
+    from dragoman.storage.migration import move
+
+    settings = read_config(config, serving=False).storage
+    url = None if settings.url is None else settings.url.reveal()
+    if to is None and not settings.path:
+        raise click.ClickException("storage.path is empty: say where to with --to")
+    target = to or url
+    if target is None:
+        raise click.ClickException("there is no storage.url: say where to with --to")
+    if target.startswith("env:"):
+        name = target.removeprefix("env:")
+        if name not in os.environ:
+            raise click.ClickException(f"{name} is not set")
+        target = os.environ[name]
+    with (
+        failures_told(),
+        closing(_database(settings.path or url or _path(config))) as source,
+        closing(_database(target)) as other,
+    ):
+        copied = move(source, other)
+    click.echo(f"{sum(copied.values())} rows copied")
+    for table, rows in copied.items():
+        if rows:
+            click.echo(f"  {table}: {rows}")
+
+
+def _database(place: str) -> Database:
+    if place.startswith(POSTGRESQL):
+        from dragoman.storage.postgres.database import PostgresDatabase
+
+        return PostgresDatabase(place, longest_s=_LONGEST_MOVE_S)
+    from dragoman.storage.sqlite_file import SqliteFile
+
+    return SqliteFile(place, _LOCK_S)
+
+
 def _path(config: Path) -> str:
-    path = read_config(config, serving=False).storage.path
+    settings = read_config(config, serving=False).storage
+    path = settings.path
+    if not path and settings.url is not None:
+        raise click.ClickException(
+            "the store is in PostgreSQL: pg_dump copies it, and it gives room back by itself"
+        )
     if not path:
         raise click.ClickException("storage.path is empty: nothing is kept")
     return path

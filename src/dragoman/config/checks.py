@@ -239,8 +239,8 @@ def _storage(storage: Storage) -> Iterator[Fault]:
                 "try all there are",
             )
     if storage.url is not None and not isinstance(storage.url, UnavailableSecret):
-        if not storage.url.reveal().startswith(_POSTGRESQL):
-            yield ("storage", "url"), f"expected a URL that begins with {_POSTGRESQL[0]}"
+        if not storage.url.reveal().startswith(POSTGRESQL):
+            yield ("storage", "url"), f"expected a URL that begins with {POSTGRESQL[0]}"
         elif not _can_import("psycopg"):
             yield ("storage", "url"), "needs an extra: pip install 'dragoman[postgres]'"
     if storage.previous_key is not None and storage.key is None:
@@ -252,7 +252,7 @@ def _traces(config: Config) -> Iterator[Fault]:
         yield ("traces", "enabled"), "needs an extra: pip install 'dragoman[otel]'"
 
 
-_POSTGRESQL = ("postgresql://", "postgres://")
+POSTGRESQL = ("postgresql://", "postgres://")
 _TRACING = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from dragoman.accounts.store import StoreError
 from dragoman.storage.schema import MIGRATIONS
-from dragoman.storage.sqlite_file import explained, tables_version
+from dragoman.storage.sqlite_file import SqliteConnection, explained, tables_version
+from dragoman.storage.tables.database import Connection
 
 _LOCK_S = 10.0
 
@@ -46,7 +47,7 @@ def check(path: str | os.PathLike[str]) -> Health:
         found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
         faults = [] if found == ["ok"] else found
         if not faults and tables == len(MIGRATIONS):
-            faults.extend(_wrong_sums(connection))
+            faults.extend(wrong_sums(connection))
         return Health(pages * size, unused * size, tables, len(MIGRATIONS), tuple(faults))
 
 
@@ -107,21 +108,24 @@ def _copy(connection: sqlite3.Connection, to: Path) -> None:
             raise sqlite3.DatabaseError("the store is damaged")
 
 
-def _wrong_sums(connection: sqlite3.Connection) -> Iterator[str]:
-    held = connection.execute("SELECT bytes FROM responses_held").fetchone()[0]
+def wrong_sums(connection: Connection) -> Iterator[str]:
+    """What a store counts as a sum, and has otherwise."""
+    held = connection.execute("SELECT sum(bytes) FROM responses_held").fetchone()[0]
     found = connection.execute("SELECT coalesce(sum(bytes), 0) FROM responses").fetchone()[0]
     if held != found:
         yield f"stored responses have {found} bytes, and {held} are counted"
 
 
 @contextmanager
-def _opened(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+def _opened(path: Path, mode: str) -> Iterator[SqliteConnection]:
     """A connection to a store that is there; it is not made, and its tables stay as they are."""
     if not path.is_file():
         raise StoreError(f"{path}: there is no store")
     try:
         uri = f"{path.absolute().as_uri()}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, timeout=_LOCK_S, isolation_level=None)
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=_LOCK_S, isolation_level=None, factory=SqliteConnection
+        )
         with closing(connection):
             yield connection
     except sqlite3.Error as error:

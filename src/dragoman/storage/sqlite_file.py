@@ -56,6 +56,9 @@ class SqliteConnection(sqlite3.Connection):
     def queue(self) -> None:
         """See `Connection.queue`. There is one who writes at a time."""
 
+    def moved(self) -> None:
+        """See `Connection.moved`. SQLite does by itself."""
+
     def gathered(self, columns: Sequence[str], rows: str) -> str:
         """See `Connection.gathered`."""
         names = ", ".join(columns)

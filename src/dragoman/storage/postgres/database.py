@@ -39,6 +39,9 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 3.0
 _LONGEST_KEY = 220
 """Bytes of one text in a key: all of them have to fit into a third of a page of an index."""
 
+_LONGEST_TOLD = 300
+"""Signs of what the driver says."""
+
 _NUL = "\0"
 """What PostgreSQL keeps in no text."""
 
@@ -52,13 +55,15 @@ class PostgresDatabase:
     """The database of `url`: see `dragoman.storage.tables.database.Database`.
 
     `serial` tells that transactions that write do so one after another also where they make no
-    version. After a failure it is connected to anew: at once, and then after pauses that become
-    longer, during which it counts as away.
+    version, `longest_s` how long one may take, if not what a gateway gives it. After a failure it
+    is connected to anew: at once, and then after pauses that become longer, during which it counts
+    as away.
     """
 
-    def __init__(self, url: str, *, serial: bool = True) -> None:
+    def __init__(self, url: str, *, serial: bool = True, longest_s: float | None = None) -> None:
         self._url = url
         self._serial = serial
+        self._longest_s = longest_s
         self.ahead_s = 0.0
         self.opened = 0
         self.replaced = False
@@ -125,7 +130,7 @@ class PostgresDatabase:
         with self._failing():
             link = self._connected()
             done = False
-            self._deadline = time.monotonic() + _LONGEST_S
+            self._deadline = time.monotonic() + (self._longest_s or _LONGEST_S)
             try:
                 with link.pipeline() as pipeline:
                     connection = PostgresConnection(link, pipeline)
@@ -153,11 +158,15 @@ class PostgresDatabase:
             raise StoreError("the database is away, and is tried again in a moment")
         try:
             link = linked(self._url, "dragoman store")
-        except psycopg.Error:
+        except psycopg.Error as error:
             self._delay_s = min(max(2 * self._delay_s, _FIRST_DELAY_S), _LONGEST_DELAY_S)
             # All instances lose it at once, and are not to come back at once.
             self._not_before = time.monotonic() + random.uniform(0.5, 1) * self._delay_s
-            raise
+            if isinstance(error, psycopg.ProgrammingError):
+                # What it says may have the password in it.
+                raise StoreError("the URL of the database cannot be read") from None
+            told = " ".join(str(error).split())[:_LONGEST_TOLD]
+            raise StoreError(f"the database cannot be reached: {told}") from None
         self._delay_s = 0.0
         try:
             self._link = link
@@ -184,15 +193,14 @@ class PostgresDatabase:
             yield
         except StoreError:
             raise
-        except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError):
-            # It is what was to be written that is at fault, not the database.
-            raise
         except psycopg.Error as error:
-            # The message may have names and addresses in it, and values of rows.
-            state = f" ({error.sqlstate})" if error.sqlstate else ""
-            raise StoreError(
-                f"the database cannot be used: {type(error).__name__}{state}"
-            ) from error
+            state = error.sqlstate or ""
+            if isinstance(error, psycopg.DataError | psycopg.IntegrityError) or state[:2] == "54":
+                # It is what was to be written that is at fault, not the database.
+                raise
+            # The message may have values of rows in it.
+            told = f"{type(error).__name__} {state}".strip()
+            raise StoreError(f"the database cannot be used: {told}") from error
         except JsonError as error:
             raise StoreError(f"the database holds what no version wrote: {error}") from error
 
@@ -264,6 +272,13 @@ class PostgresConnection:
         return (
             f"SELECT coalesce(json_agg(json_build_array({names})), '[]')::text"
             f" FROM (SELECT {names} {rows}) AS gathered"
+        )
+
+    def moved(self) -> None:
+        """See `Connection.moved`."""
+        self.execute(
+            "SELECT setval(pg_get_serial_sequence('audit', 'id'), max(id))"
+            " FROM audit HAVING count(*) > 0"
         )
 
     def queue(self) -> None:

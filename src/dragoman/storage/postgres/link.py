@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from contextlib import suppress
 from typing import Any
 
 import psycopg
+
+# It warns of each connection that was lost, which whoever uses it tells of once.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 Link = psycopg.Connection[Any]
 

@@ -48,6 +48,9 @@ class Connection(Protocol):
         """Wait for others who asked for the same in their transactions, so that none of them meets
         another in the middle."""
 
+    def moved(self) -> None:
+        """All rows came from another database: go on numbering where it ended."""
+
     def gathered(self, columns: Sequence[str], rows: str) -> str:
         """The statement that returns rows as one JSON array of arrays; `rows` is all of it that
         follows the columns."""

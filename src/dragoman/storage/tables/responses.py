@@ -267,7 +267,7 @@ class ResponseTables:
         with self._database.writing_untold() as connection:
             connection.executemany(
                 replacing("kept_elsewhere", "owner, name", "account, expires"),
-                [(owner, name, account, expires) for name in names if _fits(name)],
+                [(owner, name, account, expires) for name in names if fits(name)],
             )
 
     def owning_account(self, name: str, owner: str) -> str | None:
@@ -435,10 +435,11 @@ def _held(connection: Connection) -> int:
 
 
 def _known(stored: StoredResponse) -> Iterable[str]:
-    return filter(_fits, (*stored.input.ids, *stored.output.ids))
+    return filter(fits, (*stored.input.ids, *stored.output.ids))
 
 
-def _fits(name: str) -> bool:
+def fits(name: str) -> bool:
+    """Whether something can be found by this id."""
     return len(name) * 4 <= _LONGEST_ID or len(name.encode()) <= _LONGEST_ID
 
 

@@ -40,7 +40,12 @@ def _columns(struct: type[Struct]) -> dict[str, type]:
 
 _USAGE_KEYS, _USAGE_SUMS = _columns(UsageKey), _columns(UsageCount)
 _CHARGE_KEYS, _CHARGE_SUMS = _columns(ChargeKey), _columns(ChargeCount)
-_ERROR_KEYS: Keyed = tuple(_columns(ErrorKey).items())
+KEYS_AND_SUMS: Mapping[str, tuple[Keyed, Keyed]] = {
+    "usage": (tuple(_USAGE_KEYS.items()), tuple(_USAGE_SUMS.items())),
+    "charges": (tuple(_CHARGE_KEYS.items()), tuple(_CHARGE_SUMS.items())),
+    "errors": (tuple(_columns(ErrorKey).items()), (("number", int),)),
+}
+"""The columns of the tables in which what is told is added up."""
 _KEYED, _COUNTED = tuple(_USAGE_KEYS), tuple(_USAGE_SUMS)
 _CHARGE_KEYED, _CHARGE_COUNTED = tuple(_CHARGE_KEYS), tuple(_CHARGE_SUMS)
 
@@ -194,19 +199,18 @@ def add_usage(connection: Connection, batch: Batch) -> None:
     """Add what a worker counted."""
     if batch.usage:
         rows = _flat(batch.usage.items())
-        connection.add("usage", tuple(_USAGE_KEYS.items()), tuple(_USAGE_SUMS.items()), rows)
+        connection.add("usage", *KEYS_AND_SUMS["usage"], rows)
     if batch.charges:
         _add_charges(connection, batch.charges.items())
     if batch.errors:
         errors = [(*astuple(key), number) for key, number in batch.errors.items()]
-        connection.add("errors", _ERROR_KEYS, (("number", int),), errors)
+        connection.add("errors", *KEYS_AND_SUMS["errors"], errors)
     for name, error in batch.last_errors.items():
         connection.execute(_SET_LAST_ERROR, (name, error.at, _json(error)))
 
 
 def _add_charges(connection: Connection, charges: Iterable[tuple[ChargeKey, ChargeCount]]) -> None:
-    keys, sums = tuple(_CHARGE_KEYS.items()), tuple(_CHARGE_SUMS.items())
-    connection.add("charges", keys, sums, _flat(charges))
+    connection.add("charges", *KEYS_AND_SUMS["charges"], _flat(charges))
 
 
 def _rows(

@@ -1,0 +1,25 @@
+"""Care of a store in PostgreSQL from outside the gateway."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from dragoman.storage.postgres.database import PostgresDatabase
+from dragoman.storage.postgres.schema import MIGRATIONS
+from dragoman.storage.sqlite_care import Health, wrong_sums
+
+
+def check(url: str) -> Health:
+    """Whether the store in the database of `url` is whole, as far as the server does not see to
+    that. Its tables are brought up to date.
+
+    Raises:
+        StoreError: it cannot be used.
+    """
+    with closing(PostgresDatabase(url)) as database, database.reading() as connection:
+        size = connection.execute(
+            "SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class"
+            " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+        ).fetchone()[0]
+        tables = connection.execute("SELECT max(number) FROM migrations").fetchone()[0]
+        return Health(size, 0, tables, len(MIGRATIONS), tuple(wrong_sums(connection)))
