@@ -17,7 +17,7 @@ import httptools
 
 from dragoman.http.arrival import Arrival
 from dragoman.http.boundary import Boundary
-from dragoman.http.context import READ_BUFFER, SHORT_READ, Context
+from dragoman.http.context import SHORT_READ, Context
 from dragoman.http.head import (
     CONTINUE,
     BadHead,
@@ -148,9 +148,11 @@ class Connection(asyncio.BufferedProtocol, Link):
     def buffer_updated(self, nbytes: int) -> None:
         context = self.context
         self._read(context.buffer, context.view, nbytes)
-        full = nbytes == SHORT_READ or nbytes == READ_BUFFER  # a tuple takes longer
-        if full and self._reading and self.transport is not None:
-            # uvloop reads on while the buffer comes full, up to 32 times: others go first.
+        if nbytes < SHORT_READ or not self._reading or self.transport is None:
+            return
+        if nbytes >= len(self.get_buffer(-1)):
+            # uvloop reads on while the buffer comes full, up to 32 times: others go first, unless
+            # this was the head of a request with a body.
             self.transport.pause_reading()
             context.turns.wait(self._read_on)
 
