@@ -6,6 +6,7 @@ import asyncio
 import os
 from typing import cast
 
+from dragoman.http.turns import Turns
 from dragoman.upstream import connection as module
 from dragoman.upstream.connection import Connection
 from dragoman.upstream.incoming import IncomingResponse
@@ -33,7 +34,9 @@ def sent(size: int, full_after: int = 0) -> tuple[Recorder, bytes, list[int]]:
 
     async def run() -> Recorder:
         loop = asyncio.get_running_loop()
-        connection = Connection(loop, memoryview(bytearray(10)), lambda _: None, lambda _: None)
+        connection = Connection(
+            loop, memoryview(bytearray(10)), Turns(loop), lambda _: None, lambda _: None
+        )
         transport = Recorder(connection)
         transport.full_after = full_after
         connection.connection_made(transport)

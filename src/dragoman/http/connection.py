@@ -17,7 +17,7 @@ import httptools
 
 from dragoman.http.arrival import Arrival
 from dragoman.http.boundary import Boundary
-from dragoman.http.context import CHUNKED_READ, READ_BUFFER, Context
+from dragoman.http.context import SHORT_READ, Context
 from dragoman.http.head import (
     CONTINUE,
     BadHead,
@@ -37,6 +37,9 @@ _log = logging.getLogger("dragoman.http")
 
 _AHEAD = 64 * 1024
 """Bytes kept of what a client sends before it was answered; then its socket is not read."""
+
+_EMPTY_LINES = 1024
+"""Bytes of a head that two empty lines before it count for: each is parsed by itself."""
 
 _HALF_CLOSED_S = 0.1
 
@@ -139,18 +142,19 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         request = self._request
-        if request is not None and request.length < 0:
-            return self.context.short_view
-        return self.context.view
+        is_short = self._taker is None if request is None else request.length < 0
+        return self.context.short_view if is_short else self.context.view
 
     def buffer_updated(self, nbytes: int) -> None:
         context = self.context
         self._read(context.buffer, context.view, nbytes)
-        full = nbytes in (READ_BUFFER, CHUNKED_READ)
-        if full and self._reading and self.transport is not None:
-            # uvloop reads on while the buffer comes full, up to 32 times: others go first.
+        if nbytes < SHORT_READ or not self._reading or self.transport is None:
+            return
+        if nbytes >= len(self.get_buffer(-1)):
+            # uvloop reads on while the buffer comes full, up to 32 times: others go first, unless
+            # this was the head of a request with a body.
             self.transport.pause_reading()
-            self.loop.call_soon(self._read_on)
+            context.turns.wait(self._read_on)
 
     def _read_on(self) -> None:
         if self._reading and self.transport is not None:
@@ -204,7 +208,8 @@ class Connection(asyncio.BufferedProtocol, Link):
                 if self._trailed:
                     self._trailed = False
                     self._parser = httptools.HttpRequestParser(self)
-                self._head_bytes += cut - start
+                # Behind an empty line only another empty line can have left a head unbegun.
+                self._head_bytes += cut - start + (_EMPTY_LINES if start else 0)
                 if self._head_bytes > self.context.limits.head_bytes:
                     self._refuse(Problem.HEAD_TOO_LARGE)
                     return

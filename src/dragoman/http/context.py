@@ -10,12 +10,14 @@ from email.utils import formatdate
 from dragoman.http.limits import Budget, Limits
 from dragoman.http.problems import Refuse
 from dragoman.http.request import Link, Request
+from dragoman.http.turns import Turns
 
 READ_BUFFER = 64 * 1024
 """Most bytes taken from a socket in one go."""
 
-CHUNKED_READ = 16 * 1024
-"""The same while a body comes in chunks: one of a byte costs as much as a large one."""
+SHORT_READ = 8 * 1024
+"""The same of a head, and while a body comes in chunks: what costs is how many lines and chunks
+there are, and they may have a byte each."""
 
 Application = Callable[[Request], Awaitable[None]]
 """Answers a request."""
@@ -41,6 +43,7 @@ class Context:
         "refuse",
         "requests",
         "short_view",
+        "turns",
         "view",
     )
 
@@ -68,7 +71,8 @@ class Context:
         self.loop = asyncio.get_running_loop()
         self.buffer = bytearray(READ_BUFFER)
         self.view = memoryview(self.buffer)
-        self.short_view = self.view[:CHUNKED_READ]
+        self.short_view = self.view[:SHORT_READ]
+        self.turns = Turns(self.loop)
         self.requests: set[Request] = set()
         """Those whose application has not returned."""
         self.draining = False

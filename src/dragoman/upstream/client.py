@@ -8,6 +8,7 @@ from typing import Protocol, Self, TypeVar
 
 from dragoman.http.clock import Clock
 from dragoman.http.decoding import BadCoding, inflater_for
+from dragoman.http.turns import Turns
 from dragoman.upstream.connection import READ_BUFFER, Connection
 from dragoman.upstream.connection_pool import ConnectionPool
 from dragoman.upstream.dial import dial
@@ -82,6 +83,7 @@ class UpstreamClient:
         self._sockets = SocketPool(self.clock, self._lost)
         self._tls_lock = asyncio.Lock()
         self._buffer = memoryview(bytearray(READ_BUFFER))
+        self._turns = Turns(self._loop)
         self._drained = None
         self._started = True
 
@@ -218,7 +220,8 @@ class UpstreamClient:
             self._pool.forget(key, connection)
             self._lost(connection)
 
-        return Connection(self._loop, self._buffer, partial(self._pool.put, key), lost)
+        free = partial(self._pool.put, key)
+        return Connection(self._loop, self._buffer, self._turns, free, lost)
 
     def _lost(self, connection: Connection | SocketConnection) -> None:
         self._connections.discard(connection)

@@ -6,6 +6,7 @@ from typing import cast
 
 import httptools
 
+from dragoman.http.turns import Turns
 from dragoman.upstream.errors import BadAnswer
 from dragoman.upstream.incoming import IncomingResponse
 
@@ -31,6 +32,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         loop: asyncio.AbstractEventLoop,
         buffer: memoryview,
+        turns: Turns,
         on_free: Callable[["Connection"], None],
         on_lost: Callable[["Connection"], None],
     ) -> None:
@@ -38,11 +40,13 @@ class Connection(asyncio.BufferedProtocol):
         Args:
             loop: the running loop.
             buffer: shared read buffer.
+            turns: in which connections of the loop read on.
             on_free: called when an exchange is over and the connection can carry another.
             on_lost: called when the connection is gone.
         """
         self._loop = loop
         self._buffer = buffer
+        self._turns = turns
         self._on_free = on_free
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
@@ -151,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
             # uvloop reads on while the buffer comes full, up to 32 times: others go first.
             assert self._transport is not None
             self._transport.pause_reading()
-            self._loop.call_soon(self._read_on)
+            self._turns.wait(self._read_on)
 
     def _read_on(self) -> None:
         incoming = self._incoming

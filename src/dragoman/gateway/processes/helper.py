@@ -12,7 +12,6 @@ Both parts are preceded by their sizes, so that bodies are neither pickled nor c
 from __future__ import annotations
 
 import gc
-import os
 import pickle
 import resource
 import select
@@ -29,11 +28,6 @@ from dragoman.canonical.errors import DragomanError
 _SIZES = struct.Struct("<QQ")
 _MOST_AT_ONCE = 1 << 30
 """Bytes of one read or write of a socket, which take no more than 2 GB."""
-
-_NICENESS = 14
-"""Where processors are few, the loops that answer others go first. Linux lets a process of little
-weight give way at once, one of more only when its turn is over (3 ms here); this one still gets a
-twentieth of a processor that others want wholly."""
 
 _BREATH_S = 0.2
 """Seconds without work after which garbage is looked for."""
@@ -100,7 +94,6 @@ def main() -> None:
     if most != resource.RLIM_INFINITY:
         memory = min(memory, most)
     resource.setrlimit(resource.RLIMIT_DATA, (memory, most))
-    os.nice(_NICENESS)
     gc.disable()  # What is made for one body holds no cycles, and much of it is alive at once.
     with socket.socket(fileno=0) as sock:
         try:
