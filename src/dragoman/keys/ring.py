@@ -135,6 +135,7 @@ class Caller:
         "most_output",
         "name",
         "policy",
+        "restricted",
         "shows_amounts",
         "team",
         "team_limits",
@@ -170,17 +171,14 @@ class Caller:
         self.lists = tuple(ModelList(one.models) for one in given if one.models is not None)
         upstreams = [frozenset(one.upstreams) for one in given if one.upstreams is not None]
         self.upstreams = frozenset.intersection(*upstreams) if upstreams else None
+        self.restricted = bool(self.lists) or self.upstreams is not None
+        """Whether there are models that the caller may not ask for."""
         access = [Access(one) for one in given]
         self._access = tuple(one for one in access if not one.is_open)
 
     def may_reach(self, upstream: str) -> bool:
         """Whether the caller may use an upstream."""
         return self.upstreams is None or upstream in self.upstreams
-
-    @property
-    def restricted(self) -> bool:
-        """Whether there are models that the caller may not ask for."""
-        return bool(self.lists) or self.upstreams is not None
 
     @property
     def asks_address(self) -> bool:

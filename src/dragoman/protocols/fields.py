@@ -109,22 +109,27 @@ def check_depth(value: Any, path: str, limit: int = MAX_DEPTH) -> None:
         InvalidRequest: naming `path`.
     """
     if not _is_within(value, limit):
-        raise InvalidRequest.at(path, f"nested deeper than {limit} levels")
+        raise InvalidRequest.at(path, _TOO_DEEP.format(limit))
+
+
+_TOO_DEEP = "nested deeper than {} levels"
 
 
 def _is_within(value: Any, limit: int) -> bool:
     """Whether `value` has at most `limit` levels of arrays and objects."""
-    if type(value) is dict:
-        value = value.values()
-    elif type(value) is not list:
-        return True
-    if limit == 0:
-        return False
-    for child in value:
-        kind = type(child)
-        if (kind is dict or kind is list) and not _is_within(child, limit - 1):
-            return False
-    return True
+    level = [value] if type(value) in _NESTED else []
+    while level and limit:
+        limit -= 1
+        level = [
+            child
+            for node in level
+            for child in (node.values() if type(node) is dict else node)
+            if type(child) in _NESTED
+        ]
+    return not level
+
+
+_NESTED = frozenset({dict, list})
 
 
 class Fields:
@@ -228,7 +233,8 @@ class Fields:
             return None
         if type(value) is not dict:
             self.fail(name, "must be an object")
-        check_depth(value, self.at(name))
+        if not _is_within(value, MAX_DEPTH):
+            self.fail(name, _TOO_DEEP.format(MAX_DEPTH))
         return value
 
     def take_fields(self, name: str) -> Fields | None:
@@ -248,8 +254,12 @@ class Fields:
         `readers`. An object has few of the many fields it may have."""
         data = self._data
         taken: JsonObject = {}
-        for name, (canonical, read) in readers.items():
-            if name in data and data[name] is not None:
+        found: Collection[str] = readers.keys() & data.keys()
+        if len(found) > 1:
+            found = [name for name in readers if name in found]
+        for name in found:
+            if data.get(name) is not None:  # another reader may have taken it
+                canonical, read = readers[name]
                 taken[canonical] = read(self, name, extras)
         return taken
 

@@ -445,6 +445,9 @@ def _said_in(events: Iterable[Event]) -> int:
 def _is_plain(events: Sequence[Event]) -> bool:
     """Whether there are no tool calls, which may have to be restored, and each block ends before
     the next one begins: then the stages before the writer would change nothing."""
+    blocks = [event.block for event in events if type(event) is Opened]
+    if len(blocks) == 1:
+        return type(blocks[0]) is not ToolCall
     is_open = False
     for event in events:
         if type(event) is Opened:

@@ -201,16 +201,15 @@ class Exchange:
             request = capped(incoming, request, caller.most_output)
         return await self._admission.admit(incoming, caller, record, request, target, self._prices)
 
-    async def read(self, incoming: IncomingRequest) -> ClientRequest:
-        """The client's request.
+    async def read(self, incoming: IncomingRequest, body: bytes | None = None) -> ClientRequest:
+        """The client's request; `body` is given where it was taken before.
 
         Raises:
             DragomanError: it is too large, or not a request.
             ClientGone: the client left.
         """
-        return await self._parse(incoming, await incoming.body(self._server.body_limit_bytes))
-
-    async def _parse(self, incoming: IncomingRequest, body: bytes) -> ClientRequest:
+        if body is None:
+            body = await incoming.body(self._server.body_limit_bytes)
         if is_large(body):
             return await self._large.read(incoming.codec.name, body, incoming.operation)
         return ClientRequest(incoming.codec.name, body, None, incoming.operation)
@@ -225,7 +224,7 @@ class Exchange:
         if not caller.restricted:
             return
         try:
-            request = await self._parse(incoming, body)
+            request = await self.read(incoming, body)
             model = request.model
         except InvalidRequest:
             return
@@ -244,7 +243,9 @@ class Exchange:
             raise model_not_found(model)
         if caller.restricted:
             check_allowed(caller, model, self._router, request)
-        target = within_upstreams(caller, model, detoured(self._router.resolve(model), request))
+        target = detoured(self._router.resolve(model), request)
+        if caller.restricted:
+            target = within_upstreams(caller, model, target)
         record.upstream, record.upstream_model = target.upstream.name, target.model
         return target
 
@@ -265,19 +266,6 @@ class Exchange:
             options = replace(options, policy=policy)
         return settings if options is settings.options else replace(settings, options=options)
 
-    async def translate(
-        self, request: ClientRequest, upstream: str, settings: CallSettings
-    ) -> Call:
-        """The request as translated for an upstream of that protocol.
-
-        Raises:
-            InvalidRequest: as `Call`.
-            DragomanError: TOO_LARGE.
-        """
-        if request.is_large:
-            return await self._large.translate(request, upstream, settings)
-        return Call(request, upstream, settings)
-
     async def _retarget(
         self, context: RequestContext, target: Target, *, is_fallback: bool = False
     ) -> None:
@@ -288,7 +276,11 @@ class Exchange:
             DragomanError: TOO_LARGE.
         """
         settings = self.settings(context.incoming, context.caller, target)
-        call = await self.translate(context.request, target.upstream.protocol, settings)
+        request, upstream = context.request, target.upstream.protocol
+        if request.is_large:
+            call = await self._large.translate(request, upstream, settings)
+        else:
+            call = Call(request, upstream, settings)
         call.request_id = context.incoming.request_id
         if context.recorder is not None:
             call.response_id = context.recorder.response_id
@@ -403,19 +395,23 @@ class Exchange:
         """
         client, builder = self._upstreams.client, self._upstreams.builders.of(lease.account)
         context.call.account, context.call.mask = builder.tag, builder.mask
-        dropped = await self._conversations.drop_foreign_reasoning(context, lease)
+        dropped = 0
+        if context.has_choice or context.attempts.made > 1:
+            # Else there is no other account that reasoning could be of.
+            dropped = await self._conversations.drop_foreign_reasoning(context, lease)
         repeated = False
         while True:
             sent_at = time.monotonic()
             context.record.sent_at = time.perf_counter()
             context.record.bytes_up = len(context.call.body)
             try:
-                async with await client.send(
+                answer = await client.send(
                     _upstream_request(context, lease, builder),
                     lease.waits[context.call.streams].limit,
                     lease.fell_silent,
                     context,
-                ) as answer:
+                )
+                try:
                     self._upstreams.pool.heard(lease, answer.headers)
                     if not 200 <= answer.status < 300:
                         body = builder.mask.error(await read_error(answer))
@@ -426,6 +422,8 @@ class Exchange:
                         await deliver_stream(
                             context, context.delivery, lease, answer, builder.mask, sent_at
                         )
+                finally:
+                    answer.close()
                 return
             except CallError as error:
                 raise failed_call(error, context.target.upstream.name) from None

@@ -182,9 +182,6 @@ class ResponsesReader:
         return (Failed(UpstreamError.unreadable("its stream ends before the answer does").fault),)
 
     def _read_slowly(self, frame: Frame) -> list[Event]:
-        data = frame.data.strip()
-        if data == DONE or not (data or frame.event):
-            return []
         try:
             return self._read_event(frame)
         except UpstreamError as error:
@@ -195,7 +192,10 @@ class ResponsesReader:
         try:
             value = self._inbound.decode(frame.data)
         except JsonError:
-            if frame.data.strip():
+            data = frame.data.strip()
+            if data == DONE or not (data or frame.event):
+                return []
+            if data:
                 raise UpstreamError.unreadable("an event is not JSON") from None
             value = {}
         if not isinstance(value, dict):
@@ -203,10 +203,10 @@ class ResponsesReader:
         kind = word(value, "type") or frame.event.decode(errors="replace")
         if kind == "error" or (says_error(value.get("error")) and not kind.startswith("response.")):
             raise UpstreamError(fault_of(stray_error(value)))
-        if not is_typed(kind) and (error := stray_error(value)) is not None:
-            raise UpstreamError(fault_of(error))
         known = _EVENTS.get(kind)
         if known is None:
+            if not is_typed(kind) and (error := stray_error(value)) is not None:
+                raise UpstreamError(fault_of(error))
             if kind not in wire.IGNORED_EVENTS:
                 hosted = kind.startswith(wire.HOSTED_PROGRESS)
                 detail = "progress of a hosted item" if hosted else "unknown event"

@@ -14,21 +14,23 @@ def read_usage(usage: Any, tier: object = None, searches: int | None = None) -> 
     `searches` are those its `tool_usage` counts."""
     if not isinstance(usage, dict):
         return None
-    given = usage.get("input_tokens_details")
-    made = usage.get("output_tokens_details")
+    given = _object_in(usage, "input_tokens_details")
+    made = _object_in(usage, "output_tokens_details")
     return Usage(
-        input=_count(usage, "input_tokens") or 0,
-        output=_count(usage, "output_tokens") or 0,
-        cached=_count(given, "cached_tokens"),
-        cache_write=_count(given, "cache_write_tokens"),
-        reasoning=_count(made, "reasoning_tokens"),
+        input=token_count(usage.get("input_tokens")) or 0,
+        output=token_count(usage.get("output_tokens")) or 0,
+        cached=token_count(given.get("cached_tokens")),
+        cache_write=token_count(given.get("cache_write_tokens")),
+        reasoning=token_count(made.get("reasoning_tokens")),
         searches=searches,
         tier=told_tier(tier),
     )
 
 
-def _count(counts: Any, name: str) -> int | None:
-    return token_count(counts.get(name)) if isinstance(counts, dict) else None
+def _object_in(value: JsonObject, name: str) -> JsonObject:
+    """The object that is the member `name`; an empty one if there is none."""
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def write_usage(usage: Usage | None) -> JsonObject:
