@@ -14,9 +14,9 @@ import time
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from statistics import median
 
-from dragoman.simulator.testing import running_simulator
-from tests.gateway.processes import ASKED, gateway_process
+from tests.gateway.processes import ASKED, gateway_process, simulator_process
 
 TABLES = """
 [[clients]]
@@ -46,10 +46,11 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: 
     return int(answer[9:12])
 
 
-async def _refused(port: int, each_s: float, until: float) -> int:
-    """Be refused every `each_s` seconds; how often it was."""
+async def _refused(port: int, each_s: float, until: float, place: int) -> int:
+    """Be refused every `each_s` seconds; how often it was. By their `place` connections ask one
+    after another, not all at once."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    count, due = 0, time.monotonic()
+    count, due = 0, time.monotonic() + each_s * place / CONNECTIONS
     while due < until:
         await asyncio.sleep(max(0.0, due - time.monotonic()))
         assert await _ask(reader, writer, "sk-of-the-refused") == 429
@@ -73,7 +74,8 @@ async def _good(port: int, until: float) -> list[float]:
 
 async def _storm(port: int, rate: int, until: float) -> int:
     """How many were refused."""
-    storm = [_refused(port, CONNECTIONS / rate, until) for _ in range(CONNECTIONS)]
+    each_s = CONNECTIONS / rate
+    storm = [_refused(port, each_s, until, place) for place in range(CONNECTIONS)]
     return sum(await asyncio.gather(*storm))
 
 
@@ -103,36 +105,56 @@ def _cpu_s(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def _ready_s(pids: list[int]) -> float:
+    """Seconds for which processes could have run and had no core."""
+    stats = (Path(f"/proc/{pid}/schedstat").read_text().split() for pid in pids)
+    return sum(int(one[1]) for one in stats) / 1e9
+
+
 def main() -> int:
     """Print what was found."""
     parser = argparse.ArgumentParser(prog="tests.gateway.limit_refusals", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each round")
+    parser.add_argument("--rounds", type=int, default=6, help="with and without refusals in turn")
     parser.add_argument("--rate", type=int, default=1000, help="refusals in a second")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--apart", action="store_true", help="core 0 is the gateway's alone")
     chosen = parser.parse_args()
+    found: dict[int, list[tuple[float, float]]] = {0: [], chosen.rate: []}
+    used: dict[int, float] = {0: 0.0, chosen.rate: 0.0}
+    ready = dict.fromkeys(found, 0.0)
+    refused = 0
     with (
         tempfile.TemporaryDirectory(prefix="refusals-") as folder,
-        running_simulator() as simulator,
+        simulator_process() as (simulator, simulator_pid),
+        gateway_process(
+            Path(folder), simulator, {"a": "sk-sim-chat-0"}, workers=chosen.workers, tables=TABLES
+        ) as gateway,
     ):
-        keys = {"a": "sk-sim-chat-0"}
-        with gateway_process(
-            Path(folder), simulator.base_url, keys, workers=2, tables=TABLES
-        ) as gateway:
-            port = int(gateway.url.rpartition(":")[2])
-            usual = 0.0
-            for rate in (0, chosen.rate, 0, chosen.rate):
-                before = _cpu_s(gateway.workers())
-                took, refused = blow(port, chosen.seconds, rate)
-                used = _cpu_s(gateway.workers()) - before
-                told = (
-                    f"{rate:5} refusals/s: good p50 {took[len(took) // 2]:.2f} ms,"
-                    f" p99 {took[len(took) * 99 // 100]:.2f} ms"
-                )
-                if refused:
-                    told += f"; {(used - usual) / refused * 1e6:.0f} us of CPU for a refusal"
-                else:
-                    usual = used
-                sys.stdout.write(told + "\n")
-                sys.stdout.flush()
+        serving = gateway.workers() or [gateway.process.pid]
+        if chosen.apart:
+            for pid in serving:
+                os.sched_setaffinity(pid, {0})
+            for pid in (0, simulator_pid):
+                os.sched_setaffinity(pid, {1})
+        port = int(gateway.url.rpartition(":")[2])
+        for _ in range(chosen.rounds):
+            for rate in found:
+                before, waited = _cpu_s(serving), _ready_s(serving)
+                took, more = blow(port, chosen.seconds, rate)
+                used[rate] += _cpu_s(serving) - before
+                ready[rate] += _ready_s(serving) - waited
+                refused += more
+                found[rate].append((took[len(took) // 2], took[len(took) * 99 // 100]))
+    for rate, rounds in found.items():
+        p50, p99 = zip(*rounds, strict=True)
+        sys.stdout.write(
+            f"{rate:5} refusals/s: good p50 {median(p50):.2f} ms, p99 {median(p99):.2f} ms"
+            f" (least {min(p99):.2f}); {used[rate]:.2f} s of CPU,"
+            f" {ready[rate]:.2f} s without a core that it could have used\n"
+        )
+    each = (used[chosen.rate] - used[0]) / max(1, refused) * 1e6
+    sys.stdout.write(f"{refused} refused, {each:.0f} us of CPU for each\n")
     return 0
 
 
