@@ -1,4 +1,5 @@
-"""Limits of keys hold for requests on a socket as for those by POST, and are told as frames."""
+"""Limits of keys hold for each request on a socket as for those by POST, and are told as frames
+(W4)."""
 
 from __future__ import annotations
 

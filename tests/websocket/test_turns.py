@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Client, Config, Secret, Storage, Upstream
+from dragoman.config import Client, Config, OwnPrice, Secret, Storage, Upstream
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.accounts import KeyBehaviour
 from dragoman.simulator.script import Failure, Fault
@@ -209,6 +209,7 @@ def test_each_request_is_checked_and_counted(start: Start, simulator: RunningSim
     clients = (Client(name="tester", key=Secret(KEY), models=("chat/*",)),)
     lines: list[Any] = []
     config = config_for(simulator.base_url, clients=clients)
+    config = replace(config, prices=(OwnPrice(model="*", input="1", output="2"),))
     with (
         running_gateway(config, lambda line: lines.append(msgspec.json.decode(line))) as gateway,
         opened(gateway) as sock,
@@ -227,6 +228,7 @@ def test_each_request_is_checked_and_counted(start: Start, simulator: RunningSim
         True,
     )
     assert {name: first["usage"][name] for name in asked} == asked
+    assert first["cost_usd"] == "0.000017"
     assert (second["status"], second["error"]) == (404, "model_not_found")
 
 
@@ -347,7 +349,10 @@ def _frames(*data: str) -> bytes:
     return "".join(f"{one}\n\n" for one in data).encode()
 
 
-def test_finished_items_win_over_the_last_event(start: Start, simulator: RunningSimulator) -> None:
+@pytest.mark.parametrize("last", [{}, {"output": [{"type": "custom_tool_call", "input": "else"}]}])
+def test_finished_items_win_over_the_last_event(
+    start: Start, simulator: RunningSimulator, last: dict[str, Any]
+) -> None:
     """W15: what is remembered of an answer is what its events brought. W29: also where their JSON
     has line breaks."""
     call_item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "t"}
@@ -360,7 +365,7 @@ def test_finished_items_win_over_the_last_event(start: Start, simulator: Running
         f'"response":{json.dumps({**response, "status": "in_progress"})}}}',
         f"event: response.output_item.done\ndata: {broken}",
         'event: response.completed\ndata: {"type":"response.completed","sequence_number":2,'
-        f'"response":{json.dumps({**response, "status": "completed"})}}}',
+        f'"response":{json.dumps({**response, "status": "completed", **last})}}}',
     )
     with answering(200, "text/event-stream", stream) as odd:
         config = config_for(simulator.base_url)
@@ -381,6 +386,7 @@ def test_finished_items_win_over_the_last_event(start: Start, simulator: Running
             assert answer_id(sock.turn("responses/sim-text", [output], **more))
     kinds = [one["type"] for one in simulator.last.json["input"]]
     assert kinds == ["message", "custom_tool_call", "custom_tool_call_output"]
+    assert simulator.last.json["input"][1]["input"] == "do"
 
 
 def test_lanes(gateway: RunningGateway, simulator: RunningSimulator) -> None:

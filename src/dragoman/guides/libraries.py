@@ -110,7 +110,8 @@ print(Runner.run_sync(agent, "Hello!").final_output)""",
         '`hosted_tools = "map"` in the options.',
         "Tracing sends data to OpenAI with your OpenAI key unless it is turned off. "
         "`OpenAIResponsesWSModel` in place of `OpenAIResponsesModel` holds the conversation over "
-        "a [WebSocket](websocket.md).",
+        "a [WebSocket](websocket.md); in JavaScript `useResponsesWebSocket: true` of the "
+        "`OpenAIProvider` of `@openai/agents` does, and any error is then a `ModelBehaviorError`.",
     ),
     Guide(
         "LangChain",
