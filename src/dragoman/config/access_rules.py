@@ -73,3 +73,6 @@ class KeyRules(AccessRules, frozen=True, kw_only=True):
     """Which losses refuse this client's requests; overrides the route's."""
     dialect: Dialect | None = None
     """Contract that this client was written against; overrides the route's."""
+    keep_bodies: bool = False
+    """Keep what this client asks and is answered, and what its upstreams are, in the log of
+    requests: sealed with `[storage] key`, without which nothing is kept, and for admins alone."""

@@ -586,6 +586,12 @@ class RequestLogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     most_bytes: Annotated[int, Meta(ge=1024 * 1024)] = 256 * 1024 * 1024
     """Bytes that all of it may take; beyond them the oldest eighth goes. A request takes one
     to three kilobytes."""
+    body_bytes: Annotated[int, Meta(ge=1024, le=16 * 1024 * 1024)] = 64 * 1024
+    """Bytes that are kept of each of the four bodies of a request, for keys with `keep_bodies`."""
+    body_days: Annotated[float, Meta(gt=0)] = 1.0
+    """Days for which they are kept."""
+    most_body_bytes: Annotated[int, Meta(ge=1024 * 1024)] = 256 * 1024 * 1024
+    """Bytes that all kept bodies may take; beyond them the oldest eighth goes."""
 
 
 class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -164,7 +164,12 @@ class Services:
         self.scrape.metrics.is_watched = is_watched
         self._watching = Watching(config, counts)
         self.request_log = (
-            RequestLog(self._watching.requests, _protocols(config), self.scrape.metrics.logged)
+            RequestLog(
+                self._watching.requests,
+                self._watching.bodies,
+                _protocols(config),
+                self.scrape.metrics.logged,
+            )
             if config.request_log.enabled and is_watched
             else None
         )
@@ -236,6 +241,9 @@ class Services:
         sealer = _sealer(config)
         router = Router(config, sealer)
 
+        keeps = self.request_log is not None and config.storage.key is not None
+        kept_bytes = config.request_log.body_bytes if keeps else 0
+
         def exchange_of(router: Router, upstreams: Upstreams, prices: Prices = prices) -> Exchange:
             return Exchange(
                 server,
@@ -248,6 +256,7 @@ class Services:
                 None if self.account_sync is None else Attributor(config.usage),
                 shows_cost=config.pricing.header,
                 traces=self._traces,
+                kept_bytes=kept_bytes,
             )
 
         exchange = exchange_of(router, upstreams)
@@ -309,6 +318,7 @@ class Services:
                 prices,
                 Operators(config.admin, self.account_sync, self._sessions, proxies),
                 None if self.request_log is None else self.request_log.files,
+                self._watching.bodies,
                 self._watching.series,
                 self.events,
                 keys,

@@ -121,7 +121,8 @@ class Caller:
     models that must all have what is asked for, `upstreams` the names of those that may be used,
     None for all. `team` is empty without one. `limits` are those of the key, `team_limits` those of
     its team; `shows_amounts`: the caller may know what they are. `most_output` are the tokens that
-    an answer may have, None for any number. `ends` is when the key expires, infinity for never.
+    an answer may have, None for any number. `keeps_bodies`: what it asks and is answered is kept,
+    sealed. `ends` is when the key expires, infinity for never.
     """
 
     __slots__ = (
@@ -130,6 +131,7 @@ class Caller:
         "dialect",
         "ends",
         "is_limited",
+        "keeps_bodies",
         "limits",
         "lists",
         "most_output",
@@ -152,8 +154,10 @@ class Caller:
         rules: Iterable[AccessRules] = (),
         limits: tuple[Limit, ...] = (),
         team_limits: tuple[Limit, ...] = (),
+        keeps_bodies: bool = False,
     ) -> None:
         self.name = name
+        self.keeps_bodies = keeps_bodies
         self.policy = policy
         self.dialect = dialect
         self.team = team
@@ -393,6 +397,7 @@ class KeyRing:
             rules=given,
             limits=rules.limits,
             team_limits=given[1].limits if len(given) > 1 else (),
+            keeps_bodies=rules.keep_bodies,
         )
 
     def _team(self, name: str) -> AccessRules:

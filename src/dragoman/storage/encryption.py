@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _FORM = b"\x01"
 _ID_BYTES = 4
 _NONCE_BYTES = 12
+_ACCOUNT, _BODY = b"dragoman.account\0", b"dragoman.body\0"
+"""What something is sealed for: it opens as nothing else."""
 _SALT = b"dragoman.storage.key.v1"
 """The same everywhere: what is derived must be so in every process, before anything is read."""
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1, "dklen": 64}
@@ -142,35 +144,59 @@ class AesGcmCipher:
             headers={name: value.reveal() for name, value in account.headers.items()},
             proxy=None if account.proxy is None else account.proxy.reveal(),
         )
-        nonce = os.urandom(_NONCE_BYTES)
-        head = _FORM + keys[0].id
-        sealed = keys[0].cipher.encrypt(
-            nonce, msgspec.json.encode(secrets), _bound_to(head, account.name)
-        )
-        return head + nonce + sealed
+        return _encrypted(keys[0], msgspec.json.encode(secrets), _ACCOUNT, account.name)
 
     def _opened(self, definition: Definition) -> _Secrets:
         sealed = definition.sealed
         if not sealed:
             return _Secrets()
         name = definition.name
+        try:
+            return _read_secrets(self._decrypted(sealed, _ACCOUNT, name, f"the secrets of {name}"))
+        except ValueError:
+            # No cause: it might quote what was decrypted.
+            raise SealError(f"the secrets of {name} are damaged") from None
+
+    @property
+    def has_key(self) -> bool:
+        """Whether anything can be sealed."""
+        return bool(self._secrets)
+
+    def seal_body(self, text: bytes, name: str) -> bytes:
+        """A body of a request, which opens by that name alone.
+
+        Raises:
+            SealError: there is no key to encrypt it with.
+        """
+        keys = self._derived()
+        if not keys:
+            raise SealError("bodies are only kept encrypted: set [storage] key")
+        return _encrypted(keys[0], text, _BODY, name)
+
+    def open_body(self, sealed: bytes, name: str) -> bytes:
+        """What `seal_body` has sealed by that name.
+
+        Raises:
+            SealError: it cannot be decrypted with the keys that there are.
+        """
+        return self._decrypted(sealed, _BODY, name, "the body")
+
+    def _decrypted(self, sealed: bytes, purpose: bytes, name: str, what: str) -> bytes:
         if sealed[:1] != _FORM:
-            raise SealError(f"the secrets of {name} are sealed in a form of a newer dragoman")
+            raise SealError(f"{what}: sealed in a form of a newer dragoman")
         if not self._secrets:
-            raise SealError(f"the secrets of {name} are encrypted, and [storage] key is not set")
+            raise SealError(f"{what}: encrypted, and [storage] key is not set")
         head = sealed[: 1 + _ID_BYTES]
         key = next((key for key in self._derived() if key.id == head[1:]), None)
         if key is None:
-            raise SealError(f"the secrets of {name} were encrypted with another [storage] key")
+            raise SealError(f"{what}: encrypted with another [storage] key")
         from cryptography.exceptions import InvalidTag
 
         nonce, text = sealed[len(head) :][:_NONCE_BYTES], sealed[len(head) + _NONCE_BYTES :]
         try:
-            plain = key.cipher.decrypt(nonce, text, _bound_to(head, name))
-            return _read_secrets(plain)
+            return key.cipher.decrypt(nonce, text, _bound_to(purpose, head, name))
         except (InvalidTag, ValueError):
-            # No cause: it might quote what was decrypted.
-            raise SealError(f"the secrets of {name} are damaged") from None
+            raise SealError(f"{what}: damaged") from None
 
     def _derived(self) -> list[_Key]:
         if len(self._keys) < len(self._secrets):
@@ -181,8 +207,13 @@ class AesGcmCipher:
 _read_secrets = decoder(_Secrets)
 
 
-def _bound_to(head: bytes, name: str) -> bytes:
-    return b"dragoman.account\0" + head + name.encode()
+def _encrypted(key: _Key, text: bytes, purpose: bytes, name: str) -> bytes:
+    nonce, head = os.urandom(_NONCE_BYTES), _FORM + key.id
+    return head + nonce + key.cipher.encrypt(nonce, text, _bound_to(purpose, head, name))
+
+
+def _bound_to(purpose: bytes, head: bytes, name: str) -> bytes:
+    return purpose + head + name.encode()
 
 
 def _secret(value: str | None) -> Secret | None:

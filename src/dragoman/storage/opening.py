@@ -14,6 +14,7 @@ from dragoman.accounts.store import Counts, Store
 from dragoman.config import Config
 from dragoman.keys.admission import Counters
 from dragoman.keys.ledgers import Ledgers
+from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.encryption import AesGcmCipher
 from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.responses import ResponseStore
@@ -98,11 +99,15 @@ class Watching:
             base = f"{gettempdir()}/dragoman-{secrets.token_hex(16)}"
         self.series = SeriesFile(f"{base}-series")
         self.requests = RequestLogFiles(f"{base}-requests", settings.days, settings.most_bytes)
+        self.bodies = BodyFiles(
+            f"{base}-bodies", settings.body_days, settings.most_body_bytes, cipher_for(config)
+        )
 
     def close(self) -> None:
         """Remove what nobody else uses. Harmless if it was done before."""
         if self._is_own:
             shutil.rmtree(self.requests.directory, ignore_errors=True)
+            shutil.rmtree(self.bodies.directory, ignore_errors=True)
             with suppress(OSError):
                 os.unlink(self.series.path)
 

@@ -1,30 +1,20 @@
-"""The log of requests, in SQLite files of its own, apart from the store.
-
-A directory of partitions: each takes what comes until it is old or large enough, and is then only
-read. What is too old, or too much, goes with the oldest file: nothing is ever deleted from within
-one. All workers of a machine write to the same one, in batches; losing the last of them when the
-machine fails is accepted, so nothing waits for the disk.
-"""
+"""The log of requests, in partitions of its own, apart from the store."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
 
-PARTITIONS = 8
-"""Files that share the room and the time for which is kept."""
+from dragoman.storage.partitions import Partitions, reading
 
 LOSS_SLOT_S = 600
 """Seconds over which losses are counted together."""
 
-_DAY_S = 24 * 3600.0
-_LOCK_S = 1.0
 _WINDOW = 4000
 """Rows that are looked through between two looks at the clock."""
 _DISORDER_S = 5.0
@@ -157,32 +147,17 @@ class Found(Struct, frozen=True):
     dropped: Sequence[Dropped]
 
 
-class RequestLogFiles:
-    """The partitions in `directory`, which is made, for its owner alone, if it is not there. What
-    is older than `days` or beyond `most_bytes` in all is dropped.
+class RequestLogFiles(Partitions):
+    """Requests, and counts of what they lost."""
 
-    Several processes and threads may use it, each with an object of its own.
-    """
+    _schema = _SCHEMA
 
-    def __init__(
-        self,
-        directory: str | os.PathLike[str],
-        days: float,
-        most_bytes: int,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.directory = Path(directory)
-        self._age_s = days * _DAY_S
-        self._most_bytes = most_bytes
-        self._clock = clock
-        self._written: tuple[Path, sqlite3.Connection] | None = None
-
-    def close(self) -> None:
-        """Close what is written to. Harmless if it was done before."""
-        if self._written is not None:
-            written, self._written = self._written, None
-            with suppress(sqlite3.Error):
-                written[1].close()
+    def _ended(self, path: Path) -> float:
+        connection = reading(path, "losses")
+        if connection is None:
+            return 0.0
+        with closing(connection):
+            return _at(connection, _last(connection)) or 0.0
 
     def write(
         self,
@@ -196,7 +171,7 @@ class RequestLogFiles:
             OSError: it cannot be written.
             sqlite3.Error: as above.
         """
-        connection = self._connection()
+        connection = self.connection()
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(_INSERT, map(_values, entries))
@@ -211,19 +186,6 @@ class RequestLogFiles:
         except BaseException:
             self.close()
             raise
-
-    def sweep(self) -> None:
-        """Drop the oldest partitions, as far as they are too old or too much, and whatever is left
-        of dropped ones."""
-        files = self._partitions()
-        total, now = 0, self._clock()
-        for place, path in enumerate(reversed(files)):
-            total += _size(path)
-            is_old = _began(path) < now - self._age_s and _ended(path) < now - self._age_s
-            if place and (is_old or total > self._most_bytes):
-                for ending in ("", "-wal", "-shm"):
-                    with suppress(OSError):
-                        os.unlink(f"{path}{ending}")
 
     def search(
         self,
@@ -245,10 +207,10 @@ class RequestLogFiles:
         begin, number = _place(after)
         rows: list[bytes] = []
         searched_to, has_looked = until, False
-        for path in reversed(self._partitions()):
+        for path in reversed(self.partitions()):
             if after is not None and path.stem > begin:
                 continue
-            connection = _reading(path)
+            connection = reading(path, "losses")
             if connection is None:
                 continue
             with closing(connection):
@@ -273,8 +235,8 @@ class RequestLogFiles:
 
     def find(self, request_id: str) -> bytes | None:
         """All that is told of a request, None if there is nothing."""
-        for path in reversed(self._partitions()):
-            connection = _reading(path)
+        for path in reversed(self.partitions()):
+            connection = reading(path, "losses")
             if connection is None:
                 continue
             with closing(connection):
@@ -290,7 +252,7 @@ class RequestLogFiles:
     def tail(self, filters: Filters, after: str, limit: int) -> tuple[list[bytes], int, str]:
         """What fits and was written after a place, empty for the end: at most `limit`, notable
         ones first and then the latest; how many there are; and the next place."""
-        files = self._partitions()
+        files = self.partitions()
         if not files:
             return [], 0, "0:0"
         begin, number = _place(after or None)
@@ -302,7 +264,7 @@ class RequestLogFiles:
                 continue
             if after and path.stem < begin:
                 continue
-            connection = _reading(path)
+            connection = reading(path, "losses")
             if connection is None:
                 continue
             with closing(connection):
@@ -320,8 +282,8 @@ class RequestLogFiles:
 
     def losses(self, since: float, until: float) -> Iterator[tuple[LossKey, LossCount]]:
         """What was counted as lost between two times, and how many requests there were."""
-        for path in self._partitions():
-            connection = _reading(path)
+        for path in self.partitions():
+            connection = reading(path, "losses")
             if connection is None:
                 continue
             with closing(connection):
@@ -339,8 +301,8 @@ class RequestLogFiles:
 
     def _dropped(self, since: float, until: float) -> list[Dropped]:
         found: list[Dropped] = []
-        for path in self._partitions():
-            connection = _reading(path)
+        for path in self.partitions():
+            connection = reading(path, "losses")
             if connection is None:
                 continue
             with closing(connection):
@@ -351,38 +313,6 @@ class RequestLogFiles:
                 )
                 found += [Dropped(*row) for row in rows]
         return found[:100]
-
-    def _partitions(self) -> list[Path]:
-        """All of them, the oldest first."""
-        try:
-            return sorted(path for path in self.directory.iterdir() if path.suffix == ".db")
-        except FileNotFoundError:
-            return []
-
-    def _connection(self) -> sqlite3.Connection:
-        files, now = self._partitions(), self._clock()
-        latest = files[-1] if files else None
-        if latest is None or self._is_full(latest, now):
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            latest = self.directory / f"{int(now * 1000):015d}.db"
-        if self._written is not None:
-            if self._written[0] == latest:
-                return self._written[1]
-            self.close()
-        with suppress(FileExistsError):
-            os.close(os.open(latest, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        connection = sqlite3.connect(
-            latest, timeout=_LOCK_S, isolation_level=None, check_same_thread=False
-        )
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.executescript(_SCHEMA)
-        self._written = latest, connection
-        return connection
-
-    def _is_full(self, path: Path, now: float) -> bool:
-        is_old = not 0 <= now - _began(path) < self._age_s / PARTITIONS
-        return is_old or _size(path) > self._most_bytes / PARTITIONS
 
 
 def _values(entry: Entry) -> tuple[object, ...]:
@@ -470,18 +400,6 @@ def _place(after: str | None) -> tuple[str, int]:
     return begin, int(number)
 
 
-def _reading(path: Path) -> sqlite3.Connection | None:
-    """A connection to read a partition; None if it is gone, or cannot be read."""
-    try:
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_LOCK_S, isolation_level=None
-        )
-        connection.execute("SELECT 1 FROM losses LIMIT 1").fetchone()
-    except sqlite3.Error:
-        return None
-    return connection
-
-
 def _number_at(connection: sqlite3.Connection, at: float) -> int:
     """The number of about the last row at a time: rows are nearly in the order of their times."""
     low, high = 0, _last(connection)
@@ -504,25 +422,3 @@ def _last(connection: sqlite3.Connection) -> int:
 def _at(connection: sqlite3.Connection, number: int) -> float | None:
     found = connection.execute("SELECT at FROM requests WHERE number = ?", (number,)).fetchone()
     return None if found is None else found[0]
-
-
-def _began(path: Path) -> float:
-    """When a partition was made, in Unix seconds."""
-    return int(path.stem) / 1000 if path.stem.isdecimal() else 0.0
-
-
-def _ended(path: Path) -> float:
-    """When the last row of a partition is of, 0 if it has none or cannot be read."""
-    connection = _reading(path)
-    if connection is None:
-        return 0.0
-    with closing(connection):
-        return _at(connection, _last(connection)) or 0.0
-
-
-def _size(path: Path) -> int:
-    total = 0
-    for ending in ("", "-wal"):
-        with suppress(OSError):
-            total += os.stat(f"{path}{ending}").st_size
-    return total

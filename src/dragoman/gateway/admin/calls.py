@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
@@ -72,6 +72,12 @@ Reply = tuple[int, object] | None
 stream."""
 
 Handler = Callable[[Call], Awaitable[Reply]]
+
+
+class NotesRequest(Protocol):
+    """Writes down what an operator does with a request, by its id."""
+
+    def __call__(self, action: str, request: str, after: dict[str, Any], /) -> Awaitable[None]: ...
 
 
 class AdminRoute(Struct, frozen=True):

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
+from dragoman.accounts.cipher import SealError
 from dragoman.gateway.admin.calls import (
     MOST_ON_PAGE,
     PAGE,
     AdminRoute,
     Call,
+    NotesRequest,
     Query,
     Raw,
     Refusal,
@@ -22,7 +24,9 @@ from dragoman.gateway.admin.calls import (
     only,
     times,
 )
+from dragoman.gateway.edge.kept import BODY_NAMES
 from dragoman.gateway.request_log.rows import DetailRow, ListRow
+from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.request_log import Filters, LossCount, LossKey, RequestLogFiles
 
 SEARCH_S = 0.25
@@ -35,21 +39,35 @@ _DIMENSIONS = ("client", "pair", "path", "kind", "upstream", "key")
 _MOST_ROWS = 1000
 _POINTS = 60
 
+_BODY_MEDIA = b"content-type: text/plain; charset=utf-8\r\n"
+_BODY_HEADERS = [
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"sandbox; default-src 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
 _list_row = msgspec.json.Decoder(ListRow).decode
 _detail_row = msgspec.json.Decoder(DetailRow).decode
 
 
 class RequestRoutes:
-    """What serves `/admin/requests` and `/admin/losses`. `files` is None if nothing is logged."""
+    """What serves `/admin/requests` and `/admin/losses`. `files` is None if nothing is logged;
+    `note` writes down who reads a body."""
 
-    def __init__(self, files: RequestLogFiles | None) -> None:
+    def __init__(
+        self, files: RequestLogFiles | None, bodies: BodyFiles, note: NotesRequest
+    ) -> None:
         self._files = files
+        self._bodies = bodies
+        self._note = note
 
     def routes(self) -> list[AdminRoute]:
         """The routes."""
         return [
             AdminRoute("requests", {"GET": self._search}),
             AdminRoute("requests/*", {"GET": self._show}),
+            AdminRoute("requests/*/bodies", {"GET": self._list_bodies}),
+            AdminRoute("requests/*/bodies/*", {"GET": self._show_body}),
             AdminRoute("losses", {"GET": self._losses}),
         ]
 
@@ -83,6 +101,30 @@ class RequestRoutes:
         if call.operator.role == "viewer":
             return 200, msgspec.structs.replace(_detail_row(row), address="")
         return 200, Raw(row, b"application/json")
+
+    async def _list_bodies(self, call: Call) -> Reply:
+        only(call.query)
+        (name,) = call.names
+        return 200, {"bodies": await asyncio.to_thread(self._bodies.lengths, name[:100])}
+
+    async def _show_body(self, call: Call) -> Reply:
+        only(call.query)
+        request_id, name = call.names
+        if call.operator.role != "admin":
+            raise Refusal(403, "forbidden", "Bodies are for admins.")
+        if name not in BODY_NAMES:
+            bad(f"Expected one of {', '.join(BODY_NAMES)}.", "name")
+        try:
+            found = await asyncio.to_thread(self._bodies.find, request_id[:100], name)
+        except SealError as error:
+            raise Refusal(409, "conflict", str(error)) from None
+        if found is None:
+            raise Refusal(404, "not_kept", "This body is not kept, or no longer.")
+        # Before it is shown: what cannot be written down is not read.
+        await self._note("read", found.id, {"body": name})
+        headers = [*_BODY_HEADERS, (b"x-dragoman-length", b"%d" % found.length)]
+        await call.incoming.reply(200, found.text, headers, _BODY_MEDIA)
+        return None
 
     async def _losses(self, call: Call) -> Reply:
         query, files = call.query, self._log()

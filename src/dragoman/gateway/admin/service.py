@@ -68,6 +68,7 @@ from dragoman.gateway.serving.simulated_admission import SimulatedAdmission
 from dragoman.gateway.workbench.sending import Bench
 from dragoman.http import ClientGone
 from dragoman.prices.lookup import Prices
+from dragoman.storage.bodies import BodyFiles
 from dragoman.storage.opening import cipher_for
 from dragoman.storage.request_log import RequestLogFiles
 from dragoman.storage.series import SeriesFile
@@ -115,6 +116,7 @@ class Admin:
         prices: Prices,
         operators: Operators,
         requests: RequestLogFiles | None,
+        bodies: BodyFiles,
         series: SeriesFile,
         events: Events,
         keys: Keyring,
@@ -137,12 +139,12 @@ class Admin:
                 *AccountRoutes(config, pool, client, self._ask).routes(),
                 *KeyRoutes(self._ask_keys, config.server.body_limit_bytes, simulated).routes(),
                 *AdminKeyRoutes(self._ask_admins).routes(),
-                *RequestRoutes(requests).routes(),
+                *RequestRoutes(requests, bodies, self._note_request).routes(),
                 *SeriesRoutes(series).routes(),
                 *EventRoutes(events, operators.holds).routes(),
                 *ClientRoutes(config, bench.router, self._ask_keys, lambda: keys.is_open).routes(),
                 *ExplainRoutes(config, bench.router, prices, keys.ring, scrape.accounts).routes(),
-                *WorkbenchRoutes(bench, envelope_key, self._note_sent).routes(),
+                *WorkbenchRoutes(bench, envelope_key, self._note_request).routes(),
                 AdminRoute("usage", {"GET": self._usage}),
                 AdminRoute("audit", {"GET": self._audit}),
                 AdminRoute("prices", {"GET": self._prices_of}),
@@ -363,8 +365,8 @@ class Admin:
             lambda store: work(AdminAdministration(store.admins, actor))
         )
 
-    async def _note_sent(self, request: str, after: dict[str, object]) -> None:
-        await self._ask(lambda administration: administration.note_sent(request, after))
+    async def _note_request(self, action: str, request: str, after: dict[str, object]) -> None:
+        await self._ask(lambda administration: administration.note_request(action, request, after))
 
     async def _ask(self, work: Callable[[Administration], T]) -> T:
         if self._account_sync is None:

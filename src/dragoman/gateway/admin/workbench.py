@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from dragoman.canonical.errors import DragomanError
 from dragoman.canonical.losses import Policy
@@ -14,6 +13,7 @@ from dragoman.gateway.admin.calls import (
     STREAMED,
     AdminRoute,
     Call,
+    NotesRequest,
     Refusal,
     Reply,
     bad,
@@ -32,16 +32,10 @@ _SCENARIO = re.compile(r"[a-z_]{1,40}(\?[\x21-\x7e]{0,400})?")
 _MOST_OUTPUT = 1024
 
 
-class NotesSent(Protocol):
-    """Writes down who has a request sent, by its id, and where it goes."""
-
-    def __call__(self, request: str, after: dict[str, Any], /) -> Awaitable[None]: ...
-
-
 class WorkbenchRoutes:
     """What serves the workbench. `envelope_key` opens the reasoning that clients send back."""
 
-    def __init__(self, bench: Bench, envelope_key: bytes, note: NotesSent) -> None:
+    def __init__(self, bench: Bench, envelope_key: bytes, note: NotesRequest) -> None:
         self._bench = bench
         self._router = bench.router
         self._envelope_key = envelope_key
@@ -66,7 +60,7 @@ class WorkbenchRoutes:
         try:
             sending = Sending(self._bench, wish)
             where = {"scenario": wish.scenario} if wish.scenario else {"model": wish.model}
-            await self._note(sending.request_id, {"from": wish.source, **where})
+            await self._note("send", sending.request_id, {"from": wish.source, **where})
             call.incoming.start(200, STREAMED)
             await while_connected(call.incoming, sending.run(call.incoming.write))
             call.incoming.end()

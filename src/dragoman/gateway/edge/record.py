@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
+from dragoman.gateway.edge.kept import KeptBodies
 from dragoman.gateway.edge.log_format import timestamp
 from dragoman.gateway.edge.trace_context import RequestTrace
 from dragoman.keys.admission import Admitted
@@ -136,6 +137,7 @@ class Record(Struct, eq=False):
 
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
     by the name of the setting, and `trace_id`, once the request has ended, 0 if it is not traced.
+    `kept` has the bodies of a request whose key has them kept, else None.
     """
 
     started: float = field(default_factory=time.perf_counter)
@@ -174,6 +176,7 @@ class Record(Struct, eq=False):
     trace: RequestTrace | None = None
     settings: Mapping[str, bytes] = _NO_SETTINGS
     trace_id: int = 0
+    kept: KeptBodies | None = None
 
     def blame_last(self) -> None:
         """The request failed: it counts for the upstream that was asked last, not for one that had

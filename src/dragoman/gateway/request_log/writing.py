@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from dragoman.gateway.request_log.rows import Ended, count_losses, entry_of
+from dragoman.storage.bodies import Body, BodyFiles
 from dragoman.storage.request_log import (
     LOSS_SLOT_S,
     Dropped,
@@ -21,6 +22,8 @@ _log = logging.getLogger("dragoman.gateway")
 
 _MOST_WAITING = 8192
 """Requests that wait to be written; further ones are dropped, and counted."""
+_MOST_HELD = 32 * 1024 * 1024
+"""Bytes of bodies that wait to be written; those of further requests are not kept."""
 _AT_ONCE = 64
 """Requests between which the thread lets others have Python's lock."""
 _EVERY_S = 0.25
@@ -37,17 +40,22 @@ class RequestLog:
     def __init__(
         self,
         files: RequestLogFiles,
+        bodies: BodyFiles,
         protocols: Mapping[str, str],
         count: Callable[[str, int], None],
     ) -> None:
         """
         Args:
             files: where they are written.
+            bodies: where the bodies are that are kept.
             protocols: what each upstream speaks, by its name.
             count: is called with what became of how many requests: `written` or `failed` from the
                 thread, `dropped` from where they are added.
         """
         self.files = files
+        self.bodies = bodies
+        self._held = 0
+        """Bytes of bodies that wait."""
         self._protocols = protocols
         self._count = count
         self._waiting: deque[Ended] = deque()
@@ -73,6 +81,12 @@ class RequestLog:
     def add(self, ended: Ended) -> None:
         """Write a request down, later."""
         if len(self._waiting) < _MOST_WAITING:
+            kept = ended.record.kept
+            if kept is not None:
+                if self._held + kept.size > _MOST_HELD:
+                    ended.record.kept = None
+                else:
+                    self._held += kept.size
             self._waiting.append(ended)
             return
         before = self._dropped
@@ -100,10 +114,12 @@ class RequestLog:
                 self._swept_at = now
                 try:
                     self.files.sweep()
+                    self.bodies.sweep()
                 except OSError as error:
                     self._tell(error)
             if is_last and not self._waiting:
                 self.files.close()
+                self.bodies.close()
                 return
 
     def _write(self) -> None:
@@ -124,8 +140,25 @@ class RequestLog:
         except Exception as error:
             self._tell(error)
             self._count("failed", len(batch))
-            return
-        self._count("written", len(batch))
+        else:
+            self._count("written", len(batch))
+        self._write_bodies(batch)
+
+    def _write_bodies(self, batch: Sequence[Ended]) -> None:
+        bodies: list[Body] = []
+        for ended in batch:
+            kept, ended.record.kept = ended.record.kept, None
+            if kept is not None:
+                self._held -= kept.size
+                bodies += [
+                    Body(ended.request_id, name, ended.at, length, text)
+                    for name, (text, length) in kept.bodies().items()
+                ]
+        if bodies:
+            try:
+                self.bodies.write(bodies)
+            except Exception as error:
+                self._tell(error)
 
     def _tell(self, error: Exception) -> None:
         """Log a failure, at most once a minute. What it says may quote what was to be written."""

@@ -30,6 +30,7 @@ from dragoman.gateway.edge.errors import fault_of
 from dragoman.gateway.edge.idempotency import HEADER as IDEMPOTENCY_KEY
 from dragoman.gateway.edge.idempotency import POLICY, key_for
 from dragoman.gateway.edge.incoming import IncomingRequest, while_connected
+from dragoman.gateway.edge.kept import CopyingRequest, KeptBodies
 from dragoman.gateway.edge.record import Record
 from dragoman.gateway.edge.trace_context import HEADER as TRACEPARENT
 from dragoman.gateway.serving.admission import Admission, capped
@@ -45,6 +46,7 @@ from dragoman.gateway.serving.attempts import Attempts, GaveUp
 from dragoman.gateway.serving.attribution import Attributor
 from dragoman.gateway.serving.context import RequestContext
 from dragoman.gateway.serving.conversations import Conversations
+from dragoman.gateway.serving.copies import CopyingClient
 from dragoman.gateway.serving.failures import (
     Failure,
     failed_call,
@@ -94,7 +96,10 @@ class Exchange:
         *,
         shows_cost: bool = False,
         traces: Traces | None = None,
+        kept_bytes: int = 0,
     ) -> None:
+        """`kept_bytes` of each body are kept for keys that have that, 0 for none."""
+        self._kept_bytes = kept_bytes
         self._traces = traces
         self._attributor = attributor
         self._prices = prices
@@ -148,6 +153,10 @@ class Exchange:
                 # The error is told as the route has it.
                 self.settings(incoming, caller, target)
                 raise
+        if caller.keeps_bodies and self._kept_bytes:
+            kept = record.kept = KeptBodies(self._kept_bytes)
+            kept.add("client_request", request.body)
+            incoming.request = CopyingRequest(incoming.request, kept)
         attempts = Attempts(self._upstreams.pool, record)
         context = RequestContext(
             incoming,
@@ -394,6 +403,8 @@ class Exchange:
             Refused: the policy does not allow to leave out reasoning that the account cannot use.
         """
         client, builder = self._upstreams.client, self._upstreams.builders.of(lease.account)
+        if context.record.kept is not None:
+            client = CopyingClient(client, context.record.kept)
         context.call.account, context.call.mask = builder.tag, builder.mask
         dropped = 0
         if context.has_choice or context.attempts.made > 1:

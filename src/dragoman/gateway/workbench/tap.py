@@ -11,12 +11,12 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from msgspec import Struct
 
 from dragoman.canonical.masking import Mask
 from dragoman.gateway.serving.context import RequestContext
+from dragoman.gateway.serving.copies import CopiedResponse
 from dragoman.http import BodyRefused, Problem
 from dragoman.upstream.client import Caller, UpstreamClient
 from dragoman.upstream.request import UpstreamRequest
@@ -162,28 +162,15 @@ class WatchedClient(UpstreamClient):
         return _WatchedResponse(answer, self._tap, caller.call.mask)
 
 
-class _WatchedResponse(UpstreamResponse):
-    """An answer that is handed on event by event. What is read of the other is only read here."""
+class _WatchedResponse(CopiedResponse):
+    """An answer that is handed on event by event."""
 
-    __slots__ = ("_answer", "_mask", "_ready", "_rest", "_tap")
+    __slots__ = ("_ready", "_rest")
 
     def __init__(self, answer: UpstreamResponse, tap: Tap, mask: Mask) -> None:
-        super().__init__(answer._incoming, answer.headers, answer._inflater)
-        self._answer = answer  # while it is held, its connection is
-        self._tap = tap
-        self._mask = mask
+        super().__init__(answer, lambda event: tap.upstream(mask.secrets_in(event)))
         self._ready: deque[bytes] = deque()
         self._rest = b""
-
-    async def read(self, limit: int, hold: Callable[[int], None] = lambda size: None) -> bytes:
-        """The whole body, as one event."""
-        body = await self._answer.read(limit, hold)
-        self._tap.upstream(self._mask.secrets_in(body))
-        return body
-
-    def __anext__(self) -> Any:
-        """The next event."""
-        return self._next()
 
     async def _next(self) -> bytes:
         while not self._ready:
@@ -195,7 +182,7 @@ class _WatchedResponse(UpstreamResponse):
                 self._ready.append(self._rest)
                 self._rest = b""
         event = self._ready.popleft()
-        self._tap.upstream(self._mask.secrets_in(event))
+        self._note(event)
         return event
 
     def _split(self, chunk: bytes) -> None:
@@ -205,13 +192,6 @@ class _WatchedResponse(UpstreamResponse):
         if len(self._rest) > _LONGEST:
             self._ready.append(self._rest)
             self._rest = b""
-
-    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
-        """Give the body to `sink`, event by event."""
-        async for event in self:
-            if not sink(event):
-                return True
-        return False
 
 
 def _events(data: bytes) -> list[bytes]:

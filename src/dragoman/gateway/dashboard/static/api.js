@@ -33,6 +33,14 @@ export async function ask(method, path, body) {
   return value;
 }
 
+// Asks for what is no JSON.
+export async function text(path) {
+  const answer = await fetch("/admin/" + path, { cache: "no-store" });
+  if (answer.status === 401) session.value = null;
+  if (!answer.ok) throw new Refused(answer.status, (await answer.json().catch(() => ({}))).error || {});
+  return answer.text();
+}
+
 // Asks for what comes in pieces: each event as it comes, until there are no more.
 export async function follow(path, body, each, signal) {
   const headers = { "content-type": "application/json", "x-dragoman-csrf": session.value.csrf };

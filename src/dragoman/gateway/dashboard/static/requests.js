@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, span, clock, money, outcome, Glyph, LossKind, Protocol, Unknown } from "./kit.js";
 import { Icon } from "./icons.js";
 import { ask } from "./api.js";
+import { Bodies } from "./bodies.js";
 
 const EVERY_MS = 3000, MOST = 500, SINCE_S = 7 * 86400;
 const FIELDS = ["key", "model", "account", "upstream", "status", "error", "loss", "client"];
@@ -79,6 +80,7 @@ export function Request({ id }) {
     <div class="cols"><div class="stack">
       <${Attempts} got=${got}/>
       <section class="panel"><header><h2>Lost in translation</h2><span class="t3 sm">${got.losses_total || "nothing"}</span></header>${got.losses.length > 0 && html`<div class="body"><ul class="losslist">${got.losses.map((loss) => html`<li><${LossKind} kind=${loss.kind}/><span><span class="mono strong">${told(loss.path)}</span><div class="t2">${told(loss.detail)}</div></span></li>`)}</ul></div>`}</section>
+      <${Bodies} id=${id}/>
     </div><div class="stack">
       ${got.usage && html`<section class="panel"><header><h2>Tokens and cost</h2></header><div class="body"><dl class="facts">${[["Input", got.usage.input], ["of it cached", got.usage.cached], ["of it written to the cache", got.usage.cache_write], ["Output", got.usage.output], ["of it reasoning", got.usage.reasoning]].filter(([, n]) => n != null).map(([key, n]) => html`<dt>${key}</dt><dd>${count(n)}</dd>`)}<dt>Cost at list price</dt><dd>${cost(got)}</dd></dl></div></section>`}
       <section class="panel"><header><h2>Where it went</h2></header><div class="body"><dl class="facts left">${went.map(([key, value]) => html`<dt>${key}</dt><dd title=${typeof value === "string" ? value : null}>${value}</dd>`)}</dl></div></section>

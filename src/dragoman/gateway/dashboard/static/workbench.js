@@ -1,7 +1,7 @@
 // Workbench: what would become of this request, and what each policy says of it.
 import { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, Copy, Dialog, Glyph, LossKind, Protocol, PROTOCOLS } from "./kit.js";
-import { ask, isAdmin } from "./api.js";
+import { ask, isAdmin, text } from "./api.js";
 import { EXAMPLES } from "./examples.js";
 import { Frames } from "./frames.js";
 import { coloured, lineOf, linesOf } from "./lines.js";
@@ -55,9 +55,15 @@ export function Workbench() {
   }, [source, body, model]);
   useEffect(() => {
     const url = new URL(location.href);
-    example ? url.searchParams.set("example", example) : url.searchParams.delete("example");
+    if (example) url.searchParams.set("example", example); else url.searchParams.delete("example");
     if (url.pathname === "/ui/workbench") history.replaceState(null, "", url);
   }, [example]);
+  useEffect(() => {
+    const request = new URLSearchParams(location.search).get("request");
+    if (!request || !isAdmin()) return;
+    const path = "requests/" + encodeURIComponent(request);
+    Promise.all([ask("GET", path), text(path + "/bodies/client_request")]).then(([row, found]) => { setExample(""); setBody(found); setSource(row.protocol); setModel(row.model); }, (refused) => setFault(refused.message));
+  }, []);
   const take = (name) => { setExample(name); setSource(EXAMPLES[name][1]); setBody(written(EXAMPLES[name][2])); };
   const paste = (text, from) => { setExample(""); setBody(text); setSource(from); setPasting(false); };
   const own = useMemo(() => { try { return JSON.parse(body); } catch { return null; } }, [body]);

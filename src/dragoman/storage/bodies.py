@@ -1,0 +1,131 @@
+"""Bodies of requests, for keys that have them kept: sealed, in partitions of their own."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from msgspec import Struct
+
+from dragoman.storage.encryption import AesGcmCipher
+from dragoman.storage.partitions import Partitions, reading
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS bodies (
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    at REAL NOT NULL,
+    length INTEGER NOT NULL,
+    sealed BLOB NOT NULL,
+    PRIMARY KEY (id, name)
+) WITHOUT ROWID;
+"""
+
+
+class Body(Struct, frozen=True):
+    """A body: of which request, which of its bodies, when that ended (Unix seconds), how long it
+    was, and as much of it as is kept."""
+
+    id: str
+    name: str
+    at: float
+    length: int
+    text: bytes
+
+
+class BodyFiles(Partitions):
+    """Bodies, packed and sealed by `cipher`. One that is older than `days` is not there, although
+    its file may be for a while."""
+
+    _schema = _SCHEMA
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        days: float,
+        most_bytes: int,
+        cipher: AesGcmCipher,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(directory, days, most_bytes, clock)
+        self._cipher = cipher
+
+    def write(self, bodies: Sequence[Body]) -> None:
+        """Keep bodies, all or none.
+
+        Raises:
+            SealError: there is no key to seal them with.
+            OSError: they cannot be written.
+            sqlite3.Error: as above.
+        """
+        rows = [
+            (one.id, one.name, one.at, one.length, self._cipher.seal_body(_packed(one), _name(one)))
+            for one in bodies
+        ]
+        connection = self.connection()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT OR REPLACE INTO bodies VALUES (?, ?, ?, ?, ?)", rows)
+            connection.execute("COMMIT")
+        except BaseException:
+            self.close()
+            raise
+
+    def lengths(self, request_id: str) -> dict[str, int]:
+        """Which bodies of a request are there, and how long they were."""
+        for connection in self._readings():
+            with closing(connection):
+                found = connection.execute(
+                    "SELECT name, length FROM bodies WHERE id = ? AND at >= ?",
+                    (request_id, self._oldest()),
+                ).fetchall()
+            if found:
+                return dict(found)
+        return {}
+
+    def find(self, request_id: str, name: str) -> Body | None:
+        """A body, None if it is not there.
+
+        Raises:
+            SealError: it cannot be opened.
+        """
+        for connection in self._readings():
+            with closing(connection):
+                found = connection.execute(
+                    "SELECT at, length, sealed FROM bodies WHERE id = ? AND name = ? AND at >= ?",
+                    (request_id, name, self._oldest()),
+                ).fetchone()
+            if found is not None:
+                at, length, sealed = found
+                packed = self._cipher.open_body(sealed, f"{request_id}\0{name}")
+                return Body(request_id, name, at, length, zlib.decompress(packed))
+        return None
+
+    def _readings(self) -> list[sqlite3.Connection]:
+        """Of all partitions, the latest first."""
+        found = (reading(path, "bodies") for path in reversed(self.partitions()))
+        return [connection for connection in found if connection is not None]
+
+    def _oldest(self) -> float:
+        return self._clock() - self._age_s
+
+    def _ended(self, path: Path) -> float:
+        connection = reading(path, "bodies")
+        if connection is None:
+            return 0.0
+        with closing(connection):
+            latest: float | None = connection.execute("SELECT max(at) FROM bodies").fetchone()[0]
+        return latest or 0.0
+
+
+def _packed(body: Body) -> bytes:
+    return zlib.compress(body.text, 1)
+
+
+def _name(body: Body) -> str:
+    return f"{body.id}\0{body.name}"
