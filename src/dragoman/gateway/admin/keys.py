@@ -4,17 +4,20 @@ administration itself."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from io import BytesIO
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast, get_args
 
+import msgspec
+
 from dragoman.administration.admins import AdminAdministration
 from dragoman.administration.drafts import FieldError, InvalidDraft
 from dragoman.administration.foreign_keys import Source, read_keys
-from dragoman.administration.keys import GRACE_S, KeyAdministration
+from dragoman.administration.keys import GRACE_S, KeyAdministration, KeyView, TeamView
 from dragoman.administration.limits import LimitAdministration, Owner
 from dragoman.administration.times import LONGEST_SPAN_S
+from dragoman.config.limits import Limit
 from dragoman.gateway.admin.calls import (
     AdminRoute,
     Call,
@@ -117,15 +120,8 @@ class KeyRoutes:
             only(call.query)
             (name,) = call.names
             numbered = await self._ask(lambda keys: LimitAdministration(keys).limits(owner, name))
-            views = await self._simulated.limits.views_of(
-                name, [one.limit for one in numbered], is_team=owner == "team"
-            )
-            return 200, {
-                "limits": [
-                    {"number": one.number, "limit": one.limit, "state": state_of(view)}
-                    for one, view in zip(numbered, views, strict=True)
-                ]
-            }
+            limits = [one.limit for one in numbered]
+            return 200, {"limits": await self._states(name, limits, is_team=owner == "team")}
 
         async def grant(call: Call) -> Reply:
             fields = await read_object(call.incoming)
@@ -153,9 +149,34 @@ class KeyRoutes:
             AdminRoute(f"{parent}/*/limits/*/grant", {"POST": grant}),
         ]
 
+    async def _states(
+        self, name: str, limits: Sequence[Limit], *, is_team: bool
+    ) -> list[dict[str, object]]:
+        """Limits of a key or a team with their numbers, and how they stand."""
+        views = await self._simulated.limits.views_of(name, limits, is_team=is_team)
+        return [
+            {"number": number, "limit": limit, "state": state_of(view)}
+            for number, (limit, view) in enumerate(zip(limits, views, strict=True), 1)
+        ]
+
+    async def _with_states(
+        self, call: Call, owners: Sequence[KeyView] | Sequence[TeamView], *, is_team: bool
+    ) -> list[object]:
+        """Keys or teams, where `?state=true` with how their limits stand."""
+        if not flag(call.query, "state"):
+            return list(owners)
+        return [
+            {
+                **msgspec.to_builtins(owner),
+                "limits": await self._states(owner.name, owner.rules.limits, is_team=is_team),
+            }
+            for owner in owners
+        ]
+
     async def _list(self, call: Call) -> Reply:
-        only(call.query)
-        return 200, {"keys": await self._ask(lambda keys: keys.keys())}
+        only(call.query, "state")
+        found = await self._ask(lambda keys: keys.keys())
+        return 200, {"keys": await self._with_states(call, found, is_team=False)}
 
     async def _add(self, call: Call) -> Reply:
         name, fields = await _named(call)
@@ -204,8 +225,9 @@ class KeyRoutes:
         return 200, {"removed": await self._ask(lambda keys: keys.remove(names))}
 
     async def _list_teams(self, call: Call) -> Reply:
-        only(call.query)
-        return 200, {"teams": await self._ask(lambda keys: keys.teams())}
+        only(call.query, "state")
+        found = await self._ask(lambda keys: keys.teams())
+        return 200, {"teams": await self._with_states(call, found, is_team=True)}
 
     async def _add_team(self, call: Call) -> Reply:
         name, fields = await _named(call)

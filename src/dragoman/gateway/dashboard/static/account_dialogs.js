@@ -2,22 +2,9 @@
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import { html, told, count, span, Dialog, Glyph } from "./kit.js";
 import { ask, follow } from "./api.js";
+import { Acts, useSending } from "./sending.js";
 
 const MOST_SHOWN = 200;
-const faultsOf = (refused) => (refused.error && refused.error.faults ? refused.error.faults.map((one) => `${one.field}: ${one.message}`).join("; ") : refused.message);
-
-// Sends what a form has; the dialog closes when that was taken, and says why if it was not.
-function useSending(onDone) {
-  const [fault, setFault] = useState(""), [busy, setBusy] = useState(false);
-  const send = async (work) => {
-    setBusy(true);
-    setFault("");
-    try { const done = await work(); setBusy(false); onDone(done); } catch (refused) { setFault(faultsOf(refused)); setBusy(false); }
-  };
-  return { fault, busy, send };
-}
-const Acts = ({ word, busy, onClose }) => html`<div class="acts"><button class="btn primary" disabled=${busy}>${word}</button><button type="button" class="btn" onClick=${onClose}>Cancel</button></div>`;
-
 export function Add({ upstreams, onClose, onDone }) {
   const form = useRef(null), { fault, busy, send } = useSending(onDone);
   const submit = (event) => {

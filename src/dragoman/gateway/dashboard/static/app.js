@@ -7,16 +7,18 @@ import { Icon, Mark } from "./icons.js";
 import { session, resume, signIn, signOut } from "./api.js";
 import { Accounts } from "./accounts.js";
 import { Clients } from "./clients.js";
+import { Keys } from "./keys.js";
 import { Losses } from "./losses.js";
 import { Overview } from "./overview.js";
 import { Requests, Request } from "./requests.js";
 import { Routes } from "./routes.js";
 import { Workbench } from "./workbench.js";
 
-const GROUPS = [["Watch", ["overview", "requests", "losses"]], ["Manage", ["accounts", "routes"]], ["Try", ["workbench", "clients"]]];
+const GROUPS = [["Watch", ["overview", "requests", "losses"]], ["Manage", ["accounts", "keys", "routes"]], ["Try", ["workbench", "clients"]]];
 const SCREENS = {
   overview: { title: "Overview", of: () => html`<${Overview}/>` },
   accounts: { title: "Accounts", of: (rest) => html`<${Accounts} name=${rest[0]}/>` },
+  keys: { title: "Keys and teams", short: "Keys", of: (rest) => html`<${Keys} kind=${rest[0]} name=${rest[1]}/>` },
   losses: { title: "Losses", of: () => html`<${Losses}/>` },
   routes: { title: "Models and routes", short: "Routes", of: () => html`<${Routes}/>` },
   requests: { title: "Requests", of: (rest) => (rest[0] ? html`<${Request} id=${rest[0]}/>` : html`<${Requests}/>`) },

@@ -1,0 +1,125 @@
+// Keys and teams: who may call, how much is left, and until when.
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { html, told, count, money, clock, left, now, say, Copy, Dialog, Glyph, Unknown } from "./kit.js";
+import { Icon } from "./icons.js";
+import { ask, isAdmin } from "./api.js";
+import { Acts, useSending } from "./sending.js";
+
+const EVERY_MS = 5000;
+const STATES = { active: ["ok", "active"], disabled: ["off", "disabled"], expired: ["out", "exhausted"] };
+const KINDS = { requests: "requests", input_tokens: "input tokens", output_tokens: "output tokens", tokens: "tokens", cost: "cost", concurrent: "at one time" };
+const WINDOWS = { hour: 3600, day: 86400, week: 7 * 86400, month: 30 * 86400 }, UNITS = { s: 1, m: 60, h: 3600, d: 86400 };
+const at = (text) => (text ? Date.parse(text) / 1000 : null);
+const figure = (kind, value) => (kind === "cost" ? money(value) : count(Number(value)));
+const seconds = (window) => WINDOWS[window] || (/^\d+[smhd]$/.test(window || "") ? parseInt(window, 10) * UNITS[window.at(-1)] : null);
+const named = (limit) => (KINDS[limit.kind] || limit.kind) + (limit.window ? ", " + limit.window : "") + (limit.models ? ", " + limit.models.map(told).join(" ") : "");
+const allowed = (limit) => Number(limit.amount) + (limit.granted && at(limit.granted_until) > now.value ? Number(limit.granted) : 0);
+const share = (one) => { const most = allowed(one.limit); return most ? (Number(one.state.used) + Number(one.state.reserved)) / most : 1; };
+const tightest = (limits) => limits.reduce((worst, one) => (worst && share(worst) >= share(one) ? worst : one), null);
+const encoded = encodeURIComponent;
+
+// What is used, solid; what is reserved, paler; and the share of the window's time that is gone.
+function Bar({ one, width = 80 }) {
+  const most = allowed(one.limit) || 1, used = Math.min(1, Number(one.state.used) / most), held = Math.min(1 - used, Number(one.state.reserved) / most);
+  const length = seconds(one.limit.window), resets = at(one.state.resets_at), gone = length && resets ? Math.min(1, Math.max(0, 1 - (resets - now.value) / length)) : null;
+  const full = used + held, tone = full >= 1 ? "out" : full > 0.85 ? "cool" : "info", percent = Math.round(full * 100);
+  return html`<svg width=${width} height="12" class=${one.limit.mode && one.limit.mode !== "enforce" ? "told-only" : ""} role="img" aria-label=${percent + " percent of " + named(one.limit)}>
+    <rect x="0" y="3" width=${width} height="6" rx="1" class="f-line"/><rect x="0" y="3" width=${used * width} height="6" rx="1" class=${"f-" + tone}/><rect x=${used * width} y="3" width=${held * width} height="6" class=${"f-" + tone + " soft"}/>
+    ${gone == null ? null : html`<line x1=${width * gone} x2=${width * gone} y1="0" y2="12" class="tick"/>`}</svg>`;
+}
+const Used = ({ one }) => html`<span class="num nowrap">${figure(one.limit.kind, one.state.used)} of ${figure(one.limit.kind, allowed(one.limit))}</span>`;
+const Resets = ({ one }) => { const when = at(one.state.resets_at); return when && when > now.value ? html`<span class="num nowrap" title=${clock(when)}>${left(when - now.value)}</span>` : html`<span class="t3">—</span>`; };
+const Ends = ({ one }) => { const when = at(one.state.exhausted_at); return when && when > now.value ? html`<b class="strong num nowrap err-note" title=${"at the pace of late, at " + clock(when)}>${left(when - now.value)}</b>` : html`<span class="t3">—</span>`; };
+const Standing = ({ of }) => { const [tone, glyph] = STATES[of] || STATES.expired; return html`<span class=${"state " + tone}><${Glyph} state=${glyph}/><b>${told(of)}</b></span>`; };
+
+export function Keys({ kind, name }) {
+  const query = new URLSearchParams(location.search), [filter, setFilter] = useState(query.get("q") || ""), [keys, setKeys] = useState(null), [teams, setTeams] = useState([]), [fault, setFault] = useState(""), [dialog, setDialog] = useState(null), [turn, setTurn] = useState(0);
+  useEffect(() => {
+    let gone = false;
+    const load = () => Promise.all([ask("GET", "keys?state=true"), ask("GET", "teams?state=true")]).then(([some, all]) => { if (!gone) { setKeys(some.keys); setTeams(all.teams); setFault(""); } }, (refused) => { if (!gone) setFault(refused.message); });
+    load();
+    const timer = setInterval(() => document.hidden || load(), EVERY_MS);
+    return () => { gone = true; clearInterval(timer); };
+  }, [turn]);
+  const again = () => setTurn(turn + 1), close = () => setDialog(null), text = filter.trim().toLowerCase();
+  const fits = (one) => !text || (one.name + " " + (one.rules.team || "")).toLowerCase().includes(text);
+  const shown = (keys || []).filter(fits), owner = name && (kind === "team" ? teams : keys || []).find((one) => one.name === name);
+  const link = (what, one) => `/ui/keys/${what}/${encoded(one)}`;
+  const row = (one, what) => { const worst = tightest(one.limits); return html`<tr key=${what + one.name} aria-selected=${String(what === kind && one.name === name)}><td title=${told(one.name)}><a class="strong ink" href=${link(what, one.name)}>${told(one.name)}</a></td><td>${what === "key" ? told(one.rules.team || "") : count(one.keys) + (one.keys === 1 ? " key" : " keys")}</td><td><${Standing} of=${one.state}/></td>
+    ${worst ? html`<td class="t2" title=${named(worst.limit)}>${named(worst.limit)}</td><td><${Bar} one=${worst}/></td><td class="r"><${Used} one=${worst}/></td><td class="r"><${Resets} one=${worst}/></td><td class="r"><${Ends} one=${worst}/></td>` : html`<td colspan="5" class="t3">no limit</td>`}</tr>`; };
+  const table = (label, rows, what, none) => html`<section class="panel gapbelow"><header><h2>${label}</h2><span class="t3 sm">${count(rows.length)}</span></header><div class="sideways" tabindex="0" role="region" aria-label=${label}><table class="plist keys"><thead><tr><th scope="col">${what === "key" ? "Key" : "Team"}</th><th scope="col">${what === "key" ? "Team" : "Keys"}</th><th scope="col" class="w-st">State</th><th scope="col">Tightest limit</th><th scope="col" class="w-bar"><span class="vh">Share</span></th><th scope="col" class="r w-used">Used</th><th scope="col" class="r w-t">Resets in</th><th scope="col" class="r w-t" title="At the pace of late, where that is before the reset">Used up in</th></tr></thead><tbody>${rows.map((one) => row(one, what))}</tbody></table></div>${rows.length ? null : html`<p class="empty">${none}</p>`}</section>`;
+  return html`<div class="head"><h1>Keys and teams</h1><span class="sub num">${keys ? count(keys.length) : ""}</span>${isAdmin() && html`<div class="tools"><button class="btn" onClick=${() => setDialog({ make: "team" })}>Add a team…</button><button class="btn primary" onClick=${() => setDialog({ make: "key" })}>Make a key…</button></div>`}</div>
+    ${fault && html`<p class="banner" role="alert">${told(fault)}</p>`}
+    <div class="filters"><label class="field flt"><${Icon} name="search"/><input type="search" placeholder="name or team" aria-label="Filter keys" value=${filter} onInput=${(event) => setFilter(event.target.value)}/></label></div>
+    ${!keys ? html`<p class="empty">${fault ? "" : "Loading…"}</p>` : html`<div class=${owner ? "split" : ""}><div>${table("Keys", shown, "key", text ? "No key fits the filter." : "There is no key yet: whoever reaches the gateway may call.")}${teams.length > 0 && table("Teams", teams, "team", "")}</div>
+      ${owner && html`<${Side} key=${kind + name} owner=${owner} what=${kind} ask=${setDialog} again=${again}/>`}</div>`}
+    ${dialog && dialog.make && html`<${Make} what=${dialog.make} teams=${teams} onClose=${close} onDone=${(made) => { again(); setDialog(made.secret ? { secret: made } : null); }}/>`}
+    ${dialog && dialog.rotate && html`<${Rotate} of=${dialog.rotate} onClose=${close} onDone=${(made) => { again(); setDialog({ secret: made }); }}/>`}
+    ${dialog && dialog.secret && html`<${Secret} made=${dialog.secret} onClose=${close}/>`}
+    ${dialog && dialog.limit && html`<${AddLimit} path=${dialog.limit} onClose=${close} onDone=${() => { close(); again(); }}/>`}
+    ${dialog && dialog.grant && html`<${Grant} path=${dialog.grant} one=${dialog.one} onClose=${close} onDone=${() => { close(); again(); }}/>`}`;
+}
+
+function Side({ owner, what, ask: open, again }) {
+  const path = (what === "team" ? "teams/" : "keys/") + encoded(owner.name), own = owner.origin === "store" && isAdmin();
+  const act = async (method, below, words) => { try { await ask(method, path + below, method === "POST" ? {} : undefined); say(words); again(); } catch (refused) { say(refused.message, null, true); } };
+  const rules = Object.entries(owner.rules).filter(([field]) => !["limits", "team"].includes(field)), back = "/ui/keys";
+  return html`<aside class="side" aria-label=${(what === "team" ? "Team " : "Key ") + told(owner.name)}>
+    <header><div class="row"><h2 class="grow cut" title=${told(owner.name)}>${told(owner.name)}</h2><a class="btn quiet icon" href=${back} aria-label="Close"><${Icon} name="close"/></a></div>
+      <div class="sm t2">${[what === "team" ? count(owner.keys) + " keys" : owner.rules.team ? "team " + told(owner.rules.team) : "no team", owner.origin === "store" ? "kept in the store" : "in the configuration file"].join(" · ")}</div>
+      ${own && html`<div class="acts">${what === "key" && html`<button class="btn" onClick=${() => open({ rotate: owner.name })}>New secret…</button>${owner.state === "disabled" ? html`<button class="btn" onClick=${() => act("POST", "/enable", told(owner.name) + " is accepted again.")}>Enable</button>` : html`<button class="btn" onClick=${() => act("POST", "/disable", told(owner.name) + " is refused from here on.")}>Disable</button>`}`}<button class="btn" onClick=${() => open({ limit: path + "/limits" })}>Add a limit…</button></div>`}</header>
+    <section><p><${Standing} of=${owner.state}/></p></section>
+    <section><h2>Limits</h2>${owner.limits.length ? html`<ul class="limitlist">${owner.limits.map((one) => html`<li><div class="row"><b class="strong grow">${named(one.limit)}</b>${one.limit.mode && html`<span class="t3 sm">${one.limit.mode}</span>`}</div><${Bar} one=${one} width="250"/><div class="row sm t2"><${Used} one=${one}/><span class="grow"></span><span>resets in <${Resets} one=${one}/></span></div>
+      ${one.limit.granted && html`<p class="sm t2">${figure(one.limit.kind, one.limit.granted)} of it granted until ${clock(at(one.limit.granted_until))}</p>`}${at(one.state.exhausted_at) > now.value && html`<p class="sm">At the pace of late it is used up in <${Ends} one=${one}/>.</p>`}
+      ${own && html`<div class="row sm"><button class="link" onClick=${() => open({ grant: path + "/limits/" + one.number + "/grant", one })}>Grant more…</button><button class="link" onClick=${() => act("POST", "/limits/" + one.number + "/reset", "The limit begins anew.")}>Begin anew</button><button class="link" onClick=${() => act("DELETE", "/limits/" + one.number, "The limit was removed.")}>Remove</button></div>`}</li>`)}</ul>` : html`<p class="t2">None of its own.</p>`}</section>
+    ${rules.length > 0 && html`<section><h2>Rules</h2><dl class="facts left wide">${rules.map(([field, value]) => html`<dt class="mono">${field}</dt><dd class="mono">${told(typeof value === "string" ? value : JSON.stringify(value))}</dd>`)}</dl></section>`}
+    ${what === "key" && html`<section><h2>Secrets</h2>${owner.secrets.length ? html`<ul class="hist plain">${owner.secrets.map((one) => html`<li><span class="mono">…${told(one.ending)}</span><span class="t2 sm">made ${clock(at(one.created))}${one.revoked ? ", ends " + clock(at(one.revoked)) : ""}</span></li>`)}</ul>` : html`<p class="t2">In the configuration file.</p>`}
+      <p class="t2 sm why-p">Used last: ${owner.used ? clock(at(owner.used)) : html`<${Unknown} why="it was not used yet"/>`}</p><p class="sm why-p"><a href=${"/ui/requests?key=" + encoded(owner.name)}>Its requests</a></p></section>`}
+  </aside>`;
+}
+
+// Shown once: it is in no store, and no page has it afterwards.
+function Secret({ made, onClose }) {
+  return html`<${Dialog} title=${"The secret of " + told(made.name)} onClose=${onClose}><form method="dialog" onSubmit=${onClose}><p class="t2">This is the only time that it is shown.</p><div class="row step once"><code class="mono grow">${made.secret}</code><${Copy} text=${made.secret} label="Copy the secret"/></div><div class="acts"><button class="btn primary">Done</button></div></form></${Dialog}>`;
+}
+
+function Make({ what, teams, onClose, onDone }) {
+  const form = useRef(null), { fault, busy, send } = useSending(onDone);
+  const submit = (event) => {
+    event.preventDefault();
+    const get = (name) => (form.current.elements[name] ? form.current.elements[name].value.trim() : ""), models = get("models").split(/[\s,]+/).filter(Boolean);
+    send(() => ask("POST", what === "team" ? "teams" : "keys", { name: get("name"), ...(get("team") ? { team: get("team") } : {}), ...(models.length ? { models } : {}) }));
+  };
+  return html`<${Dialog} title=${what === "team" ? "Add a team" : "Make a key"} onClose=${onClose}><form method="dialog" ref=${form} onSubmit=${submit}>
+    <label for="k-name">Name</label><input id="k-name" name="name" required maxlength="100" autocomplete="off" spellcheck="false"/>
+    ${what === "key" && html`<label for="k-team">Team; empty for none</label><input id="k-team" name="team" list="k-teams" autocomplete="off"/><datalist id="k-teams">${teams.map((one) => html`<option value=${one.name}/>`)}</datalist>`}
+    <label for="k-models">Models it may ask for, * allowed; empty for all</label><input id="k-models" name="models" autocomplete="off" spellcheck="false"/>
+    <p class="wrong" role="alert">${told(fault)}</p><${Acts} word=${what === "team" ? "Add" : "Make"} busy=${busy} onClose=${onClose}/></form></${Dialog}>`;
+}
+
+function Rotate({ of, onClose, onDone }) {
+  const hours = useRef(null), { fault, busy, send } = useSending(onDone);
+  const submit = (event) => { event.preventDefault(); send(() => ask("POST", "keys/" + encoded(of) + "/rotate", { grace_s: 3600 * Number(hours.current.value) })); };
+  return html`<${Dialog} title=${"Another secret for " + told(of)} onClose=${onClose}><form method="dialog" onSubmit=${submit}><p class="t2">The new one is shown once. The one there is goes on for a while, so that clients can be changed.</p>
+    <label for="k-hours">Hours until the former ends</label><input id="k-hours" type="number" min="0" max="720" step="any" required ref=${hours} value="24"/><p class="wrong" role="alert">${told(fault)}</p><${Acts} word="Make it" busy=${busy} onClose=${onClose}/></form></${Dialog}>`;
+}
+
+function AddLimit({ path, onClose, onDone }) {
+  const form = useRef(null), { fault, busy, send } = useSending(onDone);
+  const submit = (event) => {
+    event.preventDefault();
+    const get = (name) => form.current.elements[name].value.trim(), kind = get("kind");
+    send(() => ask("POST", path, { kind, amount: kind === "cost" ? get("amount") : Number(get("amount")), ...(kind === "concurrent" ? {} : { window: get("window") }), ...(get("mode") === "enforce" ? {} : { mode: get("mode") }) }));
+  };
+  return html`<${Dialog} title="Add a limit" onClose=${onClose}><form method="dialog" ref=${form} onSubmit=${submit}>
+    <div class="pair"><div><label for="l-kind">Of</label><select id="l-kind" name="kind" class="field">${Object.entries(KINDS).map(([kind, words]) => html`<option value=${kind}>${words}</option>`)}</select></div><div><label for="l-amount">Amount; a cost in US dollars</label><input id="l-amount" name="amount" required inputmode="decimal" autocomplete="off"/></div></div>
+    <div class="pair"><div><label for="l-window">Within: 1m, 5h, day, month, total</label><input id="l-window" name="window" value="day" autocomplete="off"/></div><div><label for="l-mode">What exceeds it</label><select id="l-mode" name="mode" class="field"><option value="enforce">is refused</option><option value="soft">is told (soft)</option><option value="shadow">is counted only (shadow)</option></select></div></div>
+    <p class="wrong" role="alert">${told(fault)}</p><${Acts} word="Add" busy=${busy} onClose=${onClose}/></form></${Dialog}>`;
+}
+
+function Grant({ path, one, onClose, onDone }) {
+  const amount = useRef(null), { fault, busy, send } = useSending(onDone);
+  const submit = (event) => { event.preventDefault(); const text = amount.current.value.trim(); send(() => ask("POST", path, { amount: one.limit.kind === "cost" ? text : Number(text) })); };
+  return html`<${Dialog} title="Grant more" onClose=${onClose}><form method="dialog" onSubmit=${submit}><p class="t2">Beside the ${figure(one.limit.kind, one.limit.amount)} of “${named(one.limit)}”, until the present window ends.</p>
+    <label for="g-amount">How much more</label><input id="g-amount" ref=${amount} required inputmode="decimal" autocomplete="off"/><p class="wrong" role="alert">${told(fault)}</p><${Acts} word="Grant it" busy=${busy} onClose=${onClose}/></form></${Dialog}>`;
+}

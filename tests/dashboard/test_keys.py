@@ -1,0 +1,85 @@
+"""The screen of keys and teams in a browser."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dragoman.gateway.testing import RunningGateway
+from tests.dashboard import test_screens
+from tests.dashboard.conftest import Told
+from tests.dashboard.test_screens import WIDTHS, ask, sign_in
+from tests.gateway.clients import body
+from tests.gateway.http import call
+
+
+def limits_of(gateway: RunningGateway, path: str) -> Any:
+    found: Any = ask(gateway, "GET", path)
+    return found["limits"]
+
+
+def test_a_key_is_made_limited_and_ended(page: Page, gateway: RunningGateway, told: Told) -> None:
+    sign_in(page, gateway, path="/keys")
+    page.get_by_role("button", name="Add a team…").click()
+    page.get_by_label("Name", exact=True).fill("ops <b>1</b>")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("name")
+    page.get_by_label("Name", exact=True).fill("ops")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("region", name="Teams")).to_contain_text("ops")
+
+    page.get_by_role("button", name="Make a key…").click()
+    page.get_by_label("Name", exact=True).fill("ci")
+    page.get_by_label("Team; empty for none").fill("ops")
+    page.get_by_role("button", name="Make", exact=True).click()
+    secret = page.locator(".once code").text_content()
+    assert secret is not None
+    assert re.fullmatch(r"sk-drg-\w+", secret)
+    page.get_by_role("button", name="Done").click()
+    expect(page.get_by_text(secret)).to_have_count(0)
+
+    page.get_by_role("link", name="ci", exact=True).click()
+    side = page.get_by_role("complementary", name="Key ci")
+    side.get_by_role("button", name="Add a limit…").click()
+    page.get_by_label("Of", exact=True).select_option("requests")
+    page.get_by_label("Amount; a cost in US dollars").fill("4")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(side.locator(".limitlist")).to_contain_text("0 of 4")
+    sent = body("chat", "chat/sim-text")
+    assert call(gateway.base_url, "POST", "/v1/chat/completions", sent, key=secret).status == 200
+    expect(side.locator(".limitlist")).to_contain_text("1 of 4", timeout=15_000)
+    side.get_by_role("button", name="Grant more…").click()
+    page.get_by_label("How much more").fill("6")
+    page.get_by_role("button", name="Grant it").click()
+    expect(side.locator(".limitlist")).to_contain_text("1 of 10")
+    assert limits_of(gateway, "keys/ci/limits")[0]["limit"]["granted"] == 6
+
+    side.get_by_role("button", name="New secret…").click()
+    page.get_by_label("Hours until the former ends").fill("0")
+    page.get_by_role("button", name="Make it").click()
+    other = page.locator(".once code").text_content()
+    assert other != secret
+    page.get_by_role("button", name="Done").click()
+    side.get_by_role("button", name="Disable").click()
+    expect(side.get_by_role("button", name="Enable")).to_be_visible()
+    for key in (secret, other):
+        assert call(gateway.base_url, "GET", "/v1/models", key=key).status == 401
+    changes: Any = ask(gateway, "GET", "audit?kind=key&name=ci")
+    assert {"add", "rotate", "change"} <= {one["action"] for one in changes["changes"]}
+    assert (told.console, told.elsewhere) == ([], [])
+
+
+def test_a_viewer_looks_on(page: Page, gateway: RunningGateway) -> None:
+    made: Any = ask(gateway, "POST", "admins", {"name": "wall", "role": "viewer"})
+    sign_in(page, gateway, made["secret"], path="/keys")
+    expect(page.get_by_role("region", name="Keys")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("Make|Add"))).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_can_be_read(page: Page, gateway: RunningGateway, width: str) -> None:
+    test_screens.test_all_can_be_read(page, gateway, width, "/keys/key/ci")
+    expect(page.get_by_role("region", name="Keys")).to_be_visible()
