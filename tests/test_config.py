@@ -221,6 +221,16 @@ def test_the_store_is_beside_the_file(tmp_path: Path, set_to: str, expected: str
     assert Config().storage.path is None
 
 
+def test_a_store_that_is_left_behind_is_told_of(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text("[storage]\nurl = 'postgresql://x/y'\n")
+    before = read_config(file, environ={}).warnings
+    (tmp_path / "dragoman.db").touch()
+    (*others, told) = read_config(file, environ={}).warnings
+    assert tuple(others) == before
+    assert "dragoman store migrate" in told.message
+
+
 def test_a_storage_key_has_a_least_length() -> None:
     short = "[storage]\nkey = 'fifteen letters'\nprevious_key = 'sixteen letters!'"
     (fault,) = faults(short)

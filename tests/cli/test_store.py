@@ -98,3 +98,25 @@ def test_what_is_no_store_is_refused_and_not_made(shop: Shop) -> None:
             other.commit()
         assert "another program" in shop.run("store", *command, status=1).output
     assert not (shop.folder / "copy.db").exists()
+
+
+def test_a_store_is_moved_to_another_file(
+    shop: Shop, held: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = shop.folder / "other.db"
+    assert "say where to" in shop.run("store", "migrate", status=1).output
+    assert (
+        "NOWHERE is not set" in shop.run("store", "migrate", "--to", "env:NOWHERE", status=1).output
+    )
+    monkeypatch.setenv("TARGET", str(target))
+    assert "  accounts: 1\n" in shop.run("store", "migrate", "--to", "env:TARGET").output
+    assert "not empty" in shop.run("store", "migrate", "--to", str(target), status=1).output
+    with closing(SqliteStore(target)) as store:
+        assert [one.name for one in store.definitions()] == ["kept"]
+    url = "postgresql://me:secret@127.0.0.1:1/none"
+    text = shop.file.read_text().replace("[storage]", f'[storage]\nurl = "{url}"')
+    shop.file.write_text(text)
+    for command in ("backup", str(shop.folder / "copy.db")), ("vacuum",), ("check",):
+        told = shop.run("store", *command, status=1).output
+        assert "pg_dump" in told or "cannot be reached" in told
+        assert "secret" not in told

@@ -196,6 +196,19 @@ def test_with_a_store_each_replica_has_a_volume_of_its_own() -> None:
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
 
 
+def test_replicas_that_share_a_database_come_and_go() -> None:
+    kinds = objects(
+        storage={"urlVariable": "DATABASE_URL", "keyVariable": "STORE_KEY"},
+        autoscaling={"enabled": True},
+    )
+    assert tomllib.loads(toml_of(kinds))["storage"] == {
+        "path": "",
+        "url": "env:DATABASE_URL",
+        "key": "env:STORE_KEY",
+    }
+    assert {"Deployment", "HorizontalPodAutoscaler"} <= kinds.keys()
+
+
 def test_selectors_find_the_pods(usual: dict[str, Any]) -> None:
     labels = usual["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert usual["Service"]["spec"]["selector"].items() <= labels.items()
@@ -221,6 +234,7 @@ def test_a_changed_configuration_makes_new_pods(usual: dict[str, Any]) -> None:
         ({"config": f"{CONFIG}\n [ storage ]\npath = 'x'\n"}, "are written by the chart"),
         ({"image": {"repository": ""}}, "name the image"),
         ({"storage": {"enabled": True}, "autoscaling": {"enabled": True}}, "must not come and go"),
+        ({"storage": {"enabled": True, "urlVariable": "U"}}, "not in both"),
         ({"serviceMonitor": {"enabled": True}}, "serviceMonitor.tokenSecret"),
         ({"server": {"shutdown_grace_s": 1}}, "shutdown_grace_s"),
         ({"drainSeconds": 0}, "drainSeconds"),

@@ -211,7 +211,7 @@ def test_statements_of_an_exchange(url: str) -> None:
             idle = len(asked)
             asked.clear()
             store.exchange("w", Batch(usage={KEY: UsageCount(requests=1)}), version)
-        assert (idle, len(asked)) == (5, 18)
+        assert (idle, len(asked)) == (5, 19)
 
 
 def test_what_is_said_of_a_wrong_url_has_no_password_in_it() -> None:

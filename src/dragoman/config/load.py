@@ -84,7 +84,14 @@ def read_text(path: str | os.PathLike[str]) -> str:
 def with_files(loaded: Loaded, directory: Path) -> Loaded:
     """The configuration that was read in `directory`, with the paths of its files from there, and
     that of its store filled in."""
-    return replace(loaded, config=_with_storage(_with_files(loaded.config, directory), directory))
+    storage = loaded.config.storage
+    warnings = loaded.warnings
+    if storage.url is not None and storage.path is None and (directory / _STORE).exists():
+        told = f"the store is in this database, and {_STORE}, which is there, is not used: "
+        told += f'dragoman store migrate copies it, path = "{_STORE}" names it'
+        warnings = (*warnings, Problem(1, "storage.url", told))
+    config = _with_storage(_with_files(loaded.config, directory), directory)
+    return replace(loaded, config=config, warnings=warnings)
 
 
 def _with_files(config: Config, directory: Path) -> Config:

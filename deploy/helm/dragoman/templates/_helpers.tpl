@@ -42,11 +42,14 @@ shutdown_grace_s = {{ int64 .Values.drainSeconds }}
 [storage]
 {{- if .Values.storage.enabled }}
 path = "/var/lib/dragoman/dragoman.db"
-{{- if .Values.storage.keyVariable }}
-key = "env:{{ .Values.storage.keyVariable }}"
-{{- end }}
 {{- else }}
 path = ""
+{{- if .Values.storage.urlVariable }}
+url = "env:{{ .Values.storage.urlVariable }}"
+{{- end }}
+{{- end }}
+{{- if and .Values.storage.keyVariable (or .Values.storage.enabled .Values.storage.urlVariable) }}
+key = "env:{{ .Values.storage.keyVariable }}"
 {{- end }}
 
 {{ required "config: give the rest of dragoman.toml (clients, upstreams, accounts, routes)" .Values.config }}

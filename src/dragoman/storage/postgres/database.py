@@ -74,7 +74,8 @@ class PostgresDatabase:
         self._delay_s = 0.0
         self._not_before = 0.0
         self._deadline: float | None = None
-        self._watched = False
+        self._watched: threading.Event | None = None
+        self._watcher: threading.Thread | None = None
 
     def open(self) -> None:
         """See `Database.open`."""
@@ -83,6 +84,11 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """See `Database.close`."""
+        if self._watched is not None and self._watcher is not None:
+            # Whoever forks afterwards has one thread.
+            self._watched.set()
+            self._watcher.join()
+            self._watched = self._watcher = None
         link, self._link = self._link, None
         if link is not None:
             with suppress(psycopg.Error):
@@ -205,30 +211,29 @@ class PostgresDatabase:
             raise StoreError(f"the database holds what no version wrote: {error}") from error
 
     def _watch(self) -> None:
-        if not self._watched:
-            self._watched = True
-            watch = threading.Thread(
-                target=_cut_if_late, args=(weakref.ref(self),), name="database", daemon=True
+        if self._watched is None:
+            self._watched = threading.Event()
+            self._watcher = threading.Thread(
+                target=_cut_if_late,
+                args=(weakref.ref(self), self._watched),
+                name="database",
+                daemon=True,
             )
-            watch.start()
+            self._watcher.start()
 
-    def cut_if_late(self) -> bool:
-        """End a transaction whose server says nothing. Returns whether there may be another."""
+    def cut_if_late(self) -> None:
+        """End a transaction whose server says nothing."""
         link, deadline = self._link, self._deadline
-        if link is None and deadline is None:
-            self._watched = False
-            return False
         if link is not None and deadline is not None and time.monotonic() > deadline:
             cut(link)
-        return True
 
 
-def _cut_if_late(found: weakref.ref[PostgresDatabase]) -> None:
-    while True:
-        time.sleep(1.0)
+def _cut_if_late(found: weakref.ref[PostgresDatabase], closed: threading.Event) -> None:
+    while not closed.wait(1.0):
         database = found()
-        if database is None or not database.cut_if_late():
+        if database is None:
             return
+        database.cut_if_late()
         del database
 
 

@@ -5,7 +5,7 @@ Rows carry the version of the transaction that wrote them last, as all rows that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil
 from typing import Any
@@ -80,12 +80,12 @@ class KeyTables(AuditTable):
     def all_keys(self) -> Sequence[StoredKey]:
         """See `KeyStore.all_keys`."""
         with self._database.reading() as connection:
-            return keys_since(connection, 0)
+            return asked_keys(connection, 0)()
 
     def all_teams(self) -> Sequence[StoredTeam]:
         """See `KeyStore.all_teams`."""
         with self._database.reading() as connection:
-            return teams_since(connection, 0)
+            return asked_teams(connection, 0)()
 
     def add(self, key: StoredKey) -> bool:
         """See `KeyStore.add`."""
@@ -134,37 +134,41 @@ def note_uses(connection: Connection, uses: Uses) -> None:
     connection.executemany(_USE, rows)
 
 
-def keys_since(connection: Connection, version: int) -> tuple[StoredKey, ...]:
-    """The keys that changed after a version, with all of their secrets, by name."""
+def asked_keys(connection: Connection, version: int) -> Callable[[], tuple[StoredKey, ...]]:
+    """Ask for the keys that changed after a version, with all of their secrets; what is returned
+    reads them, by name."""
     rows = connection.execute(
         "SELECT name, created, removed, rules FROM client_keys WHERE version > ? ORDER BY name",
         (version,),
-    ).fetchall()
-    if not rows:
-        return ()
-    where = " WHERE client_key IN (SELECT name FROM client_keys WHERE version > ?) ORDER BY created"
-    secrets: dict[str, list[StoredSecret]] = {}
-    for name, *fields in connection.execute(_SECRETS + where, (version,)):
-        secrets.setdefault(name, []).append(_secret(fields))
-    return tuple(
-        StoredKey(
-            name=name,
-            created=created,
-            removed=removed,
-            rules=_read_rules(rules),
-            secrets=tuple(secrets.get(name, ())),
-        )
-        for name, created, removed, rules in rows
     )
+    where = " WHERE client_key IN (SELECT name FROM client_keys WHERE version > ?) ORDER BY created"
+    secret_rows = connection.execute(_SECRETS + where, (version,))
+
+    def read() -> tuple[StoredKey, ...]:
+        secrets: dict[str, list[StoredSecret]] = {}
+        for name, *fields in secret_rows:
+            secrets.setdefault(name, []).append(_secret(fields))
+        return tuple(
+            StoredKey(
+                name=name,
+                created=created,
+                removed=removed,
+                rules=_read_rules(rules),
+                secrets=tuple(secrets.get(name, ())),
+            )
+            for name, created, removed, rules in rows
+        )
+
+    return read
 
 
-def teams_since(connection: Connection, version: int) -> tuple[StoredTeam, ...]:
-    """The teams that changed after a version, by name."""
+def asked_teams(connection: Connection, version: int) -> Callable[[], tuple[StoredTeam, ...]]:
+    """Ask for the teams that changed after a version; what is returned reads them, by name."""
     rows = connection.execute(
         "SELECT name, created, removed, rules FROM teams WHERE version > ? ORDER BY name",
         (version,),
     )
-    return tuple(
+    return lambda: tuple(
         StoredTeam(name=name, created=created, removed=removed, rules=_read_team_rules(rules))
         for name, created, removed, rules in rows
     )

@@ -38,7 +38,7 @@ from dragoman.storage.tables.database import (
     replacing,
     version_of,
 )
-from dragoman.storage.tables.keys import KeyTables, keys_since, note_uses, teams_since
+from dragoman.storage.tables.keys import KeyTables, asked_keys, asked_teams, note_uses
 from dragoman.storage.tables.usage import UsageTables, add_usage
 
 _DAY_S = 24 * 3600.0
@@ -326,18 +326,11 @@ class PoolTables(UsageTables, AuditTable):
         now: float,
         own: Batch | None,
     ) -> Changes:
+        workers = None
         if version != self._workers_at:
-            rows = connection.execute("SELECT name, seen, leases FROM workers")
-            self._workers = [(name, seen, _read_leases(leases)) for name, seen, leases in rows]
-            self._workers_at = version
-        leases: dict[str, int] = {}
-        for name, seen, held in self._workers:
-            if name != worker and abs(now - seen) <= LOST_AFTER_S:
-                for account, count in held.items():
-                    leases[account] = leases.get(account, 0) + count
-                if not name.startswith(self._instance):
-                    leases[UNCOUNTED] = 1
+            workers = connection.execute("SELECT name, seen, leases FROM workers")
         if since == version and not self._database.replaced:
+            leases = self._leases(worker, version, now, workers)
             return Changes(version=version, leases=leases)
         after = 0 if self._database.replaced or since > version else since
 
@@ -359,6 +352,7 @@ class PoolTables(UsageTables, AuditTable):
         removed = changed("name", "accounts", "AND removed IS NOT NULL")
         balances = changed("account, remaining", "balances")
         quotas = changed("account, windows", "quotas")
+        client_keys, teams = asked_keys(connection, after), asked_teams(connection, after)
         return Changes(
             version=version,
             whole=not after,
@@ -366,14 +360,31 @@ class PoolTables(UsageTables, AuditTable):
             definitions=tuple(_definition(row) for row in defined),
             # Who knows of no account yet need not hear of those that are gone.
             removed=tuple(name for (name,) in removed if after),
-            leases=leases,
+            leases=self._leases(worker, version, now, workers),
             used=dict(_read_used(used.fetchone()[0])),
             balances=dict(balances),
             pins=_latest(_read_pins(pins.fetchone()[0]), {} if own is None else own.pins),
             quotas={name: _read_windows(windows) for name, windows in quotas},
-            client_keys=keys_since(connection, after),
-            teams=teams_since(connection, after),
+            client_keys=client_keys(),
+            teams=teams(),
         )
+
+    def _leases(
+        self, worker: str, version: int, now: float, workers: Rows | None
+    ) -> dict[str, int]:
+        """The leases of other living workers at a version, of which `workers` are the rows; None:
+        it is the version of the last call."""
+        if workers is not None:
+            self._workers = [(name, seen, _read_leases(leases)) for name, seen, leases in workers]
+            self._workers_at = version
+        leases: dict[str, int] = {}
+        for name, seen, held in self._workers:
+            if name != worker and abs(now - seen) <= LOST_AFTER_S:
+                for account, count in held.items():
+                    leases[account] = leases.get(account, 0) + count
+                if not name.startswith(self._instance):
+                    leases[UNCOUNTED] = 1
+        return leases
 
     def _define(self, connection: Connection, version: int, one: Definition) -> None:
         removed = connection.execute(
