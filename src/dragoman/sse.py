@@ -67,7 +67,7 @@ class Decoder:
                 return []
             self._started = True
             buffer = buffer.removeprefix(_BOM)
-        if b"\r" in buffer:
+        if buffer.find(b"\r") >= 0:  # `in` fails first to take it for a number
             return self._feed_any_newline(buffer)
         frames: list[Frame] = []
         start = 0
@@ -130,14 +130,13 @@ def _may_end(data: bytes) -> bool:
 
 def _parse(raw: bytes) -> Frame | None:
     # The two shapes every vendor writes are cut out directly.
-    if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:
-        return Frame(b"", raw[6:-2], raw)
-    if raw.startswith(b"event: "):
-        line_end = raw.find(b"\n")
-        if raw.startswith(b"data: ", line_end + 1) and raw.find(b"\n", line_end + 1) == (
-            len(raw) - 2
-        ):
-            return Frame(raw[7:line_end], raw[line_end + 7 : -2], raw)
+    if raw.startswith(b"data: "):
+        if raw.find(b"\n") == len(raw) - 2:
+            return Frame(b"", raw[6:-2], raw)
+    elif raw.startswith(b"event: "):
+        name, has_data, text = raw[7:-2].partition(b"\ndata: ")
+        if has_data and text.find(b"\n") < 0 and name.find(b"\n") < 0:
+            return Frame(name, text, raw)
     name = b""
     data: list[bytes] = []
     for line in raw.split(b"\n"):

@@ -92,7 +92,8 @@ class Secrets:
 
     def escapes(self, data: bytes) -> bool:
         """Whether any character in `data` is escaped as one of a secret may be."""
-        marked = b"%" in data or (b"\\" in data and b"\\u00" in data)
+        # `in` takes twice as long: it fails first to take the character for a number.
+        marked = data.find(b"%") >= 0 or (data.find(b"\\") >= 0 and data.find(b"\\u00") >= 0)
         return marked and _ESCAPE.search(data) is not None
 
     def may_begin(self, data: bytes) -> bool:

@@ -96,7 +96,8 @@ class StreamMask:
     def push(self, data: bytes) -> bytes:
         """Take whole events; return those that may go on."""
         if not self._held and (
-            (self._sign(data) is None and b"%" not in data and b"\\" not in data)
+            # `in` takes twice as long: it fails first to take the character for a number.
+            (self._sign(data) is None and data.find(b"%") < 0 and data.find(b"\\") < 0)
             or not self._doubtful(data)
         ):
             return data

@@ -196,7 +196,8 @@ class TranslatedStream(AnswerStream):
         outcome = self.outcome
         if outcome.ended or outcome.fault is not None:
             return b""
-        return self._pass_on(self._reader.read(frame))
+        events = self._reader.read(frame)
+        return self._pass_on(events) if events else b""
 
     def _keepalive(self) -> bytes:
         return self._writer.keepalive()
@@ -387,7 +388,8 @@ class RelayedStream(AnswerStream):
         return self._relay.answer_id
 
     def _take(self, frame: Frame, is_mended: bool = False) -> bytes:
-        if not is_mended and (b"\\" in frame.data or self._halves.waits):
+        # `in` takes twice as long: it fails first to take the character for a number.
+        if not is_mended and (frame.data.find(b"\\") >= 0 or self._halves.waits):
             return self._mended(frame)
         relay, outcome = self._relay, self.outcome
         if outcome.ended or outcome.fault is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from dragoman.gateway.edge.errors import Headers
 from dragoman.gateway.edge.incoming import IncomingRequest
+from dragoman.http.clock import Timeout
 
 # nginx and what imitates it would collect events but for the last.
 _LINES = (
@@ -30,6 +31,7 @@ class Delivery:
     """
 
     __slots__ = (
+        "_clock",
         "_headers",
         "_last",
         "_loop",
@@ -58,15 +60,16 @@ class Delivery:
         self._headers = headers
         self.keepalive = keepalive
         self._silence = keepalive_s
-        self._loop = incoming.clock.loop
+        self._clock = incoming.clock
+        self._loop = self._clock.loop
         self._last = self._loop.time()
         self._sign: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | Timeout | None = None
         self._writing = False
         self.over = False
         self.committed = False
         if commit_after_s:
-            self._timer = self._loop.call_later(commit_after_s, self._tick)
+            self._timer = self._clock.after(commit_after_s, self._tick)
 
     def announce(self, headers: Headers) -> None:
         """Give the answer these headers in place of those it had, if the head is not out yet."""
@@ -117,7 +120,7 @@ class Delivery:
         self.committed = True
         self.close()
         if self._silence and not self.over:
-            self._timer = self._loop.call_later(self._silence, self._tick)
+            self._timer = self._clock.after(self._silence, self._tick)
         self._visit.start(200, self._headers, _LINES)
 
     def _tick(self) -> None:

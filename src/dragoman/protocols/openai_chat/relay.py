@@ -158,7 +158,7 @@ class ChatRelay:
         begun = self.begun
         if not begun:
             self.begun = self._holds_content(_decoded(data))
-        arguments = b'"arguments"' in data
+        arguments = data.find(b'"arguments"') >= 0
         if arguments:
             self.blank = blank_run(self.blank, _BLANK, data)
         elif self.blank:
@@ -166,7 +166,7 @@ class ChatRelay:
         after = b""
         if (
             _NEEDS_DECODING.search(data) is not None
-            or b'"choices"' not in data
+            or data.find(b'"choices"') < 0
             or self._is_odd
             or frame.event == b"error"
         ):
@@ -193,7 +193,7 @@ class ChatRelay:
         elif arguments:
             if _NO_ARGUMENTS.search(data) is None:
                 self._calls.pass_on(data)
-        elif self._likely_alike and self._texts and begun:
+        elif self._likely_alike and self.begun:
             self._remember(data)
         raw = encode(data) if frame.event else frame.raw  # Chat's events have no names
         if not self._texts and _TEXT.search(data) is not None:
@@ -210,6 +210,9 @@ class ChatRelay:
         start = data.find(_CONTENT) + len(_CONTENT)
         end = data.find(b'"', start)
         if start < len(_CONTENT) or end < 0 or data.find(b"\\", start, end) >= 0:
+            return
+        self._texts = self._texts or end > start
+        if not self._texts:
             return
         self._before, self._behind = data[:start], data[end:]
         self._likely_alike -= 1
