@@ -21,8 +21,10 @@ MILLION = 1_000_000
 
 # https://platform.claude.com/docs/en/about-claude/pricing, "Model pricing": base input, 5-minute
 # cache writes, 1-hour cache writes, cache hits, output. The 5.5 models: the pages of each model
-# below https://platform.claude.com/docs/about-claude/models.
+# below https://platform.claude.com/docs/about-claude/models. Fable 5.2: input and output by
+# https://platform.claude.com/docs/en/models/overview, the cache by a tool that reads the page.
 CLAUDE = """
+claude-fable-5-2   8     10     16    0.2   40
 claude-fable-5-1   10    12.5   20    0.25  50
 claude-fable-5     10    12.5   20    1     50
 claude-mythos-5-1  10    12.5   20    0.25  50
