@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from math import inf
 from pathlib import Path
 
 import pytest
 
 from dragoman.config import OwnPrice
+from dragoman.config.settings import Pricing
 from dragoman.config.windows import Fixed
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.keys.counters import FIXED_CELLS, ROLLING_CELLS, FixedCounter, RollingCounter
@@ -119,3 +121,28 @@ def test_when_a_rolling_window_is_used_up() -> None:
         at = counter.runs_out_at(now, amount - used)
         assert at == pytest.approx(now + (amount - used) * 10 / rate, abs=25)
     assert counter.runs_out_at(now, 800 - used) == inf, "as much becomes free as is used"
+
+
+def test_an_answer_tells_what_is_left_of_the_tightest_budget(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    pricing = Pricing(header=True)
+    made_of = settings(simulator.base_url, tmp_path, prices=(PRICE,), pricing=pricing)
+    with running_gateway(made_of) as gateway:
+        secret = made(gateway, "ci")
+        for amount, window in (("100", "month"), ("3", "day")):
+            limit = {"kind": "cost", "amount": amount, "window": window}
+            admin(gateway, "POST", "/keys/ci/limits", limit)
+        name = "x-dragoman-budget-remaining-usd"
+        # Until both are in force.
+        while Decimal((answer := ask(gateway, secret)).headers.get(name, "100")) > 3:
+            assert answer.status == 200
+        left = Decimal(answer.headers[name])
+        again = ask(gateway, secret).headers
+        assert Decimal(again[name]) == left - Decimal(again["x-dragoman-cost-usd"])
+        limits = call(gateway.base_url, "GET", "/v1/key", key=secret).json["limits"]
+        assert limits[1]["remaining"] == again[name]
+        admin(gateway, "PATCH", "/keys/ci", {"show_amounts": False})
+        while name in (answer := ask(gateway, secret)).headers:
+            assert answer.status == 200
+        assert "x-dragoman-cost-usd" in answer.headers

@@ -21,8 +21,10 @@ MILLION = 1_000_000
 
 # https://platform.claude.com/docs/en/about-claude/pricing, "Model pricing": base input, 5-minute
 # cache writes, 1-hour cache writes, cache hits, output. The 5.5 models: the pages of each model
-# below https://platform.claude.com/docs/about-claude/models.
+# below https://platform.claude.com/docs/about-claude/models. Fable 5.2: input and output by
+# https://platform.claude.com/docs/en/models/overview, the cache by a tool that reads the page.
 CLAUDE = """
+claude-fable-5-2   8     10     16    0.2   40
 claude-fable-5-1   10    12.5   20    0.25  50
 claude-fable-5     10    12.5   20    1     50
 claude-mythos-5-1  10    12.5   20    0.25  50
@@ -192,6 +194,38 @@ def test_service_tiers_have_prices_of_their_own(
     counts = {"input": 5000, "cached": 2000, "output": 700}
     usual = cost(prices, provider, model, **counts)
     assert cost(prices, provider, model, tier=tier, **counts) == usual * Decimal(factor)
+
+
+# https://openai.com/api-priority-processing/: input, cached input, output.
+PRIORITY = """
+gpt-5.5       12.5  1.25   75
+gpt-5.4-mini  1.5   0.15   9
+gpt-5.4       5     0.5    30
+gpt-5.2       3.5   0.35   28
+gpt-5.1       2.5   0.25   20
+gpt-5         2.5   0.25   20
+gpt-5-mini    0.45  0.045  3.6
+gpt-5.1-codex 2.5   0.25   20
+gpt-5-codex   2.5   0.25   20
+gpt-4.1       3.5   0.875  14
+gpt-4.1-mini  0.7   0.175  2.8
+gpt-4.1-nano  0.2   0.05   0.8
+gpt-4o        4.25  2.125  17
+gpt-4o-mini   0.25  0.125  1
+o3            3.5   0.875  14
+o4-mini       2     0.5    8
+"""
+
+
+def test_priority_costs_what_its_page_says(prices: Prices) -> None:
+    found = {}
+    for line in PRIORITY.split("\n")[1:-1]:
+        model, *rates = line.split()
+        counts = ({"input": 1000}, {"input": 1000, "cached": 1000}, {"output": 1000})
+        made = [1000 * cost(prices, "openai", model, tier="priority", **one) for one in counts]
+        if made != [Decimal(rate) for rate in rates]:
+            found[model] = (made, rates)
+    assert not found
 
 
 @pytest.mark.parametrize(

@@ -249,8 +249,9 @@ class Pricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """File of a table made by `dragoman prices update`, from the directory of the configuration
     file. Absent: the one that is shipped."""
     header: bool = False
-    """Tell clients what a whole answer cost, by `x-dragoman-cost-usd`. A stream's head is sent
-    before that is known."""
+    """Tell clients what a whole answer cost, by `x-dragoman-cost-usd`, and what is left of their
+    tightest budget, by `x-dragoman-budget-remaining-usd`. A stream's head is sent before that is
+    known."""
 
 
 class Traces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

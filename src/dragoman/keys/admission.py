@@ -303,12 +303,13 @@ class Reservation(Struct, eq=False):
 class Admitted(Struct, eq=False):
     """A request of `caller` that was let in: what it has reserved, and of how many bytes its
     prompt was estimated, 0 where nothing is to be learned from it. `refuses_unpriced`: it may go
-    to no model without a price."""
+    to no model without a price. `shows_amounts`: the caller may know how much it has."""
 
     caller: str
     reservation: Reservation
     size: int
     refuses_unpriced: bool
+    shows_amounts: bool
 
 
 def admit(limits: Sequence[BoundLimit], amounts: Amounts, now: float) -> Reservation | Refusal:

@@ -119,7 +119,9 @@ class Admission:
             found = await self._limits.slices.borrow(bound.all, amounts, found, attempt)
         if isinstance(found, Refusal):
             found = await self._waited(incoming, caller, record, bound.all, amounts, found)
-        record.admitted = Admitted(caller.name, found, size, bound.budget is not None)
+        record.admitted = Admitted(
+            caller.name, found, size, bound.budget is not None, caller.shows_amounts
+        )
         if found.exceeded:
             record.exceeded = tuple([f"{one.name} {one.limit.mode}" for one in found.exceeded])
         for crossing in found.crossings:

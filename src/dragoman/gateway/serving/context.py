@@ -14,6 +14,7 @@ from dragoman.gateway.edge.record import InVain, Record, losses_header
 from dragoman.gateway.serving.affinity import NO_KEYS
 from dragoman.gateway.serving.attempts import Attempts
 from dragoman.gateway.serving.large import LargeBodies
+from dragoman.gateway.serving.limits_told import budget_headers
 from dragoman.gateway.serving.recorder import AnswerRecorder
 from dragoman.gateway.serving.routing import Target
 from dragoman.prices.lookup import Prices
@@ -127,6 +128,8 @@ class RequestContext:
         charge = self.record.charge
         if self.shows_cost and charge is not None and charge.cost is not None:
             headers.append((COST_HEADER, dollars(charge.cost).encode()))
+            if self.record.admitted is not None:
+                headers += budget_headers(self.record.admitted, charge.cost, time.time())
         return headers
 
     def forget_attempt(self) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from dragoman.canonical.errors import DragomanError, Fault, FaultKind
 from dragoman.gateway.edge.errors import Headers
-from dragoman.keys.admission import SHARES, BoundLimit, Kind, Refusal
+from dragoman.keys.admission import SHARES, Admitted, BoundLimit, Kind, Refusal
 from dragoman.keys.counters import PARTS
 from dragoman.prices.rates import dollars
 from dragoman.protocols.base import Codec, RateStatus
@@ -23,6 +23,9 @@ LIMIT_HEADER = b"x-dragoman-limit"
 
 CLAMPED_HEADER = b"x-dragoman-clamped"
 """Header that tells to how many tokens of output a request was lowered."""
+
+BUDGET_HEADER = b"x-dragoman-budget-remaining-usd"
+"""Header that tells what is left of the tightest budget."""
 
 LONGEST_WAIT_S = 60.0
 """Seconds that a client is asked to wait. SDKs do wait, for hours if they are told to, so what
@@ -123,6 +126,20 @@ def soft_headers(limits: Iterable[BoundLimit], now: float) -> Headers:
             if reached:
                 told.append(f"{limit.name}; used={reached[-1]}")
     return [(LIMIT_HEADER, ", ".join(told).encode())] if told else []
+
+
+def budget_headers(admitted: Admitted, cost: int, now: float) -> Headers:
+    """The header that tells what is left of the tightest budget after an answer of this cost, where
+    there is one and the caller may know."""
+    if not admitted.shows_amounts:
+        return []
+    reserved = admitted.reservation.amounts[Kind.COST]
+    left = [
+        limit.left(now) + reserved - cost
+        for limit in admitted.reservation.limits
+        if limit.kind is Kind.COST and limit.enforced
+    ]
+    return [(BUDGET_HEADER, dollars(max(0, min(left))).encode())] if left else []
 
 
 def amount_text(kind: Kind, amount: int) -> int | str:
