@@ -23,9 +23,16 @@ _TAIL = b"\x00\x00\xff\xff"
 """What a sender leaves off the end of each compressed message (RFC 7692, 7.2.1)."""
 
 
-_BLOCK = 8192
-"""Bytes that are masked at once; a multiple of a mask's length."""
-_ONES = int.from_bytes(b"\x01\0\0\0" * (_BLOCK // 4), "little")
+_FEW = 1024
+"""Bytes up to which it is quicker to mask them as a number."""
+_BLOCK = 32768
+"""Bytes that are masked at once, so that they fit the processor's caches; a multiple of a mask's
+length."""
+_BYTES = int.from_bytes(bytes(range(256)), "big")
+_MASKS = [
+    (_BYTES ^ int.from_bytes(bytes([key]) * 256, "big")).to_bytes(256, "big") for key in range(256)
+]
+"""For each byte of a mask, what becomes of each byte that is masked with it."""
 
 
 class BadFrame(Exception):
@@ -181,20 +188,17 @@ class FrameReader:
 
 
 def _mixed(data: bytes, mask: bytes) -> bytes:
-    """Data with its mask, or without it. In blocks, where there are some: large numbers do not fit
-    the processor's caches, and the key is the same for each."""
+    """Data with its mask, or without it."""
     size, number = len(data), int.from_bytes
-    if size < _BLOCK:
+    if size < _FEW:
         key = number((mask * (size // 4 + 1))[:size], "little")
         return (number(data, "little") ^ key).to_bytes(size, "little")
-    key = number(mask, "little") * _ONES
-    parts = [
-        (number(data[at : at + _BLOCK], "little") ^ key).to_bytes(_BLOCK, "little")
-        for at in range(0, size - _BLOCK + 1, _BLOCK)
-    ]
-    if rest := size % _BLOCK:
-        parts.append(_mixed(data[size - rest :], mask))
-    return b"".join(parts)
+    if size > _BLOCK:
+        return b"".join([_mixed(data[at : at + _BLOCK], mask) for at in range(0, size, _BLOCK)])
+    mixed = bytearray(size)
+    for place, byte in enumerate(mask):
+        mixed[place::4] = data[place::4].translate(_MASKS[byte])
+    return bytes(mixed)
 
 
 def _check_close(payload: bytes) -> None:
