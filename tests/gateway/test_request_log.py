@@ -216,3 +216,38 @@ def test_the_log_is_bounded_and_shared(tmp_path: Path) -> None:
     assert time.monotonic() - began < 1
     one.close()
     other.close()
+
+
+def test_what_an_account_was_chosen_from_is_told(
+    simulator: RunningSimulator, tmp_path: Path
+) -> None:
+    config = config_for(simulator.base_url, keys=("sk-sim-a", "sk-sim-b", "sk-sim-c"))
+    first, *others = config.accounts
+    config = replace(
+        config,
+        accounts=(replace(first, max_concurrent=1), replace(others[0], models=("x",)), *others[1:]),
+        storage=Storage(path=str(tmp_path / "store.db"), sync_s=0.05),
+        admin=Admin(key=Secret(TOKEN)),
+    )
+    upstream = first.upstream
+    mine = [one.name for one in config.accounts if one.upstream == upstream]
+    assert len(mine) == 3
+    with running_gateway(config) as gateway:
+        disabled = {"do": "disable", "names": [mine[2]], "reason": "a holiday"}
+        assert ask(gateway, "POST", "/accounts/do", disabled, key=TOKEN).status == 200
+        eventually(lambda: gateway.app.pool.state(mine[2]).disabled)
+        asked = body("chat", f"{upstream}/sim-text")
+        assert call(gateway.base_url, "POST", "/v1/chat/completions", asked).status == 200
+        (row,) = eventually(lambda: rows(gateway))
+        detail = ask(gateway, "GET", f"/requests/{row['id']}", key=TOKEN).json
+    assert row["account"] == mine[0]
+    assert detail["chosen_from"] == {
+        "serving": 2,
+        "could_serve": 1,
+        "left_out": [["a holiday", 1]],
+        "selection": "least_recently_used",
+    }
+    with running_gateway(replace(config, admin=Admin())) as gateway:
+        call(gateway.base_url, "POST", "/v1/chat/completions", asked)
+        exchange = gateway.app._current.generation.exchange
+        assert not exchange._explains  # who has no log pays nothing

@@ -12,13 +12,17 @@ import asyncio
 import logging
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 
+from msgspec import Struct
+
 from dragoman.accounts.affinity import MOST_PINS
+from dragoman.accounts.availability import OTHER_MODELS
 from dragoman.accounts.decisions import apply, classify
 from dragoman.accounts.lease import Lease, LeaseRequest
+from dragoman.accounts.members import BUSY
 from dragoman.accounts.roster import account_tag
 from dragoman.accounts.rotation import Choice
 from dragoman.accounts.shortage import AllBusy, NoAccount
@@ -59,6 +63,15 @@ _MOST_HEARD = 64
 
 _LOOK_S = 0.01
 """Seconds between two looks whether other workers gave back what requests here wait for."""
+
+
+class Standing(Struct, frozen=True, gc=False):
+    """What an account was chosen from: how many serve the model, how many of these could not be
+    chosen for each reason, and by what order of those that could."""
+
+    serving: int
+    left_out: tuple[tuple[str, int], ...]
+    selection: str
 
 
 class AccountPool(SuccessiveRoster):
@@ -109,6 +122,17 @@ class AccountPool(SuccessiveRoster):
         if lease is None:
             raise pool.shortage(wanted.model, tried, now)
         return lease
+
+    def standing(self, lease: Lease) -> Standing:
+        """Among how many accounts a lease was just chosen, and why others were left out."""
+        pool, member = self._pools[lease.account.upstream], lease.choice.member
+        counts = Counter(dict(pool.rotation.shortage(lease.model).reasons))
+        if member.busy:
+            counts[BUSY] -= 1  # by this lease
+        of_other_models = counts.pop(OTHER_MODELS, 0)
+        left_out = tuple((why, count) for why, count in counts.items() if count > 0)
+        serving = len(pool.rotation) - of_other_models
+        return Standing(serving, left_out, pool.upstream.selection)
 
     async def acquire(
         self, wanted: LeaseRequest, tried: Collection[str] = (), most_s: float = inf

@@ -257,6 +257,7 @@ class Services:
                 shows_cost=config.pricing.header,
                 traces=self._traces,
                 kept_bytes=kept_bytes,
+                explains=self.request_log is not None,
             )
 
         exchange = exchange_of(router, upstreams)

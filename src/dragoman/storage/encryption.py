@@ -151,8 +151,9 @@ class AesGcmCipher:
         if not sealed:
             return _Secrets()
         name = definition.name
+        plain = self._decrypted(sealed, _ACCOUNT, name, f"the secrets of {name}")
         try:
-            return _read_secrets(self._decrypted(sealed, _ACCOUNT, name, f"the secrets of {name}"))
+            return _read_secrets(plain)
         except ValueError:
             # No cause: it might quote what was decrypted.
             raise SealError(f"the secrets of {name} are damaged") from None
@@ -179,24 +180,24 @@ class AesGcmCipher:
         Raises:
             SealError: it cannot be decrypted with the keys that there are.
         """
-        return self._decrypted(sealed, _BODY, name, "the body")
+        return self._decrypted(sealed, _BODY, name, "the bytes of a body")
 
     def _decrypted(self, sealed: bytes, purpose: bytes, name: str, what: str) -> bytes:
         if sealed[:1] != _FORM:
-            raise SealError(f"{what}: sealed in a form of a newer dragoman")
+            raise SealError(f"{what} are sealed in a form of a newer dragoman")
         if not self._secrets:
-            raise SealError(f"{what}: encrypted, and [storage] key is not set")
+            raise SealError(f"{what} are encrypted, and [storage] key is not set")
         head = sealed[: 1 + _ID_BYTES]
         key = next((key for key in self._derived() if key.id == head[1:]), None)
         if key is None:
-            raise SealError(f"{what}: encrypted with another [storage] key")
+            raise SealError(f"{what} were encrypted with another [storage] key")
         from cryptography.exceptions import InvalidTag
 
         nonce, text = sealed[len(head) :][:_NONCE_BYTES], sealed[len(head) + _NONCE_BYTES :]
         try:
             return key.cipher.decrypt(nonce, text, _bound_to(purpose, head, name))
         except (InvalidTag, ValueError):
-            raise SealError(f"{what}: damaged") from None
+            raise SealError(f"{what} are damaged") from None
 
     def _derived(self) -> list[_Key]:
         if len(self._keys) < len(self._secrets):

@@ -83,19 +83,22 @@ class NotesRequest(Protocol):
 class AdminRoute(Struct, frozen=True):
     """What serves a path below `/admin`: its parts, `*` for a name, and a handler for each method.
 
-    A viewer may use GET, and the methods in `reads`; of all others only an admin may. Methods in
-    `open` need nobody to be signed in. `settings` picks what PATCH changes out of what GET tells:
-    the tag of that is what `If-Match` names.
+    A viewer may use GET, and the methods in `reads`; of all others, and those in `reserved`, only
+    an admin may. Methods in `open` need nobody to be signed in. `settings` picks what PATCH changes
+    out of what GET tells: the tag of that is what `If-Match` names.
     """
 
     path: str
     methods: Mapping[str, Handler]
     reads: frozenset[str] = frozenset()
+    reserved: frozenset[str] = frozenset()
     open: frozenset[str] = frozenset()
     settings: Callable[[Any], object] | None = None
 
     def role(self, method: str) -> Role:
         """The least role that may use a method."""
+        if method in self.reserved:
+            return "admin"
         return "viewer" if method == "GET" or method in self.reads else "admin"
 
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
+from dragoman.accounts.pool import Standing
 from dragoman.canonical.losses import Loss
 from dragoman.canonical.usage import Usage
 from dragoman.gateway.edge.kept import KeptBodies
@@ -137,7 +138,8 @@ class Record(Struct, eq=False):
 
     Where requests are traced, `trace` is the trace, `settings` what the client asked for, as JSON
     by the name of the setting, and `trace_id`, once the request has ended, 0 if it is not traced.
-    `kept` has the bodies of a request whose key has them kept, else None.
+    `kept` has the bodies of a request whose key has them kept, else None; `standing` what the first
+    account that was asked at the last upstream was chosen from, None if nothing logs it.
     """
 
     started: float = field(default_factory=time.perf_counter)
@@ -177,6 +179,7 @@ class Record(Struct, eq=False):
     settings: Mapping[str, bytes] = _NO_SETTINGS
     trace_id: int = 0
     kept: KeptBodies | None = None
+    standing: Standing | None = None
 
     def blame_last(self) -> None:
         """The request failed: it counts for the upstream that was asked last, not for one that had

@@ -86,6 +86,17 @@ class LossRow(Struct, frozen=True):
     detail: str
 
 
+class ChosenFrom(Struct, frozen=True):
+    """What the first account that was asked at the last upstream was chosen from: how many serve
+    the model, how many of them could be chosen, how many could not and why, and the order of those
+    that could."""
+
+    serving: int
+    could_serve: int
+    left_out: tuple[tuple[str, int], ...]
+    selection: str
+
+
 class ListRow(Struct, frozen=True, kw_only=True):
     """A request in a list. `ms` is how long it took, `first_ms` when its answer began to say
     something, None if that is not known; `cost_usd` is None without a price, and without usage."""
@@ -138,6 +149,7 @@ class DetailRow(ListRow, frozen=True, kw_only=True):
     losses: tuple[LossRow, ...]
     trace_id: str
     why: dict[str, str]
+    chosen_from: ChosenFrom | None = None
 
 
 def entry_of(ended: Ended) -> Entry:
@@ -200,6 +212,7 @@ def entry_of(ended: Ended) -> Entry:
         ),
         trace_id=f"{record.trace_id:032x}" if record.trace_id else "",
         why=why,
+        chosen_from=_chosen_from(record),
     )
     accounts = [one.account for one in record.failed]
     if record.account:
@@ -219,6 +232,14 @@ def entry_of(ended: Ended) -> Entry:
         notable=bool(record.error or record.failed or ended.status >= _BAD or ms >= _SLOW_MS),
         row=_encode(row),
     )
+
+
+def _chosen_from(record: Record) -> ChosenFrom | None:
+    found = record.standing
+    if found is None:
+        return None
+    could = max(0, found.serving - sum(count for _, count in found.left_out))
+    return ChosenFrom(found.serving, could, found.left_out, found.selection)
 
 
 def count_losses(

@@ -87,6 +87,7 @@ class Attempts:
     """
 
     __slots__ = (
+        "_explains",
         "_failure",
         "_following",
         "_host_down",
@@ -106,7 +107,9 @@ class Attempts:
         "made",
     )
 
-    def __init__(self, pool: AccountPool, record: Record) -> None:
+    def __init__(self, pool: AccountPool, record: Record, *, explains: bool = False) -> None:
+        """`explains`: note what the first account of an upstream is chosen from."""
+        self._explains = explains
         self._pool = pool
         self._record = record
         self._started = time.monotonic()
@@ -175,6 +178,8 @@ class Attempts:
         record.moved = lease.moved
         self._remaining -= 1
         self.made += 1
+        if self._explains and not self._tried:
+            record.standing = self._pool.standing(lease)
         self._tried.append(name)
         record.account, record.attempts = name, self.made
         return lease

@@ -97,8 +97,11 @@ class Exchange:
         shows_cost: bool = False,
         traces: Traces | None = None,
         kept_bytes: int = 0,
+        explains: bool = False,
     ) -> None:
-        """`kept_bytes` of each body are kept for keys that have that, 0 for none."""
+        """`kept_bytes` of each body are kept for keys that have that, 0 for none; `explains`: it is
+        noted what accounts are chosen from."""
+        self._explains = explains
         self._kept_bytes = kept_bytes
         self._traces = traces
         self._attributor = attributor
@@ -157,7 +160,7 @@ class Exchange:
             kept = record.kept = KeptBodies(self._kept_bytes)
             kept.add("client_request", request.body)
             incoming.request = CopyingRequest(incoming.request, kept)
-        attempts = Attempts(self._upstreams.pool, record)
+        attempts = Attempts(self._upstreams.pool, record, explains=self._explains)
         context = RequestContext(
             incoming,
             caller,

@@ -82,9 +82,18 @@ export function Request({ id }) {
       <section class="panel"><header><h2>Lost in translation</h2><span class="t3 sm">${got.losses_total || "nothing"}</span></header>${got.losses.length > 0 && html`<div class="body"><ul class="losslist">${got.losses.map((loss) => html`<li><${LossKind} kind=${loss.kind}/><span><span class="mono strong">${told(loss.path)}</span><div class="t2">${told(loss.detail)}</div></span></li>`)}</ul></div>`}</section>
       <${Bodies} id=${id}/>
     </div><div class="stack">
+      ${got.chosen_from && html`<${Why} got=${got} from=${got.chosen_from}/>`}
       ${got.usage && html`<section class="panel"><header><h2>Tokens and cost</h2></header><div class="body"><dl class="facts">${[["Input", got.usage.input], ["of it cached", got.usage.cached], ["of it written to the cache", got.usage.cache_write], ["Output", got.usage.output], ["of it reasoning", got.usage.reasoning]].filter(([, n]) => n != null).map(([key, n]) => html`<dt>${key}</dt><dd>${count(n)}</dd>`)}<dt>Cost at list price</dt><dd>${cost(got)}</dd></dl></div></section>`}
       <section class="panel"><header><h2>Where it went</h2></header><div class="body"><dl class="facts left">${went.map(([key, value]) => html`<dt>${key}</dt><dd title=${typeof value === "string" ? value : null}>${value}</dd>`)}</dl></div></section>
     </div></div>`;
+}
+
+// Among how many accounts the first one was chosen, and by what.
+const ORDERS = { least_recently_used: "the one that was used longest ago", round_robin: "each in its turn", weighted: "by weight", highest_balance: "the one with the most tokens left", least_in_flight: "the one with the fewest requests in flight", most_quota_left: "the one with the most of its quota left" };
+function Why({ got, from }) {
+  const line = (n, text, strong) => html`<li><span class="num">${n}</span><span class=${strong ? "strong" : "t2"}>${text}</span></li>`;
+  return html`<section class="panel"><header><h2>Why this account</h2></header><div class="body"><ul class="why">${line(count(from.serving), "serve the model")}${from.left_out.map(([why, n]) => line("−" + count(n), told(why)))}${line(count(from.could_serve), "could be chosen", true)}</ul>
+    <p class="t2 sm why-p">${got.conversation ? (got.moved ? `The conversation was ${got.conversation}, and was with another account before.` : `The conversation was ${got.conversation}: the account that it was with comes first.`) : "No conversation was recognised."} Else ${ORDERS[from.selection] || told(from.selection)}.</p></div></section>`;
 }
 
 // One lane for each account that was asked, on one axis of time.
