@@ -53,11 +53,11 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def url(cluster: Cluster) -> str:
-    """An empty database."""
+    """An empty schema of the database."""
     name = f"empty_{next(_NUMBERS)}"
     with psycopg.connect(cluster.url, autocommit=True) as connection:
-        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
-    return cluster.url.replace("/postgres?", f"/{name}?")
+        connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(name)))
+    return f"{cluster.url}&options=-csearch_path%3D{name}"
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import pytest
 from dragoman.accounts.store import Batch, UsageCount, UsageKey
 from dragoman.storage.postgres.store import PostgresResponses, PostgresStore
 from dragoman.storage.responses import Items, StoredEvent, StoredResponse
+from tests.storage.cluster import Cluster
 
 _PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 _CONFIG = """
@@ -36,12 +37,11 @@ ignore_startup_parameters = extra_float_digits
 
 
 @pytest.fixture
-def pooled(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of an empty database by way of PgBouncer with three connections."""
+def pooled(cluster: Cluster) -> Iterator[str]:
+    """The URL of the database by way of PgBouncer with three connections."""
     if _PROGRAM is None:
         pytest.skip("PgBouncer is not installed")
-    name = url.rpartition("/")[2] if "?" not in url else url.partition("?")[0].rpartition("/")[2]
-    folder = url.partition("host=")[2]
+    name, folder = "postgres", cluster.url.partition("host=")[2]
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]

@@ -24,7 +24,7 @@ from psycopg.types.numeric import NumericBinaryLoader
 
 from dragoman.accounts.store import StoreError
 from dragoman.jsontext import JsonError
-from dragoman.storage.postgres.link import Link, cut, linked
+from dragoman.storage.postgres.link import Link, cut, is_quiet, linked
 from dragoman.storage.postgres.schema import MAKE_MIGRATIONS, MIGRATIONS
 from dragoman.storage.tables.database import Keyed, adding
 
@@ -159,7 +159,11 @@ class PostgresDatabase:
 
     def _connected(self) -> Link:
         if self._link is not None:
-            return self._link
+            if is_quiet(self._link):
+                return self._link
+            # It was restarted, or has given the connection up, while nobody asked for anything.
+            self._link.close()
+            self._link = None
         if time.monotonic() < self._not_before:
             raise StoreError("the database is away, and is tried again in a moment")
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import socket
 from contextlib import suppress
 from typing import Any
@@ -34,6 +35,13 @@ def linked(url: str, name: str) -> Link:
         client_encoding="utf8",
         application_name=name,
     )
+
+
+def is_quiet(link: Link) -> bool:
+    """Whether the server has said nothing that nobody asked for, as it does when it ends."""
+    found = select.poll()
+    found.register(link.fileno(), select.POLLIN)
+    return not found.poll(0)
 
 
 def cut(link: Link) -> None:

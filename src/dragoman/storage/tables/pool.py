@@ -185,24 +185,25 @@ class PoolTables(UsageTables, AuditTable):
     def define(self, definitions: Iterable[Definition]) -> None:
         """See `Store.define`."""
         with self._database.writing() as (connection, version):
+            removed = _names(connection, "removed IS NOT NULL")
             for one in definitions:
-                self._define(connection, version, one)
+                if one.name in removed:
+                    # A worker may have reported a request that ended after the removal.
+                    _forget(connection, one.name)
+                _define(connection, version, one)
 
     def remove(self, names: Iterable[str]) -> int:
         """See `Store.remove`."""
         now = self._clock()
-        count = 0
         with self._database.writing() as (connection, version):
-            for name in names:
-                found = connection.execute(
-                    "UPDATE accounts SET version = ?, removed = ?, sealed = ?"
-                    " WHERE name = ? AND removed IS NULL",
+            found = _names(connection, "removed IS NULL") & set(names)
+            for name in found:
+                connection.execute(
+                    "UPDATE accounts SET version = ?, removed = ?, sealed = ? WHERE name = ?",
                     (version, now, b"", name),
-                ).rowcount
-                if found:
-                    count += 1
-                    _forget(connection, name)
-        return count
+                )
+                _forget(connection, name)
+        return len(found)
 
     def definitions(self) -> list[Definition]:
         """See `Store.definitions`."""
@@ -297,8 +298,7 @@ class PoolTables(UsageTables, AuditTable):
     ) -> None:
         _apply(connection, version, batch.transitions)
         add_usage(connection, batch)
-        for name, windows in batch.quotas.items():
-            _tell_quota(connection, version, name, windows, now)
+        _tell_quotas(connection, version, batch.quotas, now)
         if batch.used:
             used = [(name, version, at) for name, at in batch.used.items()]
             connection.insert("used (account, version, at)", (str, int, float), used, _SET_USED)
@@ -386,31 +386,6 @@ class PoolTables(UsageTables, AuditTable):
                     leases[UNCOUNTED] = 1
         return leases
 
-    def _define(self, connection: Connection, version: int, one: Definition) -> None:
-        removed = connection.execute(
-            "SELECT 1 FROM accounts WHERE name = ? AND removed IS NOT NULL", (one.name,)
-        ).fetchone()
-        if removed:
-            # A worker may have reported a request that ended after the removal.
-            _forget(connection, one.name)
-        models = None if one.models is None else _json(one.models)
-        connection.execute(
-            _DEFINE,
-            (
-                one.name,
-                one.upstream,
-                one.sealed,
-                models,
-                one.priority,
-                one.weight,
-                one.max_concurrent,
-                one.balance,
-                version,
-            ),
-        )
-        if one.balance is not None:
-            connection.execute(_SET_BALANCE, (one.name, version, one.balance))
-
 
 _SWEEP_HISTORY = """DELETE FROM history WHERE (account, slot) IN
     (SELECT account, slot FROM history WHERE at < ? ORDER BY at LIMIT ?)"""
@@ -421,21 +396,47 @@ _SWEEP_PINS = """DELETE FROM pins WHERE at < ?1 AND (version, digest) IN
     (SELECT version, digest FROM pins ORDER BY version LIMIT ?2)"""
 
 
+def _names(connection: Connection, where: str) -> set[str]:
+    """The accounts of which that holds, which is this module's own."""
+    return {name for (name,) in connection.execute(f"SELECT name FROM accounts WHERE {where}")}
+
+
+def _define(connection: Connection, version: int, one: Definition) -> None:
+    models = None if one.models is None else _json(one.models)
+    connection.execute(
+        _DEFINE,
+        (
+            one.name,
+            one.upstream,
+            one.sealed,
+            models,
+            one.priority,
+            one.weight,
+            one.max_concurrent,
+            one.balance,
+            version,
+        ),
+    )
+    if one.balance is not None:
+        connection.execute(_SET_BALANCE, (one.name, version, one.balance))
+
+
 def _apply(connection: Connection, version: int, transitions: Iterable[Transition]) -> None:
     """Apply transitions to the states in the store, in order."""
+    transitions = list(transitions)
+    # All are asked for before any is read.
+    asked = {
+        name: connection.execute("SELECT state, entries FROM states WHERE account = ?", (name,))
+        for name in dict.fromkeys(transition.account for transition in transitions)
+    }
     states: dict[str, tuple[AccountState, int]] = {}
-    touched: set[str] = set()
+    for name, rows in asked.items():
+        row = rows.fetchone()
+        states[name] = (AccountState(name), 0) if row is None else (_read_state(row[0]), row[1])
     for transition in transitions:
         name = transition.account
-        if name not in states:
-            row = connection.execute(
-                "SELECT state, entries FROM states WHERE account = ?", (name,)
-            ).fetchone()
-            states[name] = (AccountState(name), 0) if row is None else (_read_state(row[0]), row[1])
         before, entries = states[name]
         after = apply(before, transition)
-        # Even what changed nothing here is sent again: it changed something for the worker.
-        touched.add(name)
         entry = entry_of(before, after, transition)
         if entry is not None:
             connection.execute(
@@ -450,22 +451,25 @@ def _apply(connection: Connection, version: int, transitions: Iterable[Transitio
             )
             entries += 1
         states[name] = after, entries
+    # Even what changed nothing here is sent again: it changed something for the worker.
     connection.executemany(
         _SET_STATE,
-        [(name, version, states[name][1], _json(states[name][0])) for name in touched],
+        [(name, version, entries, _json(state)) for name, (state, entries) in states.items()],
     )
 
 
-def _tell_quota(
-    connection: Connection, version: int, account: str, windows: Windows, now: float
+def _tell_quotas(
+    connection: Connection, version: int, told: Mapping[str, Windows], now: float
 ) -> None:
-    """Merge what a worker was told of an account's quota with what others were."""
-    row = connection.execute("SELECT windows FROM quotas WHERE account = ?", (account,)).fetchone()
-    known = () if row is None else _read_windows(row[0])
-    connection.execute(
-        _SET_QUOTA,
-        (account, version, _json(merged(known, windows, now))),
-    )
+    """Merge what a worker was told of accounts' quotas with what others were."""
+    asked = {
+        account: connection.execute("SELECT windows FROM quotas WHERE account = ?", (account,))
+        for account in told
+    }
+    for account, windows in told.items():
+        row = asked[account].fetchone()
+        known = () if row is None else _read_windows(row[0])
+        connection.execute(_SET_QUOTA, (account, version, _json(merged(known, windows, now))))
 
 
 def _latest(
