@@ -36,7 +36,7 @@ CAUSES = {
     "then to the file ([decision 8](decisions/0008-stored-responses.md)).",
     "start": "Nearly all of it is the import of some 460 modules, 350 of them ours. A third are "
     "the protocols, a fifth the gateway; what only administration needs is a twentieth.",
-    "added to the first token, p99": "Mostly waiting for a processor, on a machine with other work. "
+    "added to the first token, p99": "Mostly waiting for a processor where there is other work. "
     "From the request to the last event of a short stream the loop's own CPU time was 0.27 ms in "
     "the middle and 0.46 at the 99th percentile, that of all other threads 0.002.",
     "byte of a ten times larger body": "Pages. A body of more than 4 MB, and its translation, are "
