@@ -22,7 +22,7 @@ EVENT_RATIOS = (1.0, 1.8)
 
 CAUSES = {
     f"{kind}, request against nginx": "Not the sockets: `relay` costs about what nginx does. A "
-    "request calls some 210 Python functions, 310 where it is translated "
+    "request calls some 270 Python functions, 380 where it is translated "
     "([decision 9](decisions/0009-cost-of-a-request.md))."
     for kind in REQUEST_RATIOS
 } | {
