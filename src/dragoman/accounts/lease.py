@@ -158,7 +158,8 @@ class Lease:
         """A good answer, whole or a stream, began so many seconds after it was asked for."""
         self.has_begun = True
         wait = self.waits[stream]
-        self._pool.lease_began(self, seconds, wait.limit)
+        if self.choice.member.held is not None:
+            self._pool.lease_began(self, seconds, wait.limit)
         wait.heard(seconds)
 
     def is_late(self, seconds: float, *, stream: bool) -> bool:

@@ -232,7 +232,8 @@ class AccountPool(SuccessiveRoster):
         if lease.choice.trial is not None:
             pool.rotation.end_trial(lease.choice)
             pool.offer(member)
-        self._avoidance.proxy_worked(lease, pool, now)
+        if lease.proxy_index >= 0 or member.held is not None:
+            self._avoidance.proxy_worked(lease, pool, now)
         if lease.pinned:
             self._pin(pool, lease, lease.pinned, now)
         if tokens and member.balance is not None:
@@ -257,9 +258,8 @@ class AccountPool(SuccessiveRoster):
         return decision
 
     def lease_began(self, lease: Lease, seconds: float, limit: float) -> None:
-        """A good answer to the request of a lease began after so many seconds."""
-        if lease.choice.member.held is not None:
-            self._avoidance.began(lease, seconds, limit, self._clock())
+        """A good answer began after so many seconds, of an account that is held to be avoided."""
+        self._avoidance.began(lease, seconds, limit, self._clock())
 
     def lease_silent(self, lease: Lease, *, ended: bool) -> bool:
         """The call of a lease has been silent for far too long."""

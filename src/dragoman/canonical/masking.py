@@ -14,6 +14,7 @@ from dragoman.canonical.errors import Fault
 from dragoman.canonical.secrets import Secrets
 
 HIDDEN = "[hidden]"
+_HIDDEN = HIDDEN.encode()
 
 SHORTEST = 8
 """Characters of the shortest secret that is looked for: self-hosted servers have keys such as
@@ -43,15 +44,14 @@ class Mask:
         """`data` with the account's own secrets hidden, however their characters are escaped."""
         secrets = self.secrets
         for form in secrets.forms:
-            if form in data:
-                data = data.replace(form, HIDDEN.encode())
+            data = data.replace(form, _HIDDEN)
         if secrets.forms and secrets.escapes(data):
-            data = secrets.pattern.sub(HIDDEN.encode(), data)
+            data = secrets.pattern.sub(_HIDDEN, data)
         return data
 
     def error(self, body: bytes) -> bytes:
         """An upstream's error with secrets and names of accounts hidden."""
-        return _NAMES_IN_BYTES.sub(HIDDEN.encode(), self.secrets_in(body))
+        return _NAMES_IN_BYTES.sub(_HIDDEN, self.secrets_in(body))
 
     def fault(self, fault: Fault) -> Fault:
         """A fault with secrets and names of accounts hidden; the same one if it has none."""

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.common import (
-    CONFIG,
-    JSON,
-    ago,
-    failures_told,
-    print_json,
-    read_config,
-    table,
-    tell,
-)
+from dragoman.cli.common import CONFIG, JSON, ago, key_store, print_json, read_config, table, tell
 
 if TYPE_CHECKING:
     from dragoman.administration.admins import AdminAdministration, MadeAdmin
@@ -39,22 +30,10 @@ def admin() -> None:
 @contextmanager
 def opened(path: Path) -> Iterator[AdminAdministration]:
     """The administration's own keys; what is wrong is told as commands do."""
-    config = read_config(path, serving=False)
     from dragoman.administration.admins import AdminAdministration
-    from dragoman.administration.errors import Conflict
-    from dragoman.administration.keys import Unknown
-    from dragoman.storage.opening import store_for
 
-    store = store_for(config)
-    with failures_told():
-        if store is None:
-            raise Conflict('[storage] path is "", so no key can be kept')
-        try:
-            yield AdminAdministration(store.admins)
-        except Unknown as error:
-            raise click.ClickException(str(error)) from None
-        finally:
-            store.close()
+    with key_store(read_config(path, serving=False)) as store:
+        yield AdminAdministration(store.admins)
 
 
 @admin.command()

@@ -13,6 +13,7 @@ import click
 from dragoman.printable import printable
 
 if TYPE_CHECKING:
+    from dragoman.accounts.store import Store
     from dragoman.administration.rows import BadRow
     from dragoman.config import Config
 
@@ -84,6 +85,25 @@ def read_config(
     for warning in loaded.warnings if serving else ():
         click.echo(f"warning: {warning.located(str(path))}", err=True)
     return loaded.config
+
+
+@contextmanager
+def key_store(config: Config) -> Iterator[Store]:
+    """The store of the keys of a configuration; what is wrong is told as commands do."""
+    from dragoman.administration.errors import Conflict
+    from dragoman.administration.keys import Unknown
+    from dragoman.storage.opening import store_for
+
+    store = store_for(config)
+    with failures_told():
+        if store is None:
+            raise Conflict('[storage] path is "", so no key can be kept')
+        try:
+            yield store
+        except Unknown as error:
+            raise click.ClickException(str(error)) from None
+        finally:
+            store.close()
 
 
 @contextmanager

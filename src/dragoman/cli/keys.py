@@ -21,9 +21,9 @@ from dragoman.cli.common import (
     CONFIG,
     JSON,
     ago,
-    failures_told,
     faults_of_file_told,
     file_name,
+    key_store,
     print_json,
     read_config,
     table,
@@ -157,20 +157,10 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 def opened(path: Path) -> Iterator[KeyAdministration]:
     """The administration of keys of a configuration; what is wrong is told as commands do."""
     config = read_config(path, serving=False)
-    from dragoman.administration.errors import Conflict
-    from dragoman.administration.keys import KeyAdministration, Unknown
-    from dragoman.storage.opening import store_for
+    from dragoman.administration.keys import KeyAdministration
 
-    store = store_for(config)
-    with failures_told():
-        if store is None:
-            raise Conflict('[storage] path is "", so no key can be kept')
-        try:
-            yield KeyAdministration(config, store.client_keys)
-        except Unknown as error:
-            raise click.ClickException(str(error)) from None
-        finally:
-            store.close()
+    with key_store(config) as store:
+        yield KeyAdministration(config, store.client_keys)
 
 
 @key.command()

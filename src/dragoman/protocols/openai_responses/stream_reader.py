@@ -484,8 +484,10 @@ def report_unread(response: JsonObject, prefix: str, inbound: Inbound) -> None:
     if response.get("moderation") and _moderation(response) != response["moderation"]:
         inbound.ledger.add(f"{prefix}moderation", LossKind.KNOB, detail)
     usage = response.get("usage")
+    if not isinstance(usage, dict):
+        return
     for name, fields in wire.USAGE_FIELDS.items():
-        counts = usage.get(name) if isinstance(usage, dict) else None
+        counts = usage.get(name)
         if isinstance(counts, dict) and not counts.keys() <= fields:
             for unread, count in counts.items():
                 if unread not in fields and count:
