@@ -319,6 +319,15 @@ def test_a_model_without_a_price_is_not_free_for_a_budget(simulator: RunningSimu
                 assert "has no price" in error_of(answer)["message"]
 
 
+def test_what_is_said_to_be_free_counts_nothing_at_a_budget(simulator: RunningSimulator) -> None:
+    prices = (OwnPrice(model="*", upstream="chat", input="0", output="0"), PRICE)
+    made = config(simulator.base_url, limit("cost", "0", "month"), prices=prices)
+    with serving(made) as (gateway, _):
+        assert ask(gateway, model="chat/sim-text").status == 200
+        assert ask(gateway, model="messages/sim-text").status == 429
+        assert told(gateway)["limits"][0]["used"] == "0"
+
+
 @pytest.mark.parametrize(("api", "upstream"), PAIRS)
 def test_a_request_is_clamped_to_what_is_left(
     simulator: RunningSimulator, api: str, upstream: str

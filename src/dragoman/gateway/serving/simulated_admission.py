@@ -22,7 +22,7 @@ from dragoman.keys.ring import Caller, Denial, KeyRing
 from dragoman.prices.lookup import Prices
 from dragoman.prices.rates import TIERS, dollars
 
-_MOST_TOKENS = 10**9
+_MOST_TOKENS = 10**7
 
 
 class LimitState(Struct, frozen=True):
