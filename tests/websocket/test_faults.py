@@ -8,12 +8,13 @@ import struct
 import time
 import zlib
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config import Config, Server, Timeouts, WebSocket
+from dragoman.config import Config, Server, Storage, Timeouts, WebSocket
 from dragoman.gateway.testing import RunningGateway, running_gateway
 from dragoman.simulator.testing import RunningSimulator
 from tests.gateway.conftest import SERVER, Start, config_for
@@ -377,6 +378,31 @@ def test_draining(simulator: RunningSimulator, grace: float) -> None:
             ends = [busy.events()[-1] for _ in range(2)]
             assert {one["type"] for one in ends} == {"response.failed", "error"}
         assert busy.closed().code == 1001
+
+
+def test_a_restart(simulator: RunningSimulator, tmp_path: Path) -> None:
+    """In the middle of a turn, which is finished; after it the conversation goes on from what was
+    stored, and what was not has to be sent anew, as clients do."""
+    storage = Storage(path=str(tmp_path / "store.db"))
+    config = replace(dialling(simulator), storage=storage)
+    with running_gateway(config) as gateway, opened(gateway) as sock:
+        kept = answer_id(sock.turn("responses/sim-text?text=one", "first", store=True))
+        sock.create("responses/sim-text?words=10&delay_ms=50", "second", previous_response_id=kept)
+        sock.event()
+        gateway.stop()
+        lost = answer_id(sock.events())
+        assert sock.closed().code == 1001
+    with running_gateway(config) as gateway, opened(gateway) as sock:
+        [told] = sock.turn("responses/sim-text", "third", previous_response_id=lost)
+        assert (told["status"], told["error"]["code"]) == (400, "previous_response_not_found")
+        assert answer_id(sock.turn("responses/sim-text", "third", previous_response_id=kept))
+        whole = str(simulator.last.json["input"])
+        assert [text in whole for text in ("first", "one", "second", "third")] == [
+            True,
+            True,
+            False,
+            True,
+        ]
 
 
 def test_a_drain_refuses_handshakes(simulator: RunningSimulator) -> None:
