@@ -92,7 +92,9 @@ def test_a_new_key_is_tried_before_it_replaces_the_old(
     audit = admin(gateway, "GET", "/audit").body.decode()
     assert "sk-sim-new" not in audit
     assert "sk-sim-bad" not in audit
+    asked_before = len(simulator.requests)
     fixed = admin(gateway, "POST", "/accounts/chat-0/rotate", {"key": "sk-y", "model": "sim-text"})
     assert fixed.status == 409
+    assert len(simulator.requests) == asked_before
     for wrong in ({}, {"key": ""}, {"key": 7}, {"key": "a", "test": 1}, {"key": "a", "x": 1}):
         assert admin(gateway, "POST", "/accounts/turns/rotate", wrong).status == 400

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,27 @@ def test_a_failed_attempt_and_its_retry_are_both_shown(
     attempts = [frame for frame in frames if frame["event"] == "attempt"]
     assert [one["status"] for one in attempts] == [529, 200]
     assert attempts[0]["account"] != attempts[1]["account"] == frames[-1]["account"]
+
+
+def test_who_leaves_ends_the_call_upstream(
+    gateway: RunningGateway, simulator: RunningSimulator
+) -> None:
+    asked = {
+        "from": "openai_chat",
+        "body": json.dumps(HELLO),
+        "model": "chat/sim-text?words=2000&delay_ms=20",
+    }
+    request = urllib.request.Request(
+        f"{gateway.base_url}/admin/workbench/send",
+        json.dumps(asked).encode(),
+        {"content-type": "application/json", "authorization": f"Bearer {TOKEN}"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        assert b"attempt" in answer.readline()
+    (row,) = eventually(lambda: ask(gateway, "GET", "/requests", key=TOKEN).json["rows"])
+    assert row["error"] == "client_gone"
+    assert row["ms"] < 10_000
+    assert send(gateway, HELLO, model="chat/sim-text")[-1]["status"] == 200
 
 
 def test_a_request_that_cannot_be_sent_is_refused(gateway: RunningGateway) -> None:

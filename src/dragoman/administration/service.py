@@ -89,6 +89,16 @@ class Administration(AccountQueries):
             self._note(change)
             return self.show(draft.name, 0).account
 
+    def changeable(self, name: str) -> Account:
+        """An account that may be changed, with its secrets.
+
+        Raises:
+            UnknownAccount: there is none of this name.
+            Conflict: it is one of the configuration file, or its secrets cannot be read.
+        """
+        self._check_fixed(name)
+        return self.account(name)
+
     def remove(self, names: Sequence[str]) -> int:
         """Remove accounts with their states and history: all or none. Returns how many.
 

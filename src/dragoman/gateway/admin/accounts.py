@@ -260,7 +260,7 @@ class AccountRoutes:
         made = read_draft({"name": name, "key": asked.pop("key")}, literal_secret)
         if asked:
             bad("There is no such field.", first(asked))
-        account = await self._ask(lambda administration: administration.account(name))
+        account = await self._ask(lambda administration: administration.changeable(name))
         finding: Finding | None = None
         if test:
             changed, state = made.changed(account), AccountState(name)

@@ -92,8 +92,8 @@ export function Request({ id }) {
 const ORDERS = { least_recently_used: "the one that was used longest ago", round_robin: "each in its turn", weighted: "by weight", highest_balance: "the one with the most tokens left", least_in_flight: "the one with the fewest requests in flight", most_quota_left: "the one with the most of its quota left" };
 function Why({ got, from }) {
   const line = (n, text, strong) => html`<li><span class="num">${n}</span><span class=${strong ? "strong" : "t2"}>${text}</span></li>`;
-  return html`<section class="panel"><header><h2>Why this account</h2></header><div class="body"><ul class="why">${line(count(from.serving), "serve the model")}${from.left_out.map(([why, n]) => line("−" + count(n), told(why)))}${line(count(from.could_serve), "could be chosen", true)}</ul>
-    <p class="t2 sm why-p">${got.conversation ? (got.moved ? `The conversation was ${got.conversation}, and was with another account before.` : `The conversation was ${got.conversation}: the account that it was with comes first.`) : "No conversation was recognised."} Else ${ORDERS[from.selection] || told(from.selection)}.</p></div></section>`;
+  return html`<section class="panel"><header><h2>Why this account</h2>${got.attempts > 1 && html`<span class="t3 sm">the first that was asked there</span>`}</header><div class="body"><ul class="why">${line(count(from.serving), "serve the model")}${from.left_out.map(([why, n]) => line("−" + count(n), told(why)))}${line(count(from.could_serve), "could be chosen", true)}</ul>
+    <p class="t2 sm why-p">${got.conversation ? (got.moved ? `The conversation was ${got.conversation}, and was with another account before` : `The conversation was ${got.conversation}: the account that it was with comes first`) : "No conversation was recognised"}; of the others, ${ORDERS[from.selection] || told(from.selection)}.</p></div></section>`;
 }
 
 // One lane for each account that was asked, on one axis of time.
