@@ -80,7 +80,11 @@ CHANGES: list[tuple[str, Any]] = [
 
 
 def test_changes_tell_what_is_then(shop: Shop, tmp_path: Path) -> None:
-    for line, told in [*CHANGES, (f"store backup {tmp_path / 'copy.db'}", {})]:
+    for line, told in [
+        *CHANGES,
+        (f"store backup {tmp_path / 'copy.db'}", {}),
+        (f"store migrate --to {tmp_path / 'moved.db'}", {}),
+    ]:
         found = json.loads(shop.run(*line.split(), "--json").stdout)
         if isinstance(told, list):
             assert len(found) == len(told), line

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from dragoman.cli.common import CONFIG, FILE, JSON, failures_told, print_json, read_config, tell
-from dragoman.config.checks import POSTGRESQL
 
 if TYPE_CHECKING:
     from dragoman.storage.tables.database import Database
@@ -97,7 +96,8 @@ def vacuum(config: Path, as_json: bool) -> None:
     "By default storage.url, where there is a storage.path too.",
 )
 @CONFIG
-def migrate(to: str | None, config: Path) -> None:
+@JSON
+def migrate(to: str | None, config: Path, as_json: bool) -> None:
     """Copy all of the store into another database, which is to be empty.
 
     The store is not changed, and goes on being used until the configuration names the other. Stop
@@ -123,13 +123,13 @@ def migrate(to: str | None, config: Path) -> None:
         closing(_database(target)) as other,
     ):
         copied = move(source, other)
-    click.echo(f"{sum(copied.values())} rows copied")
-    for table, rows in copied.items():
-        if rows:
-            click.echo(f"  {table}: {rows}")
+    rows = [f"  {table}: {number}" for table, number in copied.items() if number]
+    tell({"copied": copied}, as_json, "\n".join([f"{sum(copied.values())} rows copied", *rows]))
 
 
 def _database(place: str) -> Database:
+    from dragoman.config.checks import POSTGRESQL
+
     if place.startswith(POSTGRESQL):
         from dragoman.storage.postgres.database import PostgresDatabase
 
