@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,11 @@ class Found:
         """What is still reserved, by limit."""
         return [one["reserved"] for one in self.limits if one["reserved"] not in (0, "0")]
 
+    @property
+    def agrees(self) -> bool:
+        """Whether limits and rows say the same."""
+        return all(limit == rows for _, limit, rows in self.spent())
+
     def spent(self) -> Iterator[tuple[str, int, int]]:
         """Of each limit of the key that keeps all: its name, what it says, and what rows say."""
         for one in self.limits:
@@ -242,32 +247,37 @@ def blow(folder: Path, requests: int, workers: int, seed: int, kill_every_s: flo
     _KILLED.clear()
     with running_simulator() as simulator, _served(folder, simulator.base_url, workers) as gateway:
         storm = asyncio.run(_blow(gateway, requests, seed, kill_every_s))
-        limits = _settled(gateway)
+        limits = _settled(gateway, folder)
         gateway.stop()
-    with sqlite3.connect(folder / "kept.db") as store:
+    rows = _rows(folder)
+    return Found(limits, rows, storm.ends, len(_KILLED), time.monotonic() - begun)
+
+
+def _rows(folder: Path) -> dict[str, int]:
+    """What rows of usage tell, of each kind."""
+    with closing(sqlite3.connect(folder / "kept.db")) as store:
+        found = store.execute(
+            "SELECT sum(iif(account = '', 0, requests)), sum(input), sum(output),"
+            " sum(input + output) FROM usage WHERE client = 'storm'"
+        ).fetchone()
         rows = dict(
-            zip(
-                ("requests", "input_tokens", "output_tokens", "tokens"),
-                store.execute(
-                    "SELECT sum(iif(account = '', 0, requests)), sum(input), sum(output),"
-                    " sum(input + output) FROM usage WHERE client = 'storm'"
-                ).fetchone(),
-                strict=True,
-            )
+            zip(("requests", "input_tokens", "output_tokens", "tokens"), found, strict=True)
         )
         (rows["cost"],) = store.execute(
             "SELECT sum(cost) FROM charges WHERE client = 'storm'"
         ).fetchone()
-    store.close()
-    return Found(limits, rows, storm.ends, len(_KILLED), time.monotonic() - begun)
+    return rows
 
 
-def _settled(gateway: GatewayProcess) -> list[dict[str, Any]]:
+def _settled(gateway: GatewayProcess, folder: Path) -> list[dict[str, Any]]:
     """The limits, once nothing has changed for longer than it takes to give back what a worker had
-    and to compare what is counted."""
-    deadline, same_since = time.monotonic() + 30, time.monotonic()
+    and to compare what is counted: a machine with much to do is given more time for it."""
+    deadline, same_since = time.monotonic() + 40, time.monotonic()
     last: list[dict[str, Any]] = []
-    while time.monotonic() < deadline and time.monotonic() - same_since < 3.0:
+    while time.monotonic() < deadline:
+        same_s = time.monotonic() - same_since
+        if same_s > 12.0 or (same_s > 3.0 and Found(last, _rows(folder), Counter(), 0, 0).agrees):
+            break
         with suppress(OSError):
             found = call(gateway.url, "GET", "/v1/key", key=KEY).json["limits"]
             told = [(one["used"], one["reserved"]) for one in found]
@@ -292,7 +302,7 @@ def main() -> int:
     write(f"{found.killed} workers killed\nreserved: {found.reserved() or 0}\n")
     for name, limit, rows in found.spent():
         write(f"{name:24}{limit:>24}{rows:>24}  {'same' if limit == rows else 'DIFFERENT'}\n")
-    return int(bool(found.reserved()) or any(limit != rows for _, limit, rows in found.spent()))
+    return int(bool(found.reserved()) or not found.agrees)
 
 
 if __name__ == "__main__":

@@ -135,3 +135,24 @@ async def test_what_is_in_no_row_yet_is_left_alone() -> None:
     assert found.counter.used(time.time()) == 108
     await asyncio.sleep(0)
     await counters.close()
+
+
+async def test_a_worker_that_was_lost_is_reason_to_compare_whoever_saw_it() -> None:
+    class Losing(PrivateLimits):
+        lost = 0
+
+        @property
+        def losses(self) -> int:
+            return self.lost
+
+    shared = Losing()
+    counters = LimitCounters(lambda: shared, Rows([row(0, 500)]))
+    (limit,) = (await counters.bind(Caller("k", limits=(TOTAL,)))).all
+    limit.counter.take_back_latest(100)
+    assert limit.used(time.time()) == 400
+    shared.lost = 1
+    deadline = time.monotonic() + 10
+    while limit.used(time.time()) != 500:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    await counters.close()

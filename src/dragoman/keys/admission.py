@@ -106,6 +106,10 @@ class Counters(Protocol):
         """Give back what processes have reserved that are gone. Returns how many these were. Not to
         be called while locked."""
 
+    @property
+    def losses(self) -> int:
+        """How often something was given back that a process had which is gone, by whomever."""
+
     def unwritten(self, row: Row) -> int:
         """What all processes have counted as used that is in no row of usage yet. To be called
         while locked."""

@@ -45,7 +45,7 @@ _SIZE = _AREA + 8 * _AREA_CELLS
 _PLACE = (1 << 31) - 1
 
 # Cells of the head, after the magic.
-_BOOT, _COLUMNS_USED, _ROWS_USED, _CELLS_USED = 8, 9, 10, 11
+_BOOT, _COLUMNS_USED, _ROWS_USED, _CELLS_USED, _LOSSES = 8, 9, 10, 11, 12
 
 _EXCHANGE_LOCK = ROW_LOCKS
 
@@ -104,6 +104,12 @@ class SharedLimits(SharedFile):
             finally:
                 self._release_column(number)
         return lost
+
+    @property
+    def losses(self) -> int:
+        """How often something was given back that a process had which is gone: by whichever process
+        saw that, or took its place."""
+        return self._cells[_LOSSES]
 
     def unwritten(self, row: Row) -> int:
         """What all processes have counted as used that is in no row of usage yet. To be called
@@ -199,6 +205,7 @@ class SharedLimits(SharedFile):
                 others = (cells[_column(other) + own] for other in columns if other != number)
                 reclaim(_bare_counter(row.cells), row, sum(others))
                 found = True
+        cells[_LOSSES] += found
         return found
 
 
@@ -222,6 +229,11 @@ class PrivateLimits:
         """There is nobody else."""
 
     def reclaim_lost(self) -> int:
+        """There is nobody else."""
+        return 0
+
+    @property
+    def losses(self) -> int:
         """There is nobody else."""
         return 0
 

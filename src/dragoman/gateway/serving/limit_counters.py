@@ -308,14 +308,17 @@ class LimitCounters:
         return await self._used_since(limit.owner, since, is_team=limit.is_team)
 
     async def _look_after(self, counters: Counters) -> None:
-        due = time.monotonic() + _AUDIT_S
+        due, losses = time.monotonic() + _AUDIT_S, 0
         while True:
             await asyncio.sleep(_RECLAIM_S)
             if self._granted:
                 self._end_grants()
             if counters.reclaim_lost():
                 self.on_freed()
-                # What it had just written may have been taken back as if it had not.
+            known, losses = losses, counters.losses
+            if losses != known:
+                # What one that is gone had just written may have been taken back as if it had not:
+                # by another worker, too, or the one in its place.
                 due = min(due, time.monotonic() + _AUDIT_SOON_S)
             if self._used_since is not None and time.monotonic() >= due:
                 due = time.monotonic() + _AUDIT_S
