@@ -25,9 +25,7 @@ def _read(reader: FrameReader, data: bytes, cut: int) -> bytes:
     return found
 
 
-@pytest.mark.parametrize(
-    "size", [0, 125, 126, 1023, 1026, 32768, 32771, 65535, 65536, 100_003]
-)
+@pytest.mark.parametrize("size", [0, 125, 126, 1023, 1026, 32768, 32771, 65535, 65536, 100_003])
 @pytest.mark.parametrize("cut", [1001, 1 << 20])
 def test_what_is_sent_is_read(size: int, cut: int) -> None:
     """Of a client and of a server, of any size, however it is cut, in two frames too."""
