@@ -50,6 +50,7 @@ from dragoman.gateway.admin.calls import (
     read_query,
     times,
 )
+from dragoman.gateway.admin.configuration import ConfigurationRoutes
 from dragoman.gateway.admin.events import EventRoutes, Events
 from dragoman.gateway.admin.keys import AdminKeyRoutes, KeyRoutes
 from dragoman.gateway.admin.operators import Operators, check_json
@@ -135,6 +136,7 @@ class Admin:
                 AdminRoute("prices", {"GET": self._prices_of}),
                 AdminRoute("prices/reprice", {"POST": self._reprice}),
                 AdminRoute("reload", {"POST": self._read_anew}),
+                *ConfigurationRoutes(config).routes(),
                 AdminRoute("limits", {"GET": self._limits}),
                 AdminRoute("health", {"GET": self._health}),
             ]

@@ -7,13 +7,15 @@ import { Icon, Mark } from "./icons.js";
 import { session, resume, signIn, signOut } from "./api.js";
 import { Accounts } from "./accounts.js";
 import { Overview } from "./overview.js";
+import { Configuration } from "./config.js";
 import { Requests, Request } from "./requests.js";
 
-const GROUPS = [["Watch", ["overview", "requests"]], ["Manage", ["accounts"]]];
+const GROUPS = [["Watch", ["overview", "requests"]], ["Manage", ["accounts"]], ["Instance", ["config"]]];
 const SCREENS = {
   overview: { title: "Overview", of: () => html`<${Overview}/>` },
   accounts: { title: "Accounts", of: (rest) => html`<${Accounts} name=${rest[0]}/>` },
   requests: { title: "Requests", of: (rest) => (rest[0] ? html`<${Request} id=${rest[0]}/>` : html`<${Requests}/>`) },
+  config: { title: "Configuration", of: (rest) => html`<${Configuration} tab=${rest[0]}/>` },
 };
 const WARN_S = 120;
 
