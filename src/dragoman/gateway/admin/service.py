@@ -51,6 +51,7 @@ from dragoman.gateway.admin.calls import (
     times,
 )
 from dragoman.gateway.admin.clients import ClientRoutes
+from dragoman.gateway.admin.configuration import ConfigurationRoutes
 from dragoman.gateway.admin.events import EventRoutes, Events
 from dragoman.gateway.admin.explaining import ExplainRoutes
 from dragoman.gateway.admin.keys import AdminKeyRoutes, KeyRoutes
@@ -150,6 +151,7 @@ class Admin:
                 AdminRoute("prices", {"GET": self._prices_of}),
                 AdminRoute("prices/reprice", {"POST": self._reprice}),
                 AdminRoute("reload", {"POST": self._read_anew}),
+                *ConfigurationRoutes(config).routes(),
                 AdminRoute("limits", {"GET": self._limits}),
                 AdminRoute("health", {"GET": self._health}),
             ]

@@ -10,11 +10,12 @@ import { Clients } from "./clients.js";
 import { Keys } from "./keys.js";
 import { Losses } from "./losses.js";
 import { Overview } from "./overview.js";
+import { Configuration } from "./config.js";
 import { Requests, Request } from "./requests.js";
 import { Routes } from "./routes.js";
 import { Workbench } from "./workbench.js";
 
-const GROUPS = [["Watch", ["overview", "requests", "losses"]], ["Manage", ["accounts", "keys", "routes"]], ["Try", ["workbench", "clients"]]];
+const GROUPS = [["Watch", ["overview", "requests", "losses"]], ["Manage", ["accounts", "keys", "routes"]], ["Try", ["workbench", "clients"]], ["Instance", ["config"]]];
 const SCREENS = {
   overview: { title: "Overview", of: () => html`<${Overview}/>` },
   accounts: { title: "Accounts", of: (rest) => html`<${Accounts} name=${rest[0]}/>` },
@@ -24,6 +25,7 @@ const SCREENS = {
   requests: { title: "Requests", of: (rest) => (rest[0] ? html`<${Request} id=${rest[0]}/>` : html`<${Requests}/>`) },
   workbench: { title: "Workbench", of: () => html`<${Workbench}/>` },
   clients: { title: "Clients", of: (rest) => html`<${Clients} name=${rest[0]}/>` },
+  config: { title: "Configuration", of: (rest) => html`<${Configuration} tab=${rest[0]}/>` },
 };
 const WARN_S = 120;
 

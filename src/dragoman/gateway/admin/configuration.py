@@ -1,0 +1,86 @@
+"""The configuration below `/admin`, as it is served: read-only, and without its secrets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
+
+from dragoman.config import Config, Secret
+from dragoman.config.changes import needs_restart, restart_fields
+from dragoman.gateway.admin.calls import AdminRoute, Call, Reply, only
+
+MASK = "•••"
+"""Stands for a secret, of whatever length."""
+
+_LISTED = ("upstreams", "routes")
+_COUNTED = ("accounts", "clients", "teams", "prices")
+"""Lists of which the number is told: their entries have paths of their own."""
+
+
+class ConfigurationRoutes:
+    """What serves `/admin/config`."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def routes(self) -> list[AdminRoute]:
+        """The routes."""
+        return [AdminRoute("config", {"GET": self._show})]
+
+    async def _show(self, call: Call) -> Reply:
+        only(call.query)
+        return 200, configuration_view(self._config)
+
+
+def configuration_view(config: Config) -> dict[str, object]:
+    """All settings with their values; of lists the entries with what they set, or their number.
+    `is_set` tells that a value is not the default, `restart` that another needs a restart."""
+    sections = []
+    for info in fields(Config):
+        section = getattr(config, info.name)
+        if isinstance(section, Struct):
+            sections.append({"name": info.name, "settings": _settings(section, info)})
+    lists = {
+        name: [{"settings": _set(entry)} for entry in getattr(config, name)] for name in _LISTED
+    }
+    counts = {name: len(getattr(config, name)) for name in _COUNTED}
+    return {"sections": sections, **lists, "counts": counts}
+
+
+def _settings(section: Struct, of: FieldInfo) -> list[dict[str, object]]:
+    whole, marked = needs_restart(of.type), restart_fields(type(section))
+    return [
+        {
+            "key": info.name,
+            "value": _shown(getattr(section, info.name)),
+            "is_set": not _is_default(section, info),
+            "restart": whole or info.name in marked,
+        }
+        for info in fields(section)
+    ]
+
+
+def _set(entry: Struct) -> list[dict[str, object]]:
+    return [
+        {"key": info.name, "value": _shown(getattr(entry, info.name))}
+        for info in fields(entry)
+        if not _is_default(entry, info)
+    ]
+
+
+def _is_default(section: Struct, info: FieldInfo) -> bool:
+    default = info.default
+    if default is NODEFAULT and info.default_factory is not NODEFAULT:
+        default = info.default_factory()
+    return bool(getattr(section, info.name) == default)
+
+
+def _shown(value: object) -> Any:
+    return msgspec.to_builtins(value, enc_hook=_masked, str_keys=True)
+
+
+def _masked(value: object) -> str:
+    return MASK if isinstance(value, Secret) else str(value)

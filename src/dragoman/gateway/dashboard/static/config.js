@@ -1,0 +1,76 @@
+// Configuration: what runs, what a reload has changed, who did what. The file is never written.
+import { useEffect, useState } from "./vendor/hooks.js";
+import { html, told, count, clock, Dialog } from "./kit.js";
+import { ask, isAdmin } from "./api.js";
+
+const TABS = { running: "Running", audit: "Audit" };
+const TABLES = ["clients", "teams", "upstreams", "accounts", "routes", "prices"];
+const PAGE = 100;
+
+const text = (value) => told(value === null ? "none" : typeof value === "string" ? value : JSON.stringify(value));
+const names = (one) => one.names.map(told).join(", ") + (one.more ? ` and ${count(one.more)} more` : "");
+
+export function Configuration({ tab }) {
+  const shown = TABS[tab] ? tab : "running";
+  return html`<div class="head"><h1>Configuration</h1><div class="tools"><nav class="row" aria-label="Parts">${Object.keys(TABS).map((name) => html`<a class=${"btn" + (name === shown ? "" : " quiet")} href=${"/ui/config/" + name} aria-current=${name === shown ? "page" : null}>${TABS[name]}</a>`)}</nav></div></div>
+    ${shown === "audit" ? html`<${Audit}/>` : html`<${Running}/>`}`;
+}
+
+function Running() {
+  const [got, setGot] = useState(null), [health, setHealth] = useState(null), [all, setAll] = useState(false), [fault, setFault] = useState(""), [asking, setAsking] = useState(false), [report, setReport] = useState(null);
+  const load = () => Promise.all([ask("GET", "config"), ask("GET", "health")]).then(([config, state]) => { setGot(config); setHealth(state); setFault(""); }, (refused) => setFault(refused.message));
+  useEffect(() => { load(); }, []);
+  const reload = async () => {
+    setAsking(false);
+    try {
+      setReport({ done: await ask("POST", "reload") });
+      load();
+    } catch (refused) {
+      setReport({ refused: refused.message, problems: refused.error.problems || [] });
+    }
+  };
+  if (!got) return html`<p class="empty" aria-busy="true">${fault || "Loading…"}</p>`;
+  const sections = got.sections.map((one) => ({ ...one, settings: one.settings.filter((setting) => all || setting.is_set) })).filter((one) => one.settings.length);
+  return html`${fault && html`<p class="banner" role="alert">${fault}</p>`}
+    <div class="filters"><span class="t2">Version ${health.version}, ${count(health.workers)} ${health.workers === 1 ? "worker" : "workers"}; in the file: ${Object.entries(got.counts).map(([name, number]) => count(number) + " " + (number === 1 ? name.slice(0, -1) : name)).join(", ")}</span><span class="grow"></span>
+      <button class="btn" aria-pressed=${String(all)} onClick=${() => setAll(!all)}>${all ? "Only what is set" : "Show defaults"}</button>${isAdmin() && html`<button class="btn primary" onClick=${() => setAsking(true)}>Reload…</button>`}</div>
+    ${report && html`<${Report} ...${report}/>`}
+    <div class="stack">${sections.map((one) => html`<${Settings} title=${one.name} settings=${one.settings}/>`)}
+      ${got.upstreams.map((one) => html`<${Settings} title="upstreams" settings=${one.settings}/>`)}
+      ${got.routes.map((one) => html`<${Settings} title="routes" settings=${one.settings}/>`)}</div>
+    ${asking && html`<${Dialog} title="Reload the configuration" onClose=${() => setAsking(false)}><form method="dialog" onSubmit=${(event) => { event.preventDefault(); reload(); }}>
+      <p class="t2">The file is read anew, by all workers. If it cannot be used nothing is changed; requests in flight end on what they began with.</p>
+      <div class="acts"><button class="btn primary">Reload</button><button type="button" class="btn" onClick=${() => setAsking(false)}>Cancel</button></div></form></${Dialog}>`}`;
+}
+
+// One table of the file: a name is given by its own first setting.
+function Settings({ title, settings }) {
+  const named = settings.find((one) => one.key === "name" || one.key === "match");
+  return html`<section class="panel conf"><header><h2>${title}${named && html` <span class="mono">${told(named.value)}</span>`}</h2></header><div class="body"><dl class="facts left">${settings.filter((one) => one !== named).map((one) => html`<dt class="mono">${one.key}</dt><dd><span class="mono">${text(one.value)}</span>${one.restart && html` <span class="t3 sm">a change needs a restart</span>`}</dd>`)}</dl></div></section>`;
+}
+
+function Report({ done, refused, problems }) {
+  if (refused) return html`<div class="banner" role="alert">${told(refused)}<ul>${problems.map((one) => html`<li class="mono">${told(one)}</li>`)}</ul></div>`;
+  const c = done.changes || {}, lines = TABLES.flatMap((table) => ["added", "removed", "changed"].filter((how) => c[table] && c[table][how]).map((how) => `${table} ${how}: ${names(c[table][how])}`));
+  if (c.settings) lines.push("settings changed: " + c.settings.map(told).join(", "));
+  if (c.restart) lines.push("needs a restart: " + c.restart.map(told).join(", "));
+  return html`<div class="banner quiet" role="status">Configuration ${done.configuration} is served, ${told(done.digest)}.<ul>${(lines.length ? lines : ["Nothing changed."]).map((one) => html`<li>${one}</li>`)}${(done.warnings || []).map((one) => html`<li class="state cool">${told(one)}</li>`)}</ul></div>`;
+}
+
+// What differs, field by field: `state: active → disabled`.
+function differs({ before, after }) {
+  const old = before || {}, made = after || {};
+  return Object.keys({ ...old, ...made }).map((field) => told(field) + ": " + (field in old ? text(old[field]) + " → " : "") + (field in made ? text(made[field]) : "none")).join(", ");
+}
+
+function Audit() {
+  const [rows, setRows] = useState(null), [next, setNext] = useState(null), [fault, setFault] = useState("");
+  const load = (before) => ask("GET", `audit?limit=${PAGE}` + (before ? "&before=" + before : "")).then((got) => { setRows((old) => (before ? [...old, ...got.changes] : got.changes)); setNext(got.next); setFault(""); }, (refused) => setFault(refused.message));
+  useEffect(() => { load(); }, []);
+  if (!rows) return html`<p class="empty" aria-busy=${fault ? null : "true"}>${fault || "Loading…"}</p>`;
+  return html`${fault && html`<p class="banner" role="alert">${fault}</p>`}<div class="tablewrap"><div class="sideways" tabindex="0" role="region" aria-label="Audit"><table class="reqs audit"><colgroup><col class="w-at"/><col class="w-key"/><col class="w-key"/><col class="w-key"/><col class="w-from"/><col/><col class="w-from"/></colgroup>
+    <thead><tr>${["Time", "Who", "Deed", "Kind", "Name", "Change", "From"].map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+    <tbody>${rows.map((one) => html`<tr key=${one.id}><td class="num">${clock(one.at)}</td><td title=${told(one.who)}>${told(one.who)}</td><td>${told(one.action)}</td><td>${told(one.kind)}</td><td title=${told(one.name)}>${told(one.name)}</td><td class="mono" title=${differs(one)}>${differs(one)}</td><td title=${told(one.address)}>${told(one.origin + (one.address ? ", " + one.address : ""))}</td></tr>`)}</tbody></table></div>
+    ${!rows.length && html`<p class="empty">Nothing was changed yet.</p>`}
+    <div class="tfoot"><span class="num">${count(rows.length)} shown</span><span class="grow"></span>${next && html`<button class="btn quiet" onClick=${() => load(next)}>Older</button>`}</div></div>`;
+}
