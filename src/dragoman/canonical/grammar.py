@@ -67,10 +67,9 @@ def step(state: State, event: ev.Event) -> State:
 Handler = TypeVar("Handler")
 
 
-def steps(handlers: Mapping[type, Handler]) -> dict[tuple[State, type], tuple[State, Handler]]:
-    """The transitions of the events that have a handler, each with its handler."""
+def steps(handlers: Mapping[type, Handler]) -> dict[State, dict[type, tuple[State, Handler]]]:
+    """The transitions of the events that have a handler, as in `NEXT`, each with its handler."""
     return {
-        (state, kind): (after, handlers[kind])
-        for (state, kind), after in TRANSITIONS.items()
-        if kind in handlers
+        state: {kind: (after, handlers[kind]) for kind, after in legal.items() if kind in handlers}
+        for state, legal in NEXT.items()
     }

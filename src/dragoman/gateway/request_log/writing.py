@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from dragoman.gateway.batch_thread import BatchThread
 from dragoman.gateway.request_log.rows import Ended, count_losses, entry_of
 from dragoman.storage.bodies import Body, BodyFiles
 from dragoman.storage.request_log import (
@@ -29,13 +28,12 @@ _AT_ONCE = 64
 _EVERY_S = 0.25
 _SWEEP_S = 30.0
 _TOLD_S = 60.0
-_LAST_S = 2.0
 _MOST_PATHS = 500
 
 
 class RequestLog:
     """Writes down requests, in a thread of its own. It is started with `start`, in the process that
-    serves. A request pays for an object in a queue."""
+    serves."""
 
     def __init__(
         self,
@@ -58,10 +56,14 @@ class RequestLog:
         """Bytes of bodies that wait."""
         self._protocols = protocols
         self._count = count
-        self._waiting: deque[Ended] = deque()
-        self._wake = threading.Event()
-        self._closing = False
-        self._thread: threading.Thread | None = None
+        self._thread = BatchThread[Ended](
+            "request log",
+            self._take,
+            self._end,
+            most=_MOST_WAITING,
+            at_once=_MOST_WAITING,
+            every_s=_EVERY_S,
+        )
         self._dropped: Dropped | None = None
         self._paths: set[str] = set()
         self._paths_of = 0
@@ -70,7 +72,6 @@ class RequestLog:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="request log", daemon=True)
         self._thread.start()
 
     def know(self, protocols: Mapping[str, str]) -> None:
@@ -80,14 +81,12 @@ class RequestLog:
 
     def add(self, ended: Ended) -> None:
         """Write a request down, later."""
-        if len(self._waiting) < _MOST_WAITING:
-            kept = ended.record.kept
+        kept = ended.record.kept
+        if kept is not None and self._held + kept.size > _MOST_HELD:
+            kept = ended.record.kept = None
+        if self._thread.add(ended):
             if kept is not None:
-                if self._held + kept.size > _MOST_HELD:
-                    ended.record.kept = None
-                else:
-                    self._held += kept.size
-            self._waiting.append(ended)
+                self._held += kept.size
             return
         before = self._dropped
         first, count = (ended.at, 0) if before is None else (before.first, before.count)
@@ -96,34 +95,25 @@ class RequestLog:
 
     def close(self) -> None:
         """Write down what waits, if that takes no longer than two seconds, and end the thread."""
-        if self._thread is None:
-            return
-        self._closing = True
-        self._wake.set()
-        self._thread.join(_LAST_S)
+        self._thread.close()
 
-    def _run(self) -> None:
-        while True:
-            if not self._closing:
-                self._wake.wait(_EVERY_S)
-            is_last = self._closing
-            if self._waiting:
-                self._write()
-            now = time.monotonic()
-            if now - self._swept_at >= _SWEEP_S:
-                self._swept_at = now
-                try:
-                    self.files.sweep()
-                    self.bodies.sweep()
-                except OSError as error:
-                    self._tell(error)
-            if is_last and not self._waiting:
-                self.files.close()
-                self.bodies.close()
-                return
+    def _take(self, batch: Sequence[Ended]) -> None:
+        if batch:
+            self._write(batch)
+        now = time.monotonic()
+        if now - self._swept_at >= _SWEEP_S:
+            self._swept_at = now
+            try:
+                self.files.sweep()
+                self.bodies.sweep()
+            except OSError as error:
+                self._tell(error)
 
-    def _write(self) -> None:
-        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+    def _end(self) -> None:
+        self.files.close()
+        self.bodies.close()
+
+    def _write(self, batch: Sequence[Ended]) -> None:
         dropped, self._dropped = self._dropped, None
         entries, losses = [], dict[LossKey, LossCount]()
         slot = int(time.time()) // LOSS_SLOT_S

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.config.settings import Conventions
+from dragoman.gateway.batch_thread import BatchThread
 from dragoman.gateway.telemetry.spans import Finished, Place, spans_of
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ _AT_ONCE = 16
 """Requests whose spans are sent at once. Encoding them holds Python's lock for one or two
 milliseconds."""
 _EVERY_S = 1.0
-_LAST_S = 2.0
-"""Seconds that the thread is given for the rest when the gateway stops."""
 
 
 class Exporting:
@@ -45,10 +42,15 @@ class Exporting:
         self._places = places
         self._conventions = conventions
         self._count = count
-        self._waiting: deque[Finished] = deque()
-        self._wake = threading.Event()
-        self._closing = False
-        self._thread: threading.Thread | None = None
+        self._sender: Sender
+        self._thread = BatchThread[Finished](
+            "traces",
+            self._take,
+            self._end,
+            most=_MOST_WAITING,
+            at_once=_AT_ONCE,
+            every_s=_EVERY_S,
+        )
 
     def start(self) -> None:
         """Start the thread.
@@ -58,9 +60,7 @@ class Exporting:
         """
         from dragoman.gateway.telemetry.otlp import Sender
 
-        self._thread = threading.Thread(
-            target=self._run, args=(Sender(),), name="traces", daemon=True
-        )
+        self._sender = Sender()
         self._thread.start()
 
     def know(self, places: Mapping[str, Place]) -> None:
@@ -70,32 +70,24 @@ class Exporting:
 
     def add(self, finished: Finished) -> None:
         """Send a request's spans, later."""
-        if len(self._waiting) >= _MOST_WAITING:
+        if not self._thread.add(finished):
             self._count("dropped", 1)
-            return
-        self._waiting.append(finished)
-        if len(self._waiting) == _AT_ONCE:
-            self._wake.set()
 
     def close(self) -> None:
         """Send what waits, if it is taken within two seconds, and end the thread."""
-        if self._thread is None:
-            return
-        self._closing = True
-        self._wake.set()
-        self._thread.join(_LAST_S)
+        self._thread.close()
 
-    def _run(self, sender: Sender) -> None:
-        while True:
-            if len(self._waiting) < _AT_ONCE and not self._closing:
-                self._wake.wait(_EVERY_S)
-            self._wake.clear()
-            count = min(len(self._waiting), _AT_ONCE)
-            if count:
-                self._send(sender, [self._waiting.popleft() for _ in range(count)])
-            elif self._closing:
-                sender.close()
-                return
+    @property
+    def waiting(self) -> int:
+        """How many requests wait to be sent."""
+        return self._thread.size
+
+    def _take(self, batch: Sequence[Finished]) -> None:
+        if batch:
+            self._send(self._sender, batch)
+
+    def _end(self) -> None:
+        self._sender.close()
 
     def _send(self, sender: Sender, batch: Sequence[Finished]) -> None:
         spans = [

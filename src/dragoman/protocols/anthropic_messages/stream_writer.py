@@ -257,7 +257,7 @@ class MessagesWriter:
                 self._report.logprobs()
             return self._block.delta(event.text)
         try:
-            self._state, write = _STEPS[self._state, type(event)]
+            self._state, write = _STEPS[self._state][type(event)]
         except KeyError:
             raise illegal(self._state, event) from None
         return write(self, event)

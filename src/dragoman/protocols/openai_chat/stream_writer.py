@@ -180,7 +180,7 @@ class ChatWriter:
         if type(event) is Delta and self._state is _OPEN:
             return self._delta(event)
         try:
-            self._state, write = _STEPS[self._state, type(event)]
+            self._state, write = _STEPS[self._state][type(event)]
         except KeyError:
             raise illegal(self._state, event) from None
         return write(self, event)

@@ -146,7 +146,7 @@ class ResponsesWriter:
             if open_text is not None and text and event.logprobs is None:
                 return open_text.write(text)  # legal, for a block is open
         try:
-            self._state, write = _STEPS[self._state, type(event)]
+            self._state, write = _STEPS[self._state][type(event)]
         except KeyError:
             raise illegal(self._state, event) from None
         return write(self, event)
