@@ -231,3 +231,26 @@ def test_they_give_way_unless_they_get_nowhere(
         assert again == slow, "what follows is not given to one that gives way"
 
     asyncio.run(run())
+
+
+def test_bodies_that_nobody_waits_for_are_not_kept(helpers: Helpers) -> None:
+    """Where work takes long, many clients may come and leave before theirs is begun."""
+    body = os.urandom(1000)
+
+    async def run() -> None:
+        await asyncio.gather(*(helpers.run(pieces.slow, b"", 0.0) for _ in range(MOST)))
+        busy = [asyncio.create_task(helpers.run(pieces.slow, b"", 1.0)) for _ in range(MOST)]
+        await asyncio.sleep(0.1)
+        before = sys.getrefcount(body)
+        left = [asyncio.create_task(helpers.run(pieces.place, body)) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        assert sys.getrefcount(body) > before
+        while left:
+            left[-1].cancel()
+            await asyncio.wait([left.pop()])
+        assert not any(task.done() for task in busy)
+        assert sys.getrefcount(body) == before
+        await asyncio.gather(*busy)
+        assert (await helpers.run(pieces.place, body))[1] == body
+
+    asyncio.run(run())

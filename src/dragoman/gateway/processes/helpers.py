@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, TypeVarTuple
 
 from dragoman.gateway.processes.helper import Unfinished, receive, send
@@ -28,7 +28,7 @@ MOST = 2
 _IDLE_S = 30.0
 """Seconds without work after which the processes are ended."""
 
-_PATIENCE_S = 2.0
+_PATIENCE_S = 1.0
 """Seconds within which a process that gives way to all others should be done: where they want all
 of the processors, such a process is given next to nothing."""
 
@@ -54,7 +54,7 @@ class Helpers:
     nothing to do, and with this process.
 
     A piece of work takes at most `most_s` seconds and `memory` bytes. It is given at first to a
-    process that gives way to all others, and if it is not done there in two seconds, to another,
+    process that gives way to all others, and if it is not done there in a second, to another,
     as is all that follows, until there was nothing to do for a while.
     """
 
@@ -63,6 +63,7 @@ class Helpers:
         self._memory = memory
         self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="helper")
         """One waits for each process; what waits for a process waits for its thread."""
+        self._room = asyncio.Semaphore(MOST)
         self._idle: list[_Helper] = []
         self._waiting = 0
         self._closed = False
@@ -88,9 +89,10 @@ class Helpers:
         loop = asyncio.get_running_loop()
         self._waiting += 1
         try:
-            done, result, given = await loop.run_in_executor(
-                self._threads, self._do, function, body, arguments
-            )
+            # Not in the executor's queue, which keeps what is cancelled until its turn.
+            await self._room.acquire()
+            work = self._submitted(loop, function, body, arguments)
+            done, result, given = await asyncio.wrap_future(work)
         finally:
             self._waiting -= 1
             if self._timer is not None:
@@ -102,6 +104,24 @@ class Helpers:
             raise result
         finally:
             del result  # else this frame, and with it the body, would be kept by its own error
+
+    def _submitted(
+        self, loop: asyncio.AbstractEventLoop, function: object, body: bytes, arguments: object
+    ) -> Future[tuple[bool, Any, bytes]]:
+        """Have a thread do what there is room for; the room is free when the thread is, though
+        nobody may wait for it any more."""
+
+        def ended(_: object) -> None:
+            with contextlib.suppress(RuntimeError):  # The loop is closed.
+                loop.call_soon_threadsafe(self._room.release)
+
+        try:
+            submitted = self._threads.submit(self._do, function, body, arguments)
+        except BaseException:
+            self._room.release()
+            raise
+        submitted.add_done_callback(ended)
+        return submitted
 
     def close(self) -> None:
         """End the processes. One that works ends when it is done."""
