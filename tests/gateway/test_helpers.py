@@ -23,9 +23,7 @@ MEMORY = 1 << 30
 
 
 @pytest.fixture
-def helpers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Helpers]:
-    # Other tests may want all of the processors.
-    monkeypatch.setattr(module, "_PATIENCE_S", 20.0)
+def helpers() -> Iterator[Helpers]:
     made = Helpers(20.0, MEMORY)
     yield made
     made.close()
@@ -212,25 +210,6 @@ def test_they_end_with_their_parent(busy_s: str) -> None:
         assert is_running(pid)
         parent.kill()
     until(lambda: not is_running(pid))
-
-
-@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="needs Linux")
-def test_they_give_way_unless_they_get_nowhere(
-    monkeypatch: pytest.MonkeyPatch, helpers: Helpers
-) -> None:
-    """A policy that any other process goes before is one under which work may never be done."""
-    monkeypatch.setattr(module, "_PATIENCE_S", 4.0)
-
-    async def run() -> None:
-        first, _ = await helpers.run(pieces.place, b"")
-        assert os.sched_getscheduler(first) == os.SCHED_IDLE
-        slow, _ = await helpers.run(pieces.slow, b"", 4.3)
-        assert not is_running(first)
-        assert os.sched_getscheduler(slow) == os.SCHED_OTHER
-        again, _ = await helpers.run(pieces.place, b"")
-        assert again == slow, "what follows is not given to one that gives way"
-
-    asyncio.run(run())
 
 
 def test_bodies_that_nobody_waits_for_are_not_kept(helpers: Helpers) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import struct
 import subprocess
@@ -28,34 +27,23 @@ MOST = 2
 _IDLE_S = 30.0
 """Seconds without work after which the processes are ended."""
 
-_PATIENCE_S = 1.0
-"""Seconds within which a process that gives way to all others should be done: where they want all
-of the processors, such a process is given next to nothing."""
-
 _NICENESS = 14
-"""Of one that does not: it gets a twentieth of a processor that others want wholly."""
+"""Where processors are few, the loops that answer others go first. Linux lets a process of little
+weight give way at once, one of more only when its turn is over (3 ms here); this one still gets a
+twentieth of a processor that others want wholly."""
 
-_PROGRAM = """
-import contextlib, os, sys
-os.nice({niceness})
-if {gives_way}:
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-sys.path[:] = {path!r}
-from dragoman.gateway.processes.helper import main
-main()
-"""
-"""Where processors are few, the loops that answer others go first. Linux lets a process of the
-policy "idle" give way at once, and any other only when its turn is over (3 ms here)."""
+_PROGRAM = (
+    "import os, sys; os.nice({niceness}); sys.path[:] = {path!r}; "
+    "from dragoman.gateway.processes.helper import main; main()"
+)
+"""It gives way before it imports anything, which takes a fifth of a second."""
 
 
 class Helpers:
     """Does work in other processes. They are started when they are needed, and end when there is
     nothing to do, and with this process.
 
-    A piece of work takes at most `most_s` seconds and `memory` bytes. It is given at first to a
-    process that gives way to all others, and if it is not done there in a second, to another,
-    as is all that follows, until there was nothing to do for a while.
+    A piece of work takes at most `most_s` seconds and `memory` bytes.
     """
 
     def __init__(self, most_s: float, memory: int) -> None:
@@ -67,8 +55,6 @@ class Helpers:
         self._idle: list[_Helper] = []
         self._waiting = 0
         self._closed = False
-        self._gives_way = hasattr(os, "SCHED_IDLE")
-        """Whether processes are started that give way to all others."""
         self._timer: asyncio.TimerHandle | None = None
         self.started = 0
         """Processes that were started so far."""
@@ -136,22 +122,20 @@ class Helpers:
             self._threads.submit(self._end_idle)
 
     def _end_idle(self) -> None:
-        self._gives_way = hasattr(os, "SCHED_IDLE")
         while self._idle:
             self._idle.pop().end()
 
     def _do(self, function: object, body: bytes, arguments: object) -> tuple[bool, Any, bytes]:
         """In a thread: have one of the processes do a piece of work. Returns whether it was done,
         its result or error, and the body that it gave."""
-        helper = self._free()
+        try:
+            helper = self._idle.pop()
+        except IndexError:
+            helper = self._started()
         try:
             (done, result, usable), given = helper.ask((function, arguments), body)
         except BlockingIOError:
             helper.kill()
-            if helper.gives_way:
-                # It takes long, or others want all of the processors.
-                self._gives_way = False
-                return self._do(function, body, arguments)
             raise Unfinished("there is not enough time for it", True) from None
         except (EOFError, OSError):
             helper.kill()
@@ -165,20 +149,9 @@ class Helpers:
             helper.end()
         return done, result, given
 
-    def _free(self) -> _Helper:
-        with contextlib.suppress(IndexError):
-            while True:
-                helper = self._idle.pop()
-                if helper.gives_way <= self._gives_way:
-                    return helper
-                helper.kill()
-        return self._started()
-
     def _started(self) -> _Helper:
-        gives_way = self._gives_way
-        most_s = min(self._most_s, _PATIENCE_S) if gives_way else self._most_s
         try:
-            helper = _Helper(most_s, self._memory, gives_way)
+            helper = _Helper(self._most_s, self._memory)
         except OSError as error:
             raise Unfinished(f"no process can be started: {error.strerror}") from None
         self.started += 1
@@ -188,8 +161,7 @@ class Helpers:
 class _Helper:
     """One process, and the socket to it."""
 
-    def __init__(self, most_s: float, memory: int, gives_way: bool) -> None:
-        self.gives_way = gives_way
+    def __init__(self, most_s: float, memory: int) -> None:
         self._sock, theirs = socket.socketpair()
         try:
             self._process = self._start(theirs, most_s, memory)
@@ -204,7 +176,7 @@ class _Helper:
         limit = struct.pack("ll", int(most_s), int(most_s % 1 * 1_000_000))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self._sock.setsockopt(socket.SOL_SOCKET, option, limit)
-        program = _PROGRAM.format(niceness=_NICENESS, gives_way=self.gives_way, path=sys.path)
+        program = _PROGRAM.format(niceness=_NICENESS, path=sys.path)
         return subprocess.Popen(
             [sys.executable, "-c", program, str(memory)],
             stdin=theirs.fileno(),
