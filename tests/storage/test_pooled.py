@@ -40,6 +40,8 @@ ignore_startup_parameters = extra_float_digits
 def pooled(cluster: Cluster) -> Iterator[str]:
     """The URL of the database by way of PgBouncer with three connections."""
     if _PROGRAM is None:
+        if os.environ.get("DRAGOMAN_REQUIRE_SERVICES"):
+            pytest.fail("PgBouncer is not installed")
         pytest.skip("PgBouncer is not installed")
     name, folder = "postgres", cluster.url.partition("host=")[2]
     with socket.socket() as found:
