@@ -252,6 +252,8 @@ class KeyRing:
         self._clients = {client.name: client for client in clients}
         self._teams: dict[str, StoredTeam] = {}
         self._keys: dict[str, StoredKey] = {}
+        self.is_empty = not self._clients
+        """Whether there is no key, and never was one."""
         self._secrets: dict[bytes, _Secret] = {}
         self._digests: dict[str, tuple[bytes, ...]] = {}
         self._seen: dict[bytes, _Secret] = {}
@@ -265,17 +267,13 @@ class KeyRing:
         if found == self._clients and teams == self._fixed_teams:
             return
         self._clients, self._fixed_teams = found, teams
+        self.is_empty = not found and not self._keys
         self._secrets, self._digests, self.unusable = {}, {}, {}
         for client in found.values():
             self._put_client(client)
         for key in self._keys.values():
             self._put_key(key)
         self._seen.clear()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no key, and never was one."""
-        return not self._clients and not self._keys
 
     @property
     def count(self) -> int:
@@ -331,6 +329,7 @@ class KeyRing:
             if key.name in self._clients:
                 clashes.append(key.name)
             self._keys[key.name] = key
+            self.is_empty = False
             self._put_key(key)
         if changed:
             for client in self._clients.values():

@@ -54,7 +54,8 @@ def stray_error(value: JsonObject, *answer: str) -> Any:
     whole object where that says what is wrong itself, as servers and proxies write it. None if it
     tells of no error."""
     if not value.keys().isdisjoint(answer):
-        return value["error"] if says_error(value.get("error")) else None
+        error = value.get("error")
+        return error if error and says_error(error) else None
     told = _told_in(value)
     if told is not value or any(_is_told(value.get(name)) for name in _MESSAGES):
         return told

@@ -303,7 +303,8 @@ class MessagesReader:
         if not known.issuperset(block):
             self._report_unknown_in_block(block, known, f"content[{number}].")
         self._blocks[index] = kind, number
-        text = block.get(kind) if kind in _TEXTS else None
+        # In a whole message nothing more comes of a block.
+        text = block.get(kind) if kind in _TEXTS and not self._first else None
         if (
             isinstance(text, str)
             and text

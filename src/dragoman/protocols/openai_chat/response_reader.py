@@ -28,7 +28,7 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
 
 def _as_chunk(body: JsonObject) -> JsonObject:
     """An answer that can be read as a chunk: itself, unless something has to be put right."""
-    if says_error(body.get("error")):
+    if (error := body.get("error")) and says_error(error):
         return body
     error = stray_error(body, "choices")
     if error is not None:

@@ -24,20 +24,20 @@ def read_usage(usage: JsonObject, ledger: Ledger | None = None, tier: object = N
     if type(prompt) is dict:
         cached = token_count(prompt.get("cached_tokens"))
         cache_write = token_count(prompt.get("cache_write_tokens"))
+        if not wire.PROMPT_DETAILS.issuperset(prompt):
+            path = "usage.prompt_tokens_details"
+            _report_unknown(prompt, wire.PROMPT_DETAILS, path, ledger)
     if type(completion) is dict:
         reasoning = token_count(completion.get("reasoning_tokens"))
+        if not wire.COMPLETION_DETAILS.issuperset(completion):
+            path = "usage.completion_tokens_details"
+            _report_unknown(completion, wire.COMPLETION_DETAILS, path, ledger)
     if not wire.OFFICIAL_USAGE.issuperset(usage):
         if cached is None:
             cached = _first(usage.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"))
         if reasoning is None:
             reasoning = token_count(usage.get("reasoning_tokens"))
         _report_unknown(usage, wire.USAGE_FIELDS, "usage", ledger)
-    if prompt:
-        _report_unknown(prompt, wire.PROMPT_DETAILS, "usage.prompt_tokens_details", ledger)
-    if completion:
-        _report_unknown(
-            completion, wire.COMPLETION_DETAILS, "usage.completion_tokens_details", ledger
-        )
     return Usage(
         input=token_count(usage.get("prompt_tokens")) or 0,
         output=token_count(usage.get("completion_tokens")) or 0,
@@ -72,8 +72,10 @@ def _first(first: Any, second: Any) -> int | None:
     return token_count(second) if number is None else number
 
 
-def _report_unknown(value: Any, known: frozenset[str], path: str, ledger: Ledger | None) -> None:
-    if ledger is None or type(value) is not dict or known.issuperset(value):
+def _report_unknown(
+    value: JsonObject, known: frozenset[str], path: str, ledger: Ledger | None
+) -> None:
+    if ledger is None:
         return
     for name, count in value.items():
         if name not in known and count:
