@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -233,3 +235,20 @@ def test_bodies_that_nobody_waits_for_are_not_kept(helpers: Helpers) -> None:
         assert (await helpers.run(pieces.place, body))[1] == body
 
     asyncio.run(run())
+
+
+def test_a_body_is_not_kept_by_its_error(helpers: Helpers) -> None:
+    body = os.urandom(1000)
+
+    async def run() -> None:
+        before = sys.getrefcount(body)
+        for _ in range(3):
+            with contextlib.suppress(Refused):
+                await helpers.run(pieces.refused, body)
+        assert sys.getrefcount(body) == before
+
+    gc.disable()
+    try:
+        asyncio.run(run())
+    finally:
+        gc.enable()

@@ -77,8 +77,10 @@ class Helpers:
         try:
             # Not in the executor's queue, which keeps what is cancelled until its turn.
             await self._room.acquire()
-            work = self._submitted(loop, function, body, arguments)
-            done, result, given = await asyncio.wrap_future(work)
+            outcome = await asyncio.wrap_future(self._submitted(loop, function, body, arguments))
+            done, result, given = outcome
+            # The futures refer to themselves: they would keep an error, and it this frame.
+            outcome.clear()
         finally:
             self._waiting -= 1
             if self._timer is not None:
@@ -93,7 +95,7 @@ class Helpers:
 
     def _submitted(
         self, loop: asyncio.AbstractEventLoop, function: object, body: bytes, arguments: object
-    ) -> Future[tuple[bool, Any, bytes]]:
+    ) -> Future[list[Any]]:
         """Have a thread do what there is room for; the room is free when the thread is, though
         nobody may wait for it any more."""
 
@@ -125,7 +127,7 @@ class Helpers:
         while self._idle:
             self._idle.pop().end()
 
-    def _do(self, function: object, body: bytes, arguments: object) -> tuple[bool, Any, bytes]:
+    def _do(self, function: object, body: bytes, arguments: object) -> list[Any]:
         """In a thread: have one of the processes do a piece of work. Returns whether it was done,
         its result or error, and the body that it gave."""
         try:
@@ -147,7 +149,7 @@ class Helpers:
             self._idle.append(helper)
         else:
             helper.end()
-        return done, result, given
+        return [done, result, given]
 
     def _started(self) -> _Helper:
         try:
