@@ -185,6 +185,29 @@ SAID: dict[str, Said] = {
         ],
         calls=[F],
     ),
+    "a call once more as a function call": Said(
+        "chat",
+        [
+            chat_chunk(
+                {
+                    "function_call": {"name": "get_weather", "arguments": text},
+                    **named(0, "get_weather", text, "x")["choices"][0]["delta"],
+                }
+            )
+            for text in ('{"a":', "1}")
+        ]
+        + [CALLING, DONE],
+        chat_answer(
+            {
+                "content": None,
+                "function_call": {"name": "get_weather", "arguments": '{"a":1}'},
+                "tool_calls": [function_call(1, "get_weather", '{"a":1}')],
+            },
+            "tool_calls",
+        ),
+        calls=[F],
+        passes=True,
+    ),
     "an error that says nothing": Said(
         "chat",
         [{**chat_chunk({"content": "Good"}), "error": {"code": "", "message": None}}, STOP, DONE],

@@ -168,6 +168,76 @@ CHAT_ROWS = [
             CALLS,
         ),
     ),
+    Row(
+        "a call once more as a function call",
+        chat_stream(
+            *(
+                delta(
+                    function_call={"name": "f", "arguments": text},
+                    tool_calls=[
+                        {
+                            "index": 0,
+                            "id": "c1",
+                            "type": "function",
+                            "function": {"name": "f", "arguments": text},
+                        }
+                    ],
+                )
+                for text in ('{"a":', "1}")
+            ),
+            CALLS,
+        ),
+        chat_stream(first(0, "c1", "f", '{"a":1}'), CALLS),
+    ),
+    Row(
+        "a function call beside another call",
+        chat_stream(
+            delta(
+                function_call={"name": "g", "arguments": "{}"},
+                tool_calls=[{**CALLED, "index": 0}],
+            ),
+            CALLS,
+        ),
+        chat_stream(
+            first(0, "c1", "f", '{"a":1}'),
+            first(1, f"call_{'a' * 24}", "g", "{}"),
+            CALLS,
+        ),
+    ),
+    *(
+        Row(
+            f"arguments in {name}",
+            chat_stream(
+                ROLE,
+                delta(tool_calls=[{"index": 0, "id": "c1", "name": "f", name: {"a": 1}}]),
+                CALLS,
+            ),
+            chat_stream(ROLE, first(0, "c1", "f", '{"a":1}'), CALLS),
+        )
+        for name in ("parameters", "input")
+    ),
+    *(
+        Row(
+            f"reasoning in the part {part}",
+            chat_stream(ROLE, delta(**beside, content=[part]), X, STOP),
+            THOUGHT,
+        )
+        for part, beside in (
+            ({"type": "reasoning", "text": "hm"}, {}),
+            ({"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, {}),
+            ({"type": "thinking", "thinking": "hm"}, {"reasoning_content": "hm"}),
+        )
+    ),
+    Row(
+        "a whole message that writes its arguments anew",
+        chat_stream(
+            ROLE,
+            first(0, "c1", "f", '{"a": 1}'),
+            whole_chunk({"content": None, "tool_calls": [CALLED]}, "tool_calls"),
+        ),
+        chat_stream(ROLE, first(0, "c1", "f", '{"a": 1}'), CALLS),
+        {"choices[0].message": "knob"},
+    ),
 ]
 
 BEGIN = message_start(input_tokens=5)
@@ -275,6 +345,23 @@ MESSAGES_ROWS = [
         ),
     ),
     Row("an empty event", b"event: ping\ndata:\n\n" + SAID, SAID),
+    Row(
+        "nothing in the place of an input that the start has",
+        named_stream(
+            BEGIN,
+            *block(
+                0,
+                {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}},
+                {"type": "input_json_delta", "partial_json": "{}"},
+            ),
+            *message_end("tool_use"),
+        ),
+        named_stream(
+            BEGIN,
+            *block(0, {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}),
+            *message_end("tool_use"),
+        ),
+    ),
     Row("a reason that failed", named_stream(BEGIN, *text_block(0, "x"), *message_end("error"))),
     Row("a null in words", named_stream(BEGIN, *text_block(0, "x"), *message_end("null"))),
 ]
@@ -302,7 +389,55 @@ def otherwise(said: str, whole: str) -> bytes:
     return responses_stream([*made[:-1], ended[-1]])
 
 
+def pieces(*events: JsonObject, **members: Any) -> bytes:
+    """Events of an item between the first and the last event, which lists nothing."""
+    begun, *_, ended = events_of(response())
+    ended = {**ended, "response": {**ended["response"], **members}}
+    return responses_stream([begun, *events, ended])
+
+
+def text_delta(**members: Any) -> JsonObject:
+    place = {"item_id": "m", "output_index": 0, "content_index": 0}
+    return {"type": "response.output_text.delta", **place, **members}
+
+
+REASONED = {"type": "reasoning", "id": "r"}
+HM = [{"type": "reasoning_text", "text": "hm"}]
+CALLING = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f"}
+
 RESPONSES_ROWS = [
+    Row("a delta that is called text", pieces(text_delta(text="Good")), HELLO),
+    *(
+        Row(f"the delta {value!r}", pieces(text_delta(delta=value)))
+        for value in ({"text": "Good"}, ["Good"], 5)
+    ),
+    *(Row(f"the output {value!r}", pieces(output=value)) for value in ("Good", GOOD)),
+    *(
+        Row(
+            f"the reasoning {value!r}",
+            last({**REASONED, "content": value}, GOOD),
+            last({**REASONED, "content": HM}, GOOD),
+        )
+        for value in ("hm", ["hm"])
+    ),
+    Row(
+        "a text in an object",
+        last({**GOOD, "content": [{"type": "output_text", "text": {"value": "Good"}}]}),
+        HELLO,
+    ),
+    Row(
+        "arguments that end as an object",
+        pieces(
+            {"type": "response.output_item.added", "output_index": 0, "item": CALLING},
+            {
+                "type": "response.function_call_arguments.done",
+                "output_index": 0,
+                "item_id": "fc",
+                "arguments": {"a": 1},
+            },
+        ),
+        last({**CALLING, "arguments": '{"a":1}'}),
+    ),
     *(
         Row(f"the content {content!r}", last({**GOOD, "content": content}), HELLO)
         for content in (

@@ -426,6 +426,8 @@ class MessagesReader:
             text = delta.get("partial_json")
             if type(text) is dict:
                 text = to_json_text(text)
+            if text == _NO_INPUT and self._inputs.get(number, "") not in ("", _NO_INPUT):
+                return ()  # in the place of an input that the start had
             if text:
                 self._inputs[number] = ""
         elif kind == _THINKING and what == "thinking_delta":

@@ -31,7 +31,7 @@ _FORMATS = {"anthropic_messages": "anthropic", "openai_responses": "openai"}
 TEXT_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_text")
 """Fields that have its text in answers; few servers use the last two."""
 
-_TEXTS = ("text", "content", "thinking", "summary")
+_TEXTS = ("text", "content", "thinking", "reasoning", "summary")
 """Members that have the text of a part of it."""
 
 _FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_details"})

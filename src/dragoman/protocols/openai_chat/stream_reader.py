@@ -42,7 +42,7 @@ from dragoman.protocols.openai_chat import wire
 from dragoman.protocols.openai_chat.annotations import read_annotation
 from dragoman.protocols.openai_chat.finish import is_known_reason, read_finish
 from dragoman.protocols.openai_chat.reasoning import TEXT_FIELDS, Details, said_in, text_of
-from dragoman.protocols.openai_chat.tool_fragments import ToolFragments
+from dragoman.protocols.openai_chat.tool_fragments import ToolFragments, is_among
 from dragoman.protocols.openai_chat.usage import read_usage
 from dragoman.protocols.openai_chat.whole_message import Said, numbered, split_parts
 from dragoman.protocols.openai_errors import fault_of
@@ -271,7 +271,8 @@ class ChatReader:
             content = to_json_text(content)
         else:
             content, inner, refused, unknown = split_parts(content)
-            thought, refusal = thought + inner, refusal or refused
+            thought = thought if thought == inner else thought + inner
+            refusal = refusal or refused
             for kind in unknown:
                 detail = f"a part of type {kind}, which nobody reads"
                 self._lose(f"choices[0].{self._source}.content", LossKind.CONTENT, detail)
@@ -291,7 +292,7 @@ class ChatReader:
             for fragment in calls if type(calls) is list else (calls,):
                 self._call(fragment, events)
         legacy = delta.get("function_call")
-        if legacy:
+        if legacy and not is_among(legacy, calls):
             self._call({"function": legacy}, events)
 
     def _report_other_reasoning(self, delta: JsonObject, thought: str) -> None:

@@ -16,6 +16,7 @@ from dragoman.canonical.errors import UpstreamError
 from dragoman.canonical.events import Closed, Delta, Event, Opened
 from dragoman.canonical.names import ToolNames, joined_name
 from dragoman.canonical.tools import is_json_object
+from dragoman.jsontext import object_of
 from dragoman.protocols.base import to_json_text
 from dragoman.protocols.fields import JsonObject
 
@@ -179,7 +180,10 @@ class ToolFragments:
                 more.append({**fragment, "index": -1 - number})
                 continue
             known, (_, name, text) = self._calls[number], _read(fragment)
-            same = text.strip() in ("", "".join(known.pieces).strip())
+            said = "".join(known.pieces)
+            same = text.strip() in ("", said.strip()) or (
+                is_json_object(said) and object_of(said) == object_of(text)
+            )
             if name not in ("", known.name) or not same:
                 raise UpstreamError.unreadable("a whole message has other calls than its deltas")
         return more
@@ -251,12 +255,24 @@ class ToolFragments:
 
 
 def _read(fragment: JsonObject) -> tuple[bool, str, str]:
-    """Whether a fragment is of a custom tool, its name, and its piece of the arguments."""
+    """Whether a fragment is of a custom tool, its name, and its piece of the arguments, which some
+    servers leave under the names that Llama and Anthropic have for them."""
     custom, function = fragment.get("custom"), fragment.get("function")
     body = custom if type(custom) is dict else function if type(function) is dict else fragment
     name = body.get("name")
-    text = _text(body.get("input" if body is custom else "arguments"))
-    return body is custom, name if type(name) is str else "", text
+    given = body.get("input" if body is custom else "arguments")
+    if (given is None or given == "") and body is not custom:
+        given = body.get("parameters") or body.get("input") or given
+    return body is custom, name if type(name) is str else "", _text(given)
+
+
+def is_among(legacy: Any, calls: Any) -> bool:
+    """Whether a `function_call` is one of the `tool_calls` beside it, in which llama-cpp-python
+    says the same."""
+    if type(legacy) is not dict or type(calls) is not list:
+        return False
+    said = _read({"function": legacy})
+    return any(type(call) is dict and _read(call) == said for call in calls)
 
 
 def _text(value: Any) -> str:

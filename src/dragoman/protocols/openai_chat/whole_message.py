@@ -32,8 +32,8 @@ def split_parts(content: list[Any] | JsonObject) -> Parts:
         thinking, text = part.get("thinking"), part.get("text")
         if type(text) is dict:
             text = text.get("value")
-        if thinking:
-            thoughts.append(said_in(thinking))
+        if thinking or part.get("type") == "reasoning":
+            thoughts.append(said_in(thinking or part))
         elif type(part.get("refusal")) is str:
             refusals.append(part["refusal"])
         elif type(text) is str:

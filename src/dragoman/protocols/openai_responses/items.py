@@ -555,19 +555,17 @@ def only_text(value: JsonObject) -> str | None:
 def text_in(part: JsonObject) -> str:
     """The text of a part of a message."""
     text = part.get(TEXTS.get(str(part.get("type")), ""))
+    if isinstance(text, dict):
+        text = text.get("value")
     return text if isinstance(text, str) else ""
 
 
 def reasoning_in(value: JsonObject, style: str) -> list[str]:
     """The parts of readable reasoning in one form, `summary` or `raw`."""
     parts = value.get("summary" if style == "summary" else "content")
-    found = (part.get("text") for part in _objects(parts))
+    listed = parts if isinstance(parts, list) else (parts,)
+    found = (part.get("text") if isinstance(part, dict) else part for part in listed)
     return [text if isinstance(text, str) else "" for text in found]
-
-
-def _objects(values: object) -> list[JsonObject]:
-    listed = values if isinstance(values, list) else ()
-    return [value for value in listed if isinstance(value, dict)]
 
 
 def arguments_of(value: JsonObject, kind: str) -> str:

@@ -30,6 +30,7 @@ from dragoman.protocols.openai_responses.items import (
     Item,
     Items,
     OpenBlock,
+    arguments_of,
     as_known,
     as_message,
     text_in,
@@ -255,7 +256,7 @@ class ResponsesReader:
 
     def _text_delta(self, value: JsonObject) -> list[Event]:
         item, at = self._item(value, "message"), _index(value, "content_index")
-        text = _text(value, "delta")
+        text = _piece(value)
         if self._heads:
             text = self._after_head(item, at, text)
         events = self._answer.text(item, at, text, _list(value, "logprobs"))
@@ -271,7 +272,7 @@ class ResponsesReader:
 
     def _refusal_delta(self, value: JsonObject) -> list[Event]:
         item, at = self._item(value, "message"), _index(value, "content_index")
-        return self._answer.text(item, at, _text(value, "delta"), refuses=True)
+        return self._answer.text(item, at, _piece(value), refuses=True)
 
     def _refusal_done(self, value: JsonObject) -> list[Event]:
         part = {"type": "refusal", "refusal": _text(value, "refusal")}
@@ -329,7 +330,7 @@ class ResponsesReader:
 
     def _summary_delta(self, value: JsonObject) -> list[Event]:
         item, at = self._item(value, "reasoning"), _index(value, "summary_index")
-        return self._answer.reasoning(item, "summary", at, _text(value, "delta"))
+        return self._answer.reasoning(item, "summary", at, _piece(value))
 
     def _summary_done(self, value: JsonObject) -> list[Event]:
         return self._rest_of_reasoning(value, "summary", "summary_index", _text(value, "text"))
@@ -341,7 +342,7 @@ class ResponsesReader:
 
     def _reasoning_delta(self, value: JsonObject) -> list[Event]:
         item, at = self._item(value, "reasoning"), _index(value, "content_index")
-        return self._answer.reasoning(item, "raw", at, _text(value, "delta"))
+        return self._answer.reasoning(item, "raw", at, _piece(value))
 
     def _reasoning_done(self, value: JsonObject) -> list[Event]:
         return self._rest_of_reasoning(value, "raw", "content_index", _text(value, "text"))
@@ -353,14 +354,14 @@ class ResponsesReader:
         return self._answer.rest_of_reasoning(item, style, at, text, over=over)
 
     def _arguments_delta(self, value: JsonObject) -> list[Event]:
-        return self._answer.arguments(self._item(value, "function_call"), _text(value, "delta"))
+        return self._answer.arguments(self._item(value, "function_call"), _piece(value))
 
     def _arguments_done(self, value: JsonObject) -> list[Event]:
         item = self._item(value, "function_call", more=False)
-        return self._answer.rest_of_arguments(item, _text(value, "arguments"))
+        return self._answer.rest_of_arguments(item, arguments_of(value, "function_call"))
 
     def _input_delta(self, value: JsonObject) -> list[Event]:
-        return self._answer.arguments(self._item(value, "custom_tool_call"), _text(value, "delta"))
+        return self._answer.arguments(self._item(value, "custom_tool_call"), _piece(value))
 
     def _input_done(self, value: JsonObject) -> list[Event]:
         item = self._item(value, "custom_tool_call", more=False)
@@ -397,6 +398,8 @@ class ResponsesReader:
         """What was not passed on yet of the items of the response object at `path`."""
         if says_error(response.get("error")) or response.get("status") in _FAILED:
             raise UpstreamError(fault_of(stray_error(response)))
+        if response.get("output") and not isinstance(response["output"], list):
+            raise UpstreamError.unreadable("its output is no list")
         events: list[Event] = []
         for position, whole in enumerate(_list(response, "output")):
             if not isinstance(whole, dict):
@@ -511,6 +514,20 @@ def _number(value: JsonObject) -> int | None:
 def _text(value: JsonObject, name: str) -> str:
     text = value.get(name)
     return text if isinstance(text, str) else ""
+
+
+def _piece(value: JsonObject) -> str:
+    """The text of a delta, which few servers call so.
+
+    Raises:
+        UpstreamError: it is none, and would be lost.
+    """
+    piece = value["delta"] if "delta" in value else value.get("text")
+    if isinstance(piece, str):
+        return piece
+    if piece:
+        raise UpstreamError.unreadable("a delta of its stream is no text")
+    return ""
 
 
 def _list(value: JsonObject, name: str) -> list[Any]:
