@@ -165,7 +165,6 @@ TO_MESSAGES = [
             'input_json_delta {"a"',
             "stop 0",
             "start 1 tool_use c2 g",
-            "input_json_delta {}",
             FAILED,
         ],
         options={"interleaved_tools": "error"},
