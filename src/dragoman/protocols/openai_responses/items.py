@@ -533,7 +533,7 @@ def as_message(item: JsonObject) -> JsonObject:
 _NAMED = {"message", "reasoning", *CALLS, *wire.FOREIGN_ASSISTANT_ITEMS, *wire.CLIENT_ACTIONS}
 ECHO = "echo"
 """The type that messages of others get, which servers repeat before what the model says."""
-_OTHERS = frozenset({"user", "system", "developer", "tool"})
+_OTHERS = ("user", "system", "developer", "tool")
 _HOSTED = ("_output", "_result", "_results", "_call")
 _LOOSE_CALLS = ("tool_call", "function_call")
 _OF_PARTS = ("type", "text", "refusal", "annotations", "logprobs")
