@@ -24,9 +24,6 @@ def limits_of(gateway: RunningGateway, path: str) -> Any:
 def test_a_key_is_made_limited_and_ended(page: Page, gateway: RunningGateway, told: Told) -> None:
     sign_in(page, gateway, path="/keys")
     page.get_by_role("button", name="Add a team…").click()
-    page.get_by_label("Name", exact=True).fill("ops <b>1</b>")
-    page.get_by_role("button", name="Add", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("name")
     page.get_by_label("Name", exact=True).fill("ops")
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_role("region", name="Teams")).to_contain_text("ops")

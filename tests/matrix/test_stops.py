@@ -59,7 +59,9 @@ def emulating(stage: Stage) -> Iterator[str]:
     """The address of a gateway that emulates stop sequences."""
     text = CONFIG
     for api, protocol in PROTOCOLS.items():
-        text += UPSTREAM.format(api=api, protocol=protocol, base_url=stage.simulator.base_url)
+        text += UPSTREAM.format(
+            api=api, protocol=protocol, base_url=stage.simulator.base_url, websocket="off"
+        )
     with running_gateway(parse_config(text)) as gateway:
         yield gateway.base_url
 

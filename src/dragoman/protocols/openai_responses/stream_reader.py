@@ -119,8 +119,8 @@ def read_response(body: JsonObject, inbound: Inbound) -> list[Event]:
     Raises:
         UpstreamError: the answer failed, is not finished, or is not an answer.
     """
-    status = body.get("status")
-    if not says_error(body.get("error")) and status not in _FAILED:
+    status, error = body.get("status"), body.get("error")
+    if status not in _FAILED and not (error and says_error(error)):
         if not isinstance(body.get("output"), list) and (error := stray_error(body)) is not None:
             raise UpstreamError(fault_of(error))
         if status not in _FINISHED:
@@ -396,7 +396,8 @@ class ResponsesReader:
 
     def _missing(self, response: JsonObject, path: str) -> list[Event]:
         """What was not passed on yet of the items of the response object at `path`."""
-        if says_error(response.get("error")) or response.get("status") in _FAILED:
+        error = response.get("error")
+        if (error and says_error(error)) or response.get("status") in _FAILED:
             raise UpstreamError(fault_of(stray_error(response)))
         if response.get("output") and not isinstance(response["output"], list):
             raise UpstreamError.unreadable("its output is no list")
